@@ -1,0 +1,1 @@
+"""What a program needs to test its use of Hanzo PubSub."""
