@@ -1,0 +1,93 @@
+# Every target sets up what it needs; `make` alone lists them.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup pins demo serve test check check-python check-js check-spec check-wheels \
+        generate format docs build bench soak clean
+
+# The first of these that runs and is new enough makes the environment.
+PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 python3.14,$(shell \
+          $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
+VENV := .venv
+BIN := $(VENV)/bin
+NODE_BIN := node_modules/.bin
+PINS := requirements/constraints.txt
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint $(PINS)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready node_modules/.ready ## .venv/ and node_modules/, from the pins
+	@:
+
+$(VENV)/.ready: $(PINS) requirements/dev.in pyproject.toml server-mock/pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed (make PYTHON=/path/to/python)" >&2; exit 1; }
+	@echo "setup: Python packages into $(VENV)/"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS) uv
+	@$(INSTALL) --requirement requirements/dev.in --editable . --editable server-mock
+	@touch $@
+
+node_modules/.ready: package.json package-lock.json .npmrc
+	@echo "setup: npm packages into node_modules/"
+	@npm ci --silent
+	@touch $@
+
+pins: $(VENV)/.ready ## resolve the newest versions anew and write them down
+	$(BIN)/uv pip install --python $(BIN)/python --upgrade --requirement requirements/dev.in \
+	  --editable . --editable server-mock
+	$(BIN)/python scripts/write_pins.py $(PINS)
+
+demo: setup ## the main job, shown on the terminal
+	@$(BIN)/python examples/demo
+
+serve: setup ## a development server on 127.0.0.1, ports 8056 and 8057
+	@$(BIN)/hanzo-pubsub serve --dev
+
+test: setup ## every test
+	$(BIN)/python -m pytest
+
+check: check-python check-js check-spec check-wheels ## format, lint, types, imports, generated code, wheels
+
+check-python: setup ## format, lint, types and imports of the Python code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --warnings
+	$(BIN)/lint-imports
+
+check-js: setup ## format, lint and types of the TypeScript code
+	$(NODE_BIN)/tsc --noEmit --project js/tsconfig.json
+	cd js && ../$(NODE_BIN)/biome check --error-on-warnings
+
+check-spec: setup ## generated files are current, both descriptions are valid
+	$(BIN)/python spec/generate.py --check
+	$(BIN)/openapi-spec-validator spec/openapi.yaml
+	node scripts/check_asyncapi.mjs spec/asyncapi.yaml
+
+check-wheels: build ## the wheels install in empty environments, and beside PyPI's hanzoai
+	$(BIN)/python scripts/check_wheels.py dist
+
+generate: setup ## write the code, tables and diagrams that come from spec/
+	$(BIN)/python spec/generate.py
+
+format: setup ## put the code in order
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+	cd js && ../$(NODE_BIN)/biome check --write
+
+docs: setup ## the site, into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+build: setup ## wheels and source archives of both distributions, into dist/
+	@rm -rf dist
+	$(BIN)/python -m build --installer uv --outdir dist .
+	$(BIN)/python -m build --installer uv --outdir dist server-mock
+
+bench: setup ## measure beside the named peers; prints the tables of docs/performance.md
+	$(BIN)/python -m tests.bench
+
+soak: setup ## the tests again with the large numbers; hours
+	HANZO_PUBSUB_SOAK=1 $(BIN)/python -m pytest --timeout 0
+
+clean: ## remove all that was made here
+	rm -rf $(VENV) node_modules dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
