@@ -24,7 +24,8 @@ $(VENV)/.ready: $(PINS) requirements/dev.in pyproject.toml server-mock/pyproject
 	@echo "setup: Python packages into $(VENV)/"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS) uv
-	@$(INSTALL) --requirement requirements/dev.in --editable . --editable server-mock
+	@$(INSTALL) --requirement requirements/dev.in
+	@$(INSTALL) --no-build-isolation --editable . --editable server-mock
 	@touch $@
 
 node_modules/.ready: package.json package-lock.json .npmrc
@@ -80,8 +81,8 @@ docs: setup ## the site, into site/
 
 build: setup ## wheels and source archives of both distributions, into dist/
 	@rm -rf dist
-	$(BIN)/python -m build --installer uv --outdir dist .
-	$(BIN)/python -m build --installer uv --outdir dist server-mock
+	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist .
+	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist server-mock
 
 bench: setup ## measure beside the named peers; prints the tables of docs/performance.md
 	$(BIN)/python -m tests.bench
