@@ -77,7 +77,7 @@ format: setup ## put the code in order
 	cd js && ../$(NODE_BIN)/biome check --write
 
 docs: setup ## the site, into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 build: setup ## wheels and source archives of both distributions, into dist/
 	@rm -rf dist

@@ -1,0 +1,29 @@
+"""Hooks of the site: the first page is the README, with its links turned to the pages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mkdocs.structure.pages import Page
+
+README = Path(__file__).parent.parent / "README.md"
+LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
+
+
+def turn_link(link: re.Match[str]) -> str:
+    """Point a link into docs/ to the page; leave only the text of one that points elsewhere here."""
+    text, target = link["text"], link["target"]
+    if target.startswith(("https:", "http:", "mailto:", "#")):
+        return link[0]
+    page = target.removeprefix("docs/")
+    return f"[{text}]({page})" if page != target and ".md" in page else text
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
+    """Give the first page the README's text."""
+    if page.file.src_uri != "index.md":
+        return markdown
+    return LINK.sub(turn_link, README.read_text(encoding="utf-8"))
