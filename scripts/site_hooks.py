@@ -14,7 +14,7 @@ LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
 def turn_link(link: re.Match[str]) -> str:
-    """Point a link into docs/ to the page; leave only the text of one that points elsewhere here."""
+    """Point a link into docs/ to its page; of one to another file here leave only the text."""
     text, target = link["text"], link["target"]
     if target.startswith(("https:", "http:", "mailto:", "#")):
         return link[0]
