@@ -54,7 +54,7 @@ check-python: setup ## format, lint, types and imports of the Python code
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --warnings
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 check-js: setup ## format, lint and types of the TypeScript code
 	$(NODE_BIN)/tsc --noEmit --project js/tsconfig.json
