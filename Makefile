@@ -11,6 +11,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 NODE_BIN := node_modules/.bin
 PINS := requirements/constraints.txt
+# uv trusts what the system trusts, and asks the index that pip is told to ask.
+export UV_SYSTEM_CERTS := true
+ifdef PIP_INDEX_URL
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint $(PINS)
 
 help: ## list the targets
