@@ -1,0 +1,382 @@
+"""Every exception of the SDK.
+
+    PubSubError                      code, message, remedy, retryable, topic, field, retry_after
+    ├── ConnectionFailed             also a ConnectionError
+    ├── OperationTimeout             also a TimeoutError; outcome_unknown, id
+    ├── AuthError                    no token, or one that the server does not accept
+    │   ├── TokenExpired
+    │   └── AuthRefused              raise it in `get_token` to stop for good
+    ├── PermissionDenied
+    ├── LimitExceeded
+    │   └── ConnectionLimit
+    ├── RateLimited                  retry_after
+    ├── SlowConsumer
+    ├── QueueFull                    the bounded queue of unsent publishes
+    ├── Superseded                   policy `latest`: a newer message took its place
+    ├── InvalidTopic                 also a ValueError
+    ├── InvalidPayload               also a ValueError
+    ├── PayloadTooLarge              also a ValueError; size, limit
+    ├── InvalidOption                also a ValueError; field
+    │   └── InsecureUrl
+    ├── NotFound
+    ├── Conflict
+    ├── ProtocolError
+    ├── Unsupported
+    ├── Unavailable
+    ├── ClosedError
+    └── UsageError                   also a RuntimeError
+
+`code` is one of `spec/errors.yaml` (or one of a later server); meaning, remedy and `retryable` come from there.
+Every class but `PubSubError` itself knows its usual code, so `InvalidTopic("a..b has an empty segment")` says it
+all; `from_code` builds the class that belongs to a code. All of them can be pickled, `__cause__` aside.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from hanzoai.pubsub.generated.errors import CODES
+
+_MESSAGE_MAX = 2_000
+"""Characters kept of a message: what a server sends is shown to people and written to logs."""
+
+
+class PubSubError(Exception):
+    """Anything that went wrong in Hanzo PubSub.
+
+    Attributes:
+        code: What went wrong, for programs; `spec/errors.yaml` lists them, later servers may send others.
+        message: What went wrong, in words.
+        remedy: What to do about it; empty for a code that this version does not know.
+        retryable: Whether the same call may succeed later, unchanged.
+        topic: The topic or pattern it concerns.
+        field: The option, parameter or member of the payload at fault.
+        retry_after: Earliest time to try again, in seconds from when it was raised.
+    """
+
+    code: str
+    message: str
+    remedy: str
+    retryable: bool
+    topic: str | None
+    field: str | None
+    retry_after: float | None
+
+    def __init__(
+        self,
+        code: str,
+        message: str | None = None,
+        *,
+        remedy: str | None = None,
+        topic: str | None = None,
+        field: str | None = None,
+        retry_after: float | None = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        known = CODES.get(code)
+        self.code = code
+        self.message = _shorten(message or (known.meaning if known else f"Error `{code}`."))
+        self.remedy = _shorten(remedy if remedy is not None else known.remedy if known else "")
+        self.retryable = known.retryable if known else False
+        self.topic = topic
+        self.field = field
+        self.retry_after = retry_after
+        super().__init__(self.message)
+        if cause is not None:
+            self.__cause__ = cause
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".rstrip()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(code={self.code!r}, message={self.message!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (type(self), self.args, self.__dict__.copy())
+
+
+class _CodedError(PubSubError):
+    """An error whose class tells the code, so that the message comes first."""
+
+    usual_code: ClassVar[str]
+
+    def __init_subclass__(cls, code: str | None = None) -> None:
+        super().__init_subclass__()
+        if code is not None:
+            cls.usual_code = code
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: str | None = None,
+        remedy: str | None = None,
+        topic: str | None = None,
+        field: str | None = None,
+        retry_after: float | None = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        super().__init__(
+            code or self.usual_code,
+            message,
+            remedy=remedy,
+            topic=topic,
+            field=field,
+            retry_after=retry_after,
+            cause=cause,
+        )
+
+
+class ConnectionFailed(_CodedError, ConnectionError, code="connection_failed"):
+    """The server could not be reached, or the connection ended."""
+
+
+class OperationTimeout(_CodedError, TimeoutError, code="timeout"):
+    """No answer came in time, or the connection ended before it.
+
+    Attributes:
+        outcome_unknown: Whether the server may have done it all the same.
+        id: The message id of a publish; publishing again with it is safe where the server has `idempotency`.
+    """
+
+    outcome_unknown: bool
+    id: str | None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: str | None = None,
+        remedy: str | None = None,
+        topic: str | None = None,
+        field: str | None = None,
+        retry_after: float | None = None,
+        cause: BaseException | None = None,
+        outcome_unknown: bool | None = None,
+        id: str | None = None,
+    ) -> None:
+        super().__init__(
+            message,
+            code=code,
+            remedy=remedy,
+            topic=topic,
+            field=field,
+            retry_after=retry_after,
+            cause=cause,
+        )
+        self.outcome_unknown = (
+            self.code == "outcome_unknown" if outcome_unknown is None else outcome_unknown
+        )
+        self.id = id
+
+
+class AuthError(_CodedError, code="unauthenticated"):
+    """No valid token was presented."""
+
+
+class TokenExpired(AuthError, code="token_expired"):
+    """The token has expired and cannot be renewed."""
+
+
+class AuthRefused(AuthError, code="auth_refused"):
+    """The token callback refuses to give a token: raise it there to stop the client for good."""
+
+
+class PermissionDenied(_CodedError, code="forbidden"):
+    """The access rules do not allow this identity to do that."""
+
+
+class LimitExceeded(_CodedError, code="subscription_limit"):
+    """A limit of the server was exceeded."""
+
+
+class ConnectionLimit(LimitExceeded, code="connection_limit"):
+    """Too many connections of this user or organization."""
+
+
+class RateLimited(_CodedError, code="rate_limited"):
+    """More publishes a second than allowed; see `retry_after`."""
+
+
+class SlowConsumer(_CodedError, code="slow_consumer"):
+    """The client read too slowly for the server's queue."""
+
+
+class QueueFull(_CodedError, code="queue_full"):
+    """The bounded queue of unsent publishes is full, or dropped this message as its policy says."""
+
+
+class Superseded(_CodedError, code="superseded"):
+    """A newer message with the same key took this one's place before it was sent."""
+
+
+class InvalidTopic(_CodedError, ValueError, code="invalid_topic"):
+    """A topic or pattern is not valid."""
+
+
+class InvalidPayload(_CodedError, ValueError, code="invalid_payload"):
+    """The payload cannot be sent as JSON; `field` is the path of the culprit inside it."""
+
+
+class PayloadTooLarge(_CodedError, ValueError, code="payload_too_large"):
+    """The payload is over the limit.
+
+    Attributes:
+        size: Bytes of the JSON-encoded `data`, where known.
+        limit: Bytes allowed, where known.
+    """
+
+    size: int | None
+    limit: int | None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: str | None = None,
+        remedy: str | None = None,
+        topic: str | None = None,
+        field: str | None = None,
+        retry_after: float | None = None,
+        cause: BaseException | None = None,
+        size: int | None = None,
+        limit: int | None = None,
+    ) -> None:
+        if message is None and size is not None and limit is not None:
+            message = f"The payload has {size:,} bytes of JSON; the limit is {limit:,}."
+        super().__init__(
+            message,
+            code=code,
+            remedy=remedy,
+            topic=topic,
+            field=field,
+            retry_after=retry_after,
+            cause=cause,
+        )
+        self.size = size
+        self.limit = limit
+
+
+class InvalidOption(_CodedError, ValueError, code="invalid_option"):
+    """An option or parameter has a wrong type or value; `field` names it."""
+
+
+class InsecureUrl(InvalidOption, code="insecure_url"):
+    """A token would be sent over an unencrypted connection."""
+
+
+class NotFound(_CodedError, code="not_found"):
+    """There is nothing at this address."""
+
+
+class Conflict(_CodedError, code="conflict"):
+    """The message id was used before for another payload."""
+
+
+class ProtocolError(_CodedError, code="invalid_frame"):
+    """One side sent something that the other cannot read."""
+
+
+class Unsupported(_CodedError, code="unsupported"):
+    """The server does not know this frame type or feature."""
+
+
+class Unavailable(_CodedError, code="unavailable"):
+    """The server cannot do this at the moment."""
+
+
+class ClosedError(_CodedError, code="closed"):
+    """The client is closed."""
+
+
+class UsageError(_CodedError, RuntimeError, code="wrong_loop"):
+    """The client is used in a way it cannot work."""
+
+
+CLASSES: dict[str, type[_CodedError]] = {
+    cls.__name__: cls
+    for cls in (
+        ConnectionFailed,
+        OperationTimeout,
+        AuthError,
+        TokenExpired,
+        AuthRefused,
+        PermissionDenied,
+        LimitExceeded,
+        ConnectionLimit,
+        RateLimited,
+        SlowConsumer,
+        QueueFull,
+        Superseded,
+        InvalidTopic,
+        InvalidPayload,
+        PayloadTooLarge,
+        InvalidOption,
+        InsecureUrl,
+        NotFound,
+        Conflict,
+        ProtocolError,
+        Unsupported,
+        Unavailable,
+        ClosedError,
+        UsageError,
+    )
+}
+"""Exception class by the name that `spec/errors.yaml` gives it."""
+
+
+def from_code(
+    code: str,
+    message: str | None = None,
+    *,
+    remedy: str | None = None,
+    topic: str | None = None,
+    field: str | None = None,
+    retry_after: float | None = None,
+    cause: BaseException | None = None,
+) -> PubSubError:
+    """Build the exception that belongs to a code.
+
+    Args:
+        code: Of `spec/errors.yaml`; any other gives a plain `PubSubError`, which is not retryable.
+        message: What went wrong; default the code's meaning.
+        remedy: What to do about it; default the code's.
+        topic: The topic or pattern it concerns.
+        field: The option or parameter at fault.
+        retry_after: Seconds.
+        cause: The exception that led to it.
+    """
+    known = CODES.get(code)
+    found = CLASSES.get(known.error) if known else None
+    if found is None:
+        return PubSubError(
+            code,
+            message,
+            remedy=remedy,
+            topic=topic,
+            field=field,
+            retry_after=retry_after,
+            cause=cause,
+        )
+    return found(
+        message,
+        code=code,
+        remedy=remedy,
+        topic=topic,
+        field=field,
+        retry_after=retry_after,
+        cause=cause,
+    )
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MESSAGE_MAX else f"{text[:_MESSAGE_MAX]}…"
+
+
+def _restore(
+    cls: type[PubSubError], args: tuple[object, ...], state: dict[str, object]
+) -> PubSubError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error

@@ -1,0 +1,90 @@
+"""How frames reach a server: one small protocol, implemented by `websocket`, `sse` and `testing`'s in-memory one.
+
+A transport knows nothing of tokens, cursors or retries. It opens once, carries frames both ways, and ends once; a
+reconnect takes another object.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+
+
+class TransportFailed(Exception):
+    """A transport could not be opened.
+
+    Attributes:
+        code: Close code that says what to do (see `close_codes` of spec/errors.yaml), or None for a network failure.
+        reason: One sentence for humans, without tokens.
+        retry_after: Earliest next attempt in seconds from now, where the server said so.
+    """
+
+    def __init__(
+        self, code: int | None = None, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(code, reason, retry_after)
+        self.code = code
+        self.reason = reason
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.reason or f"close code {self.code}"
+
+
+class TransportClosed(Exception):
+    """An open transport has ended, by either side or by the network.
+
+    Attributes:
+        code: Close code, or None where the connection was lost without one.
+        reason: One sentence for humans, without tokens.
+        retry_after: Earliest next attempt in seconds from now, where the server said so.
+    """
+
+    def __init__(
+        self, code: int | None = None, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(code, reason, retry_after)
+        self.code = code
+        self.reason = reason
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.reason or f"close code {self.code}"
+
+
+class Transport(Protocol):
+    """One connection to a server."""
+
+    incremental: bool
+    """Whether a `subscribe` adds to what is subscribed (socket) or all of one loop turn replace it (event stream)."""
+
+    last_heard: float
+    """Monotonic time, by the client's clock, of the last byte that came in: pongs, pings and comments included."""
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            TransportFailed: It could not be opened.
+        """
+
+    def send(self, frames: Sequence[ClientFrame]) -> None:
+        """Queue frames; those of one loop turn leave together. Never blocks, never raises; ignored once closed."""
+
+    async def receive(self) -> Sequence[ServerFrame]:
+        """Wait for frames: one or more, in the order of their arrival. Cancelling it loses nothing.
+
+        Raises:
+            TransportClosed: It has ended; every frame that came before was handed out.
+        """
+        ...
+
+    async def close(self, code: int = 1000) -> None:
+        """End it, within a second even if the server is frozen. Harmless when it is closed."""
+
+
+__all__ = ["Transport", "TransportClosed", "TransportFailed"]
