@@ -1,0 +1,250 @@
+"""What goes into a session. Each event is data; a session never calls back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hanzoai.pubsub.generated.wire import JsonValue, Publication, ServerFrame
+
+SendPolicy: TypeAlias = Literal["error", "drop_oldest", "latest"]
+"""What a full send queue does with one more publish; waiting for room is the client's own matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """The user wants a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The user wants the end, after what is published has been settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The user wants the end now; what is unsettled is settled as unknown or refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The token callback answered the `Fetch` of this id.
+
+    Attributes:
+        fetch: The id of the effect `Fetch` that this answers; an answer to another one is ignored.
+        value: The token, with or without `Bearer `.
+        expires_in: Milliseconds until it ends, if the callback said so.
+    """
+
+    fetch: int
+    value: str = field(repr=False)
+    expires_in: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFailed:
+    """The token callback raised.
+
+    Attributes:
+        fetch: The id of the effect `Fetch` that this answers.
+        refused: It raised `AuthRefused`: asking again is pointless.
+        message: What it said, in words, without any secret.
+    """
+
+    fetch: int
+    refused: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The transport is open.
+
+    Attributes:
+        incremental: Subscriptions may come and go one by one. False for SSE, where one request
+            carries them all.
+    """
+
+    incremental: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The transport is gone, or could not be opened.
+
+    Attributes:
+        code: WebSocket close code, or the one that an HTTP status stands for; None if there is none.
+        reason: What was said, in words.
+        retry_after: Milliseconds the server asked to wait.
+    """
+
+    code: int | None
+    reason: str
+    retry_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Whether a WebSocket could be opened beside the fallback."""
+
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Woke:
+    """The machine slept, or the network is back."""
+
+
+@dataclass(slots=True)
+class Received:
+    """A frame of the transport.
+
+    Attributes:
+        frame: The decoded frame.
+        at: Wall clock, Unix milliseconds.
+    """
+
+    # Not frozen, as its kin are: one is made for each message, and freezing doubles the price.
+    frame: ServerFrame
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A timer that `StartTimer` started has run out.
+
+    Attributes:
+        name: The timer.
+        idle: Milliseconds since the last byte of the transport.
+    """
+
+    name: TimerName
+    idle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """The user wants messages.
+
+    Attributes:
+        sub: Chosen by the caller, not used before; names the subscription in effects.
+        topics: Valid patterns, at least one, none twice.
+        since: Replay what is newer than this, Unix milliseconds.
+        history: Replay at most so many of the newest messages a topic.
+        after: Replay what follows these positions, by concrete topic.
+        presence: Whether presence is wanted.
+    """
+
+    sub: int
+    topics: tuple[str, ...]
+    since: int | None = None
+    history: int | None = None
+    after: Mapping[str, int] = field(default_factory=dict[str, int])
+    presence: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """The user is done with a subscription."""
+
+    sub: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """The user publishes.
+
+    Attributes:
+        ref: Chosen by the caller, not used before; names the publish in `Settle`.
+        messages: Valid publications in order, each with an id; one, unless `batch`.
+        size: Their size on the wire in bytes, for the bound of the queue.
+        policy: What to do if the queue is full.
+        key: With the policy `latest`: takes the place of the unsent publish of the same key.
+        batch: Sent as one frame with one answer an item.
+    """
+
+    ref: int
+    messages: tuple[Publication, ...]
+    size: int
+    policy: SendPolicy = "error"
+    key: str | None = None
+    batch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The time that the user gave a publish has passed. It is never sent after that."""
+
+    ref: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePresence:
+    """The user's own presence changes, on one topic or (None) on all it is a member of."""
+
+    topic: str | None
+    data: Mapping[str, JsonValue]
+
+
+SessionTimer: TypeAlias = Literal["pace", "rejoin"]
+"""Timers of the session itself, in no table: the publish budget; a subscription refused for now."""
+
+TimerName: TypeAlias = (
+    Literal[
+        "fetch",
+        "open",
+        "ping",
+        "pong",
+        "retry",
+        "refresh",
+        "expiry",
+        "stable",
+        "suspend",
+        "fallback",
+        "upgrade",
+        "drain",
+    ]
+    | SessionTimer
+)
+
+Event: TypeAlias = (
+    Connect
+    | Close
+    | Abort
+    | Token
+    | TokenFailed
+    | Opened
+    | Dropped
+    | Probed
+    | Woke
+    | Received
+    | TimerFired
+    | Subscribe
+    | Unsubscribe
+    | Publish
+    | Expire
+    | UpdatePresence
+)
+
+EVENTS: Final[tuple[type[Event], ...]] = (
+    Connect,
+    Close,
+    Abort,
+    Token,
+    TokenFailed,
+    Opened,
+    Dropped,
+    Probed,
+    Woke,
+    Received,
+    TimerFired,
+    Subscribe,
+    Unsubscribe,
+    Publish,
+    Expire,
+    UpdatePresence,
+)
+"""Every kind of event."""
