@@ -1,0 +1,309 @@
+"""`PubSubClient`: what an asyncio program holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+
+from .driver import Driver
+from .options import ReceiveQueue, SendQueue, Settings
+from .publishing import Batch
+from .topic import TopicHandle
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from .errors import PubSubError
+    from .subscription import StateLoader, Subscription
+    from .values import (
+        Gap,
+        Message,
+        Outgoing,
+        PresenceChange,
+        PresenceMember,
+        Published,
+        Since,
+        StateChange,
+        StateName,
+        TokenCallback,
+        TopicInfo,
+        Topics,
+        Via,
+    )
+
+
+class PubSubClient:
+    """A client of Hanzo PubSub for asyncio (HIP-56, Client SDK).
+
+    Building one does no I/O and needs no running loop. It connects at the first use or at
+    ``connect()``, and from then on belongs to the event loop of that call. It reconnects by itself until it is closed
+    or fails for good.
+
+    Args:
+        url: WebSocket URL (``wss://host:8057/ws``); default the environment's ``HANZO_PUBSUB_URL``.
+        token: Bearer token or API key, with or without ``Bearer ``; default ``HANZO_PUBSUB_TOKEN``.
+        get_token: Called for a token before dialing and when the token ends soon, instead of ``token``: a function
+            (run in a thread) or a coroutine function, given a ``TokenContext``, returning a string or a ``Token``.
+            Raise ``AuthRefused`` in it to stop for good; any other exception is tried again.
+        transport: ``auto`` starts with the WebSocket and falls back to server-sent events.
+        rest_url: Base URL of the HTTP API; default derived from ``url`` (port 8057 becomes 8056).
+        allow_insecure: Send the token over ``ws://`` or ``http://`` to hosts other than this machine.
+        name: Name of the program, told to the server.
+        echo: Whether subscriptions get the messages that this client published.
+        on_state: Called with every ``StateChange``, in order; a function or a coroutine function.
+        on_error: Called with every error that no call can raise: exceptions of handlers, refusals by the server that
+            concern no call. Without it they are logged at ERROR.
+        send_queue: Bounds of what waits to be sent, and what happens when it is full.
+        **settings: Times and limits by name; ``hanzoai.pubsub.options.Settings`` lists them with their defaults.
+
+    Raises:
+        InvalidOption: An option is of a wrong type or out of range; the error names it.
+        InsecureUrl: The token would go over an unencrypted connection.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        get_token: TokenCallback | None = None,
+        transport: Literal["auto", "websocket", "sse"] = "auto",
+        rest_url: str | None = None,
+        allow_insecure: bool = False,
+        name: str | None = None,
+        echo: bool = True,
+        on_state: Callable[[StateChange], Awaitable[None] | None] | None = None,
+        on_error: Callable[[Exception], Awaitable[None] | None] | None = None,
+        send_queue: SendQueue | None = None,
+        **settings: Unpack[Settings],
+    ) -> None: ...
+
+    @property
+    def state(self) -> StateName:
+        """The state at this moment."""
+        ...
+
+    @property
+    def client_id(self) -> str | None:
+        """The id the server gave this client; None before it was ever connected."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """The WebSocket URL, without any credentials."""
+        ...
+
+    async def connect(self, timeout: float | None = None) -> None:
+        """Connect, and wait until the client is connected.
+
+        Needed only to connect ahead of the first use or to learn of errors early. When the time runs out the client goes on trying.
+
+        Args:
+            timeout: Seconds; default ``operation_timeout``.
+
+        Raises:
+            ConnectionFailed: Not connected in time; the message says why the last attempt failed.
+            AuthError: The server refused the token, or ``get_token`` refused.
+            PermissionDenied: The server does not let this identity connect.
+            ClosedError: The client is closed.
+        """
+
+    async def close(self, timeout: float | None = None) -> None:
+        """End: settle what was published, close the connection, end the subscriptions.
+
+        Idempotent, and may be called from handlers. Iterations end after the messages they hold.
+
+        Args:
+            timeout: Seconds for publishes still on their way; default ``close_timeout``. What is not settled then
+                raises in its own call. 0 ends at once.
+        """
+
+    async def disconnect(self) -> None:
+        """``close()`` under the name of HIP-56's sample."""
+
+    def states(self) -> AsyncIterator[StateChange]:
+        """Changes of state from this call on; ends when the client has ended.
+
+        One that is not read holds at most its newest 256 changes.
+        """
+        ...
+
+    def subscribe(
+        self,
+        topics: Topics,
+        *,
+        since: Since | None = None,
+        history: int | None = None,
+        after: Mapping[str, int] | None = None,
+        on_message: Callable[[Message], Awaitable[None] | None] | None = None,
+        on_presence: Callable[[PresenceChange], Awaitable[None] | None] | None = None,
+        on_gap: Callable[[Gap], Awaitable[None] | None] | None = None,
+        state_loader: StateLoader | None = None,
+        queue: ReceiveQueue | None = None,
+    ) -> Subscription:
+        """Subscribe to topics or patterns.
+
+        Takes effect at once where a loop is running, and outside of one when it is first awaited or iterated. Use it as
+        ``async for message in sub``, ``async with``, ``await sub`` (until the server has answered), or with handlers.
+
+        Args:
+            topics: A pattern or several: segments joined by dots, ``*`` for one segment, ``**`` for one or more.
+            since: Replay what is newer: Unix ms, a datetime, or a timedelta back from now.
+            history: Replay at most so many of the newest messages of each topic, 0 to 10,000.
+            after: Replay what follows these positions, by concrete topic: ``sub.positions`` of an earlier program.
+            on_message: Called with each message, in order, one at a time; a function or a coroutine function.
+            on_presence: Called with each change of who is present. Asks the server for presence.
+            on_gap: Called with each gap, in its place between the messages.
+            state_loader: Called once for each gap to load the state anew (REC-4), with the positions from before the call;
+                messages that come meanwhile are kept and follow.
+            queue: Bounds of what waits for the program, and what happens when it is full.
+
+        Raises:
+            InvalidTopic: A pattern is not valid.
+            InvalidOption: Another argument is not valid.
+            ClosedError: The client is closed.
+            UsageError: The client runs in another event loop.
+        """
+        ...
+
+    async def publish(
+        self,
+        topic: str,
+        message: Outgoing,
+        *,
+        ttl: int | None = None,
+        id: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+        via: Via = "auto",
+    ) -> Published:
+        """Publish one message, and wait until the server has it.
+
+        Concurrent publishes are pipelined, in the order of the calls. Retries carry the same id, so the server publishes once.
+        A message of type ``presence.update`` updates the presence of this client on the topic.
+
+        Args:
+            topic: A topic without wildcards.
+            message: ``{"type": ..., "data": ...}``, optionally ``ttl``, ``id``, ``meta``; or a ``Publication``.
+            ttl: Seconds it is kept in history; 0 keeps nothing. Default: as long as the server keeps messages.
+            id: Message id, at most 128 characters; default ``msg_`` and a ULID.
+            key: With the policy ``latest``, a newer message of the same key replaces one that is not sent yet.
+            timeout: Seconds; default ``operation_timeout``. A message whose time has passed is never sent later.
+            via: ``auto``: the open connection, or HTTP where that carries no publishes.
+
+        Raises:
+            InvalidTopic: The topic is not valid or has a wildcard.
+            InvalidPayload: The data is not JSON.
+            PayloadTooLarge: The data is over the limit.
+            PermissionDenied: The access rules do not allow it.
+            QueueFull: Too much waits to be sent (policy ``error``), or it was dropped (``drop_oldest``).
+            Superseded: A newer message with its key took its place (``latest``).
+            OperationTimeout: Not settled in time; ``outcome_unknown`` says whether it may have been published, ``id`` lets it be repeated.
+            ClosedError: The client is closed.
+        """
+        ...
+
+    async def publish_many(
+        self,
+        messages: Sequence[tuple[str, Outgoing] | Mapping[str, Any]],
+        *,
+        timeout: float | None = None,
+        via: Via = "auto",
+    ) -> list[Published | PubSubError]:
+        """Publish several messages in one request, in order.
+
+        Args:
+            messages: ``(topic, message)`` pairs, or mappings with a ``topic``; split by the server's limit of a batch.
+            timeout: Seconds for all; default ``operation_timeout``.
+            via: As in ``publish``.
+
+        Returns:
+            One result a message, in the same order: what became of it, or the error.
+
+        Raises:
+            InvalidTopic: A topic is not valid; nothing was sent.
+            InvalidPayload: A payload is not JSON; nothing was sent.
+            PayloadTooLarge: A payload is over the limit; nothing was sent.
+        """
+        ...
+
+    def batch(self, *, timeout: float | None = None, via: Via = "auto") -> Batch:
+        """Collect publishes and send them together.
+
+        ``async with ps.batch() as b: b.publish(topic, message)``; at the end ``b.results`` has one result a message, and
+        the first error among them is raised.
+        """
+        ...
+
+    def history(
+        self,
+        topic: str,
+        *,
+        since: Since | None = None,
+        before: str | None = None,
+        after: int | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Message]:
+        """Retained messages of one topic, oldest first, over as many pages as it takes.
+
+        Args:
+            topic: A topic without wildcards.
+            since: Only what is newer.
+            before: Only what is older than the message of this id.
+            after: Only what follows this position; then pages are read as the iteration goes on.
+            limit: At most so many: the newest, or with ``after`` the first.
+            timeout: Seconds for each page; default ``operation_timeout``.
+
+        Raises:
+            InvalidTopic: The topic is not valid.
+            PermissionDenied: The access rules do not allow it.
+            ConnectionFailed: The HTTP API could not be reached.
+        """
+        ...
+
+    async def presence(self, topic: str, *, timeout: float | None = None) -> list[PresenceMember]:
+        """Everybody present on a topic.
+
+        Args:
+            topic: A topic without wildcards.
+            timeout: Seconds; default ``operation_timeout``.
+        """
+        ...
+
+    async def update_presence(
+        self, topic: str | None, data: Mapping[str, Any], *, timeout: float | None = None
+    ) -> None:
+        """Change how this client appears, on one topic or on all that it is a member of.
+
+        Args:
+            topic: A topic without wildcards; None for all.
+            data: ``status``, ``name``, ``avatar_url`` change the member, other keys go into ``metadata``; None deletes.
+            timeout: Seconds to wait for a connection; default ``operation_timeout``.
+        """
+
+    async def topics(
+        self, prefix: str | None = None, *, limit: int | None = None, timeout: float | None = None
+    ) -> list[TopicInfo]:
+        """Active topics, by name (needs an administrator's token).
+
+        Args:
+            prefix: Only names that begin so.
+            limit: At most so many.
+            timeout: Seconds; default ``operation_timeout``.
+        """
+        ...
+
+    def topic(self, name: str) -> TopicHandle:
+        """A handle on one topic, with no effect on the wire: ``.publish .subscribe .history .presence``."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Settle what was published and close; after an exception close at once."""

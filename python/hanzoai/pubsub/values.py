@@ -1,0 +1,193 @@
+"""What a program gets from the client: messages, gaps, presence, state changes, publish results."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+from .generated.wire import Envelope, PresenceMember, Publication, TopicInfo
+
+Message: TypeAlias = Envelope
+"""A message as it was delivered: ``id, topic, type, data, sender, timestamp, ttl, seq, meta``."""
+
+Since: TypeAlias = int | datetime | timedelta
+"""A time: Unix milliseconds, an aware datetime, or a timedelta back from now (either sign)."""
+
+Topics: TypeAlias = str | Sequence[str]
+"""One pattern or several."""
+
+Outgoing: TypeAlias = Mapping[str, Any] | Publication
+"""What is published: ``{"type": ..., "data": ...}`` with optional ``ttl``, ``id``, ``meta``."""
+
+Via: TypeAlias = Literal["auto", "socket", "rest"]
+"""How an operation travels: over the open connection, over HTTP, or whichever fits."""
+
+StateName: TypeAlias = Literal[
+    "initialized",
+    "connecting",
+    "authenticating",
+    "connected",
+    "reconnecting",
+    "suspended",
+    "closing",
+    "closed",
+    "failed",
+]
+"""The states of a client (docs/lifecycle.md)."""
+
+TokenReason: TypeAlias = Literal["connect", "expiring", "rejected"]
+"""Why a token is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token with what is known about its end.
+
+    Attributes:
+        value: The bearer token or API key, with or without ``Bearer ``. Not shown in ``repr``.
+        expires_at: When it ends, Unix milliseconds; None where unknown.
+    """
+
+    value: str = field(repr=False)
+    expires_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenContext:
+    """Why ``get_token`` is called.
+
+    Attributes:
+        reason: ``connect`` before dialing, ``expiring`` when the present token ends soon,
+            ``rejected`` when the server refused the last one.
+        attempt: 0 for the first call of its kind, then counting up.
+    """
+
+    reason: TokenReason
+    attempt: int
+
+
+TokenCallback: TypeAlias = Callable[[TokenContext], str | Token | Awaitable[str | Token]]
+"""``get_token``: a function or a coroutine function; raises AuthRefused to stop for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """One step in the life of a client (LIFE-1).
+
+    Attributes:
+        from_: State before.
+        to: State after.
+        code: Code of ``spec/errors.yaml`` or the close code in words; None where nothing went wrong.
+        reason: What happened, in words.
+        retry_in: Milliseconds until the next attempt, where one is planned.
+        attempt: Number of attempts since the client was last stable.
+    """
+
+    from_: StateName
+    to: StateName
+    code: str | int | None = None
+    reason: str = ""
+    retry_in: int | None = None
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Messages of one topic that could not be delivered, told in their place in the order (REC-2).
+
+    Attributes:
+        topic: The concrete topic, or the pattern where the topic is unknown.
+        from_: First missing position; None against a server without positions.
+        to: Last missing position; None where unknown.
+        missed: How many messages; None where unknown.
+        reason: ``history_trimmed``, ``slow_consumer``, ``log_reset`` or ``unknown``.
+    """
+
+    topic: str
+    from_: int | None
+    to: int | None
+    missed: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceChange:
+    """Who is present on a topic after a change.
+
+    Attributes:
+        topic: The topic.
+        members: Everybody present.
+        change: ``snapshot``, ``join``, ``update`` or ``leave``.
+    """
+
+    topic: str
+    members: tuple[PresenceMember, ...]
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A publish that the server accepted.
+
+    Attributes:
+        id: Id of the message.
+        timestamp: Server time, Unix milliseconds; None where the server acknowledges nothing.
+        seq: Position in the log of its topic; None for ephemeral messages and plain HIP-56.
+        duplicate: The id was published before and nothing was sent again.
+    """
+
+    id: str
+    timestamp: int | None = None
+    seq: int | None = None
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStats:
+    """What became of the messages of one subscription (FLOW-1).
+
+    ``received == handled + dropped + queued`` holds at any time.
+
+    Attributes:
+        received: Messages that the session delivered to this subscription.
+        handled: Messages that the program has taken.
+        dropped: Messages given up because the queue was full.
+        queued: Messages waiting.
+        queued_bytes: Their approximate size.
+        gaps: Gaps told, for whatever reason.
+    """
+
+    received: int
+    handled: int
+    dropped: int
+    queued: int
+    queued_bytes: int
+    gaps: int
+
+
+Event: TypeAlias = Message | Gap | PresenceChange
+"""What ``Subscription.events()`` yields, in order."""
+
+__all__ = [
+    "Event",
+    "Gap",
+    "Message",
+    "Outgoing",
+    "PresenceChange",
+    "PresenceMember",
+    "Publication",
+    "Published",
+    "Since",
+    "StateChange",
+    "StateName",
+    "SubscriptionStats",
+    "Token",
+    "TokenCallback",
+    "TokenContext",
+    "TokenReason",
+    "TopicInfo",
+    "Topics",
+    "Via",
+]
