@@ -52,7 +52,7 @@ serve: setup ## a development server on 127.0.0.1, ports 8056 and 8057
 test: setup ## every test
 	$(BIN)/python -m pytest
 
-check: check-python check-js check-spec check-wheels ## format, lint, types, imports, generated code, wheels
+check: check-python check-js check-spec check-wheels docs ## format, lint, types, imports, generated code, wheels, site
 
 check-python: setup ## format, lint, types and imports of the Python code
 	$(BIN)/ruff format --check .
@@ -82,7 +82,7 @@ format: setup ## put the code in order
 	cd js && ../$(NODE_BIN)/biome check --write
 
 docs: setup ## the site, into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 build: setup ## wheels and source archives of both distributions, into dist/
 	@rm -rf dist
