@@ -27,7 +27,7 @@ setup: $(VENV)/.ready node_modules/.ready ## .venv/ and node_modules/, from the 
 $(VENV)/.ready: $(PINS) requirements/dev.in pyproject.toml server-mock/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed (make PYTHON=/path/to/python)" >&2; exit 1; }
 	@echo "setup: Python packages into $(VENV)/"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(PINS) uv
 	@$(INSTALL) --requirement requirements/dev.in
 	@$(INSTALL) --no-build-isolation --editable . --editable server-mock
@@ -35,7 +35,8 @@ $(VENV)/.ready: $(PINS) requirements/dev.in pyproject.toml server-mock/pyproject
 
 node_modules/.ready: package.json package-lock.json .npmrc
 	@echo "setup: npm packages into node_modules/"
-	@npm ci --silent
+	@command -v npm >/dev/null || { echo "Node 20 or later with npm is needed" >&2; exit 1; }
+	@npm ci --loglevel error
 	@touch $@
 
 pins: $(VENV)/.ready ## resolve the newest versions anew and write them down
