@@ -1,0 +1,518 @@
+"""What the parts of the server ask of each other.
+
+Listeners know `Service`; the hub knows `Sink`, `Backplane`, and who, what may be and how much:
+`Identity`, `Authenticator`, `Policy`, `RateLimiter`, `ConnectionLimiter`, `Audit`, `Webhooks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from pubsub_server.codec import Draft, SubscribeRequest, UnsubscribeRequest
+    from pubsub_server.connection import Connection
+    from pubsub_server.errors import ServiceError
+
+
+class WireForm(IntEnum):
+    """How a connection wants its bytes: WebSocket text frames, or chunks of an event stream."""
+
+    SOCKET = 0
+    EVENT_STREAM = 1
+
+
+# ---------------------------------------------------------------- who and what they may
+
+
+class Identity(Protocol):
+    """Whom a token names. Immutable; equal identities may share cached decisions."""
+
+    @property
+    def kind(self) -> str:
+        """`service`, `user`, `agent` or `admin`: the ``sender.type`` of what they publish."""
+        ...
+
+    @property
+    def user_id(self) -> str:
+        """Identifier of the person or service: the ``sender.id`` of what they publish."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Display name."""
+        ...
+
+    @property
+    def avatar_url(self) -> str | None:
+        """Picture."""
+        ...
+
+    @property
+    def expires_at(self) -> int | None:
+        """When the token ends, Unix ms; None for a key without end."""
+        ...
+
+
+class Authenticator(Protocol):
+    """Turns a token or API key into an identity."""
+
+    async def authenticate(self, token: str) -> Identity:
+        """Check a token, given with or without ``Bearer``.
+
+        Raises:
+            ServiceError: `token_invalid`, `token_expired` or `unavailable`.
+        """
+        ...
+
+
+class Policy(Protocol):
+    """The access rules. Every answer is immediate and the same until the identity changes."""
+
+    def may_subscribe(self, identity: Identity, topic: str) -> bool:
+        """Whether this identity may read this concrete topic."""
+        ...
+
+    def may_subscribe_pattern(self, identity: Identity, pattern: str) -> bool:
+        """Whether a subscription to a pattern with `*` or `**` may stand at all.
+
+        What it delivers is filtered by `may_subscribe` for each concrete topic; False refuses the
+        pattern outright.
+        """
+        ...
+
+    def may_publish(self, identity: Identity, topic: str) -> bool:
+        """Whether this identity may publish to this topic."""
+        ...
+
+    def may_administer(self, identity: Identity) -> bool:
+        """Whether this identity may list topics and the like."""
+        ...
+
+
+class RateLimiter(Protocol):
+    """The publish rate, HIP-56 Security 4."""
+
+    def take(self, identity: Identity, client_id: str | None, count: int) -> tuple[int, int]:
+        """Take up to ``count`` publishes from the budget.
+
+        Args:
+            identity: Who publishes.
+            client_id: The connection; None over REST.
+            count: How many messages.
+
+        Returns:
+            How many are granted (the first ones), and in how many milliseconds the next one would
+            be (0 where all are granted).
+        """
+        ...
+
+    def rate(self, identity: Identity) -> int:
+        """Publishes a second of this identity, as told in ``auth.ok.limits``."""
+        ...
+
+    def forget(self, identity: Identity, client_id: str) -> None:
+        """The connection is gone."""
+        ...
+
+
+class ConnectionLimiter(Protocol):
+    """Connections a user and an organization, HIP-56 Security 7."""
+
+    def acquire(self, identity: Identity) -> None:
+        """Count one connection.
+
+        Raises:
+            ServiceError: `connection_limit`.
+        """
+        ...
+
+    def release(self, identity: Identity) -> None:
+        """One connection less. Called once for each `acquire` that did not raise."""
+        ...
+
+
+# ---------------------------------------------------------------- who listens to what happens
+
+AuditAction = Literal["subscribe", "unsubscribe", "publish"]
+HookEvent = Literal["publish", "join", "leave", "update", "subscribe", "unsubscribe"]
+
+
+class Audit(Protocol):
+    """Keeps records of what happens to sensitive topics, HIP-56 Security 9. Never blocks."""
+
+    def record(
+        self,
+        action: AuditAction,
+        identity: Identity,
+        topic: str,
+        *,
+        client_id: str | None,
+        message_id: str | None = None,
+        refused: str | None = None,
+    ) -> None:
+        """Note one operation; ``refused`` is the error code where it was not allowed."""
+        ...
+
+
+class Webhooks(Protocol):
+    """Tells others what happened. Never blocks."""
+
+    def wants(self, event: HookEvent, topic: str) -> bool:
+        """Whether anybody asked for this; `notify` is called only then."""
+        ...
+
+    def notify(self, event: HookEvent, topic: str, body: bytes) -> None:
+        """Queue one event.
+
+        Args:
+            event: What happened.
+            topic: Where.
+            body: JSON: the envelope of a publish or presence message, the user otherwise.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class Stats:
+    """What the hub counts; `/metrics` reads it when asked. Only plain integers, never reset."""
+
+    connections: list[int] = field(default_factory=lambda: [0, 0])  # by WireForm
+    authenticated: int = 0
+    subscriptions: int = 0
+    connections_total: int = 0
+    auth_failures: int = 0
+    frames_in: int = 0
+    published: int = 0
+    duplicates: int = 0
+    published_bytes: int = 0
+    delivered: int = 0
+    writes: int = 0
+    bytes_out: int = 0
+    replayed: int = 0
+    slow_consumers: int = 0
+    presence_changes: int = 0
+    refused: dict[str, int] = field(default_factory=lambda: {})  # by error code
+
+
+# ---------------------------------------------------------------- listeners and the hub
+
+
+class Sink(Protocol):
+    """A listener's side of one connection."""
+
+    def write(self, data: bytes) -> None:
+        """Hand ready wire bytes to the transport at once; once a connection and loop turn.
+
+        A sink whose transport has more unsent bytes than it should calls `Service.pause`, and
+        `Service.resume` when they are gone; the hub keeps what comes in between.
+        """
+        ...
+
+    def buffered(self) -> int:
+        """Bytes that the transport still holds."""
+        ...
+
+    def close(self, code: int, reason: str) -> None:
+        """Send what was written, then end the connection with this close code."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AuthOk:
+    """What a client learns when it is authenticated."""
+
+    client_id: str
+    user_id: str
+    version: int
+    features: tuple[str, ...]
+    expires_at: int | None
+    server_time: int
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of a publication."""
+
+    id: str
+    timestamp: int
+    seq: int | None
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Retained messages of one topic, oldest first; each is the JSON of an envelope."""
+
+    messages: Sequence[bytes]
+    has_more: bool
+    position: int | None
+    truncated: bool
+    reset: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """One active topic."""
+
+    topic: str
+    subscribers: int
+    messages: int
+    position: int | None
+    last_message_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One connected client of a topic. HIP-56 Presence."""
+
+    client_id: str
+    user_id: str
+    name: str
+    avatar_url: str | None
+    status: str | None
+    metadata: Mapping[str, object] | None
+    joined_at: int
+    last_seen: int
+
+
+class Service(Protocol):
+    """The hub, as listeners see it."""
+
+    @property
+    def stats(self) -> Stats:
+        """Counters."""
+        ...
+
+    def open(self, sink: Sink, form: WireForm) -> Connection:
+        """A connection has come; it has `auth_deadline` to authenticate.
+
+        Raises:
+            ServiceError: `going_away` while draining.
+        """
+        ...
+
+    def receive(self, connection: Connection, data: str | bytes) -> None:
+        """Take one inbound frame. Never raises; asynchronous work (auth) runs in one task."""
+        ...
+
+    async def identify(self, token: str) -> Identity:
+        """Who this is, for a request without a connection.
+
+        Raises:
+            ServiceError: `token_invalid`, `token_expired`, `unavailable`.
+        """
+        ...
+
+    async def authenticate(
+        self, connection: Connection, token: str, *, client_id: str | None = None
+    ) -> AuthOk:
+        """Identify the connection, first or again.
+
+        Args:
+            connection: Of `open`.
+            token: With or without ``Bearer``.
+            client_id: The connection that this one resumes, for presence.
+
+        Raises:
+            ServiceError: `token_invalid`, `token_expired`, `connection_limit`, `unavailable`.
+        """
+        ...
+
+    def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
+        """Register, then replay, then live; answers through the connection."""
+        ...
+
+    def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
+        """End subscriptions by exactly these patterns; answers through the connection."""
+        ...
+
+    def heard(self, connection: Connection) -> None:
+        """A byte came from the client, of whatever kind."""
+        ...
+
+    def pause(self, connection: Connection) -> None:
+        """The transport holds too much; write nothing until `resume`."""
+        ...
+
+    def resume(self, connection: Connection) -> None:
+        """The transport has room again."""
+        ...
+
+    def closed(self, connection: Connection, code: int | None = None) -> None:
+        """The connection is gone; None without a close handshake. Idempotent.
+
+        Presence leaves at once for a close code 1000 or 1001 from the client, else after the grace.
+        """
+        ...
+
+    async def publish(
+        self,
+        identity: Identity,
+        drafts: Sequence[Draft],
+        *,
+        connection: Connection | None = None,
+    ) -> list[Published | ServiceError]:
+        """Publish in order; one answer an item."""
+        ...
+
+    async def history(
+        self,
+        identity: Identity,
+        topic: str,
+        *,
+        since: int | None = None,
+        before: str | None = None,
+        after: int | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        """One page of a topic's retained messages: the newest, or the first behind ``after``.
+
+        Raises:
+            ServiceError: `forbidden`, `invalid_topic`, `invalid_option`.
+        """
+        ...
+
+    def presence(self, identity: Identity, topic: str) -> list[Member]:
+        """Everybody present on a topic.
+
+        Raises:
+            ServiceError: `forbidden`, `invalid_topic`.
+        """
+        ...
+
+    def topics(
+        self, identity: Identity, *, prefix: str = "", limit: int = 100
+    ) -> tuple[list[TopicReport], bool]:
+        """Active topics by name, and whether there are more.
+
+        Raises:
+            ServiceError: `forbidden`, `invalid_option`.
+        """
+        ...
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse what is new, close every connection with 1001, wait until they are gone."""
+        ...
+
+
+class HubSettings(Protocol):
+    """What the hub reads of `config.Settings`; times in milliseconds, sizes in bytes."""
+
+    @property
+    def auth_deadline(self) -> int: ...
+    @property
+    def expiring_notice(self) -> int: ...
+    @property
+    def max_payload(self) -> int: ...
+    @property
+    def max_subscriptions(self) -> int: ...
+    @property
+    def max_batch(self) -> int: ...
+    @property
+    def presence_timeout(self) -> int: ...
+    @property
+    def presence_grace(self) -> int: ...
+    @property
+    def presence_max_members(self) -> int: ...
+    @property
+    def history_max_messages(self) -> int: ...
+    @property
+    def history_max_age(self) -> int: ...
+    @property
+    def history_max_bytes(self) -> int: ...
+    @property
+    def history_page_default(self) -> int: ...
+    @property
+    def history_page_max(self) -> int: ...
+    @property
+    def topics_max(self) -> int: ...
+    @property
+    def send_queue_bytes(self) -> int: ...
+    @property
+    def server_ping_interval(self) -> int: ...
+
+
+# ---------------------------------------------------------------- backplanes
+
+
+@dataclass(slots=True)
+class Entry:
+    """One stored or passing message: its position, and its envelope's JSON, encoded once."""
+
+    topic: str
+    id: str
+    timestamp: int
+    seq: int | None
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a subscription begins with."""
+
+    entries: Sequence[Entry]
+    positions: Mapping[str, int]
+    truncated: Sequence[str]
+    reset: Sequence[str]
+
+
+class Backplane(Protocol):
+    """Keeps the logs and joins the nodes.
+
+    A backplane gives every published message a position, keeps it, and calls ``deliver`` on every
+    node, this one too, in the order of positions a topic. `MemoryBackplane` does all in the call;
+    one that goes over a network gathers what one loop turn publishes and answers later.
+    """
+
+    def start(self, deliver: Callable[[Entry], None]) -> None:
+        """Begin to deliver."""
+        ...
+
+    def publish(
+        self, drafts: Sequence[Draft], sender: tuple[str, str]
+    ) -> Sequence[Published | ServiceError] | Awaitable[Sequence[Published | ServiceError]]:
+        """Number, keep and deliver. An id that was seen is not delivered again.
+
+        Args:
+            drafts: Checked and allowed publications.
+            sender: Kind and id of who publishes.
+        """
+        ...
+
+    def replay(
+        self,
+        topics: Sequence[str],
+        patterns: Sequence[str],
+        *,
+        since: int | None,
+        after: Mapping[str, int],
+        newest: int | None,
+        allowed: Callable[[str], bool],
+    ) -> Replay | Awaitable[Replay]:
+        """Retained messages of the topics and of whatever the patterns match, oldest first."""
+        ...
+
+    def page(
+        self,
+        topic: str,
+        *,
+        since: int | None,
+        before: str | None,
+        after: int | None,
+        limit: int,
+    ) -> Page | Awaitable[Page]:
+        """One page of one topic."""
+        ...
+
+    def reports(self, prefix: str, limit: int) -> list[TopicReport]:
+        """Topics with a log, by name; ``subscribers`` is 0."""
+        ...
+
+    async def close(self) -> None:
+        """Stop."""
+        ...
