@@ -1,0 +1,1 @@
+"""Code written by spec/generate.py from spec/: wire types, lifecycle, errors, defaults."""

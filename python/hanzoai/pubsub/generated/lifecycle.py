@@ -1,0 +1,689 @@
+# Generated from spec/lifecycle.yaml by `make generate`; do not edit.
+"""The life of a session as a table, and the steps a session must know to follow it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+State: TypeAlias = Literal[
+    "initialized",
+    "resolving",
+    "dialing",
+    "authenticating",
+    "connected",
+    "waiting",
+    "suspended",
+    "closing",
+    "closed",
+    "failed",
+]
+"""Where a session stands, as the table sees it."""
+
+PublicState: TypeAlias = Literal[
+    "initialized",
+    "connecting",
+    "authenticating",
+    "connected",
+    "reconnecting",
+    "suspended",
+    "closing",
+    "closed",
+    "failed",
+]
+"""Where a session stands, as users see it."""
+
+Event: TypeAlias = Literal[
+    "connect",
+    "close",
+    "abort",
+    "token",
+    "token_failed",
+    "opened",
+    "dropped",
+    "probed",
+    "woke",
+    "auth.ok",
+    "auth.error",
+    "auth.expiring",
+    "pong",
+    "drained",
+    "fetch_timeout",
+    "open_timeout",
+    "ping_due",
+    "pong_timeout",
+    "retry_due",
+    "refresh_due",
+    "token_expired",
+    "stable_due",
+    "suspend_due",
+    "fallback_due",
+    "upgrade_due",
+    "drain_timeout",
+]
+"""What may happen to a session."""
+
+Timer: TypeAlias = Literal[
+    "fetch",
+    "open",
+    "ping",
+    "pong",
+    "retry",
+    "refresh",
+    "expiry",
+    "stable",
+    "suspend",
+    "fallback",
+    "upgrade",
+    "drain",
+]
+"""The timers of a session."""
+
+Guard: TypeAlias = Literal[
+    "auth_close",
+    "auth_fault",
+    "cannot_renew",
+    "draining",
+    "final_close",
+    "final_error",
+    "has_token",
+    "heard",
+    "may_fall_back",
+    "overdue",
+    "reachable",
+    "refused",
+    "unsettled",
+]
+"""Questions that a row asks."""
+
+Action: TypeAlias = Literal[
+    "abandon_fetch",
+    "accept",
+    "count_failure",
+    "count_short_life",
+    "dial",
+    "fail",
+    "fetch_token",
+    "finish",
+    "flush",
+    "forget_token",
+    "hang_up",
+    "keep_token",
+    "leave",
+    "probe",
+    "rejoin",
+    "renew",
+    "reset_retry",
+    "retry_now",
+    "schedule_refetch",
+    "schedule_retry",
+    "send_auth",
+    "send_ping",
+    "start_drain",
+    "start_fallback",
+    "start_open",
+    "start_ping",
+    "start_pong",
+    "start_stable",
+    "start_suspend",
+    "start_upgrade",
+    "stop_all",
+    "stop_apart",
+    "stop_open",
+    "stop_ping",
+    "stop_pong",
+    "stop_retry",
+    "use_fallback",
+    "use_websocket",
+]
+"""Steps that a row takes."""
+
+INITIAL: Final[State] = "initialized"
+FINAL: Final[frozenset[State]] = frozenset({"closed", "failed"})
+PUBLIC: Final[dict[State, PublicState]] = {
+    "initialized": "initialized",
+    "resolving": "connecting",
+    "dialing": "connecting",
+    "authenticating": "authenticating",
+    "connected": "connected",
+    "waiting": "reconnecting",
+    "suspended": "suspended",
+    "closing": "closing",
+    "closed": "closed",
+    "failed": "failed",
+}
+TIMERS: Final[dict[Timer, Event]] = {
+    "fetch": "fetch_timeout",
+    "open": "open_timeout",
+    "ping": "ping_due",
+    "pong": "pong_timeout",
+    "retry": "retry_due",
+    "refresh": "refresh_due",
+    "expiry": "token_expired",
+    "stable": "stable_due",
+    "suspend": "suspend_due",
+    "fallback": "fallback_due",
+    "upgrade": "upgrade_due",
+    "drain": "drain_timeout",
+}
+
+
+class Row(NamedTuple):
+    """One way out of a state on an event; the first row whose guards all hold fires."""
+
+    guards: tuple[Guard, ...]
+    to: State
+    actions: tuple[Action, ...]
+
+
+E = TypeVar("E", contravariant=True)
+
+
+class Steps(ABC, Generic[E]):
+    """Guards and actions of the table; `E` is what a session calls an event."""
+
+    @abstractmethod
+    def auth_close(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def auth_fault(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def cannot_renew(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def draining(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def final_close(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def final_error(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def has_token(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def heard(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def may_fall_back(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def overdue(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def reachable(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def refused(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def unsettled(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def abandon_fetch(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def accept(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def count_failure(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def count_short_life(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def dial(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def fail(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def fetch_token(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def finish(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def flush(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def forget_token(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def hang_up(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def keep_token(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def leave(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def probe(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def rejoin(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def renew(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def reset_retry(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def retry_now(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def schedule_refetch(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def schedule_retry(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def send_auth(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def send_ping(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def start_drain(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def start_fallback(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def start_open(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def start_ping(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def start_pong(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def start_stable(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def start_suspend(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def start_upgrade(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def stop_all(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def stop_apart(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def stop_open(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def stop_ping(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def stop_pong(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def stop_retry(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def use_fallback(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def use_websocket(self, event: E, /) -> None: ...
+
+
+TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
+    "initialized": {
+        "connect": (Row((), "resolving", ("start_suspend", "start_fallback", "fetch_token")),),
+        "close": (Row((), "closed", ("finish",)),),
+        "abort": (Row((), "closed", ("finish",)),),
+        "woke": (),
+    },
+    "resolving": {
+        "connect": (),
+        "close": (
+            Row(("unsettled",), "resolving", ("start_drain",)),
+            Row((), "closed", ("stop_all", "hang_up", "finish")),
+        ),
+        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "token": (Row((), "dialing", ("keep_token", "start_open", "dial")),),
+        "token_failed": (
+            Row(("refused",), "failed", ("stop_all", "fail")),
+            Row(("overdue",), "suspended", ("schedule_retry",)),
+            Row((), "waiting", ("schedule_retry",)),
+        ),
+        "opened": (),
+        "dropped": (),
+        "probed": (),
+        "woke": (),
+        "auth.ok": (),
+        "auth.error": (),
+        "auth.expiring": (),
+        "pong": (),
+        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "fetch_timeout": (
+            Row(("overdue",), "suspended", ("abandon_fetch", "schedule_retry")),
+            Row((), "waiting", ("abandon_fetch", "schedule_retry")),
+        ),
+        "token_expired": (Row((), "resolving", ("forget_token",)),),
+        "suspend_due": (),
+        "fallback_due": (),
+        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+    },
+    "dialing": {
+        "connect": (),
+        "close": (
+            Row(("unsettled",), "dialing", ("start_drain",)),
+            Row((), "closed", ("stop_all", "hang_up", "finish")),
+        ),
+        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "token": (Row((), "dialing", ("keep_token",)),),
+        "token_failed": (Row(("refused",), "failed", ("stop_all", "hang_up", "fail")),),
+        "opened": (Row((), "authenticating", ("send_auth",)),),
+        "dropped": (
+            Row(("final_close",), "failed", ("stop_all", "fail")),
+            Row(("auth_close", "cannot_renew"), "failed", ("stop_all", "fail")),
+            Row(
+                ("auth_close", "overdue"),
+                "suspended",
+                ("stop_open", "forget_token", "schedule_retry"),
+            ),
+            Row(("auth_close",), "waiting", ("stop_open", "forget_token", "schedule_retry")),
+            Row(("overdue",), "suspended", ("stop_open", "count_failure", "schedule_retry")),
+            Row((), "waiting", ("stop_open", "count_failure", "schedule_retry")),
+        ),
+        "probed": (),
+        "woke": (),
+        "auth.ok": (),
+        "auth.error": (),
+        "auth.expiring": (),
+        "pong": (),
+        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "fetch_timeout": (Row((), "dialing", ("abandon_fetch",)),),
+        "open_timeout": (
+            Row(("overdue",), "suspended", ("hang_up", "count_failure", "schedule_retry")),
+            Row((), "waiting", ("hang_up", "count_failure", "schedule_retry")),
+        ),
+        "token_expired": (Row((), "dialing", ("forget_token",)),),
+        "suspend_due": (),
+        "fallback_due": (
+            Row(
+                ("may_fall_back",),
+                "dialing",
+                ("stop_open", "hang_up", "use_fallback", "start_open", "dial"),
+            ),
+        ),
+        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+    },
+    "authenticating": {
+        "connect": (),
+        "close": (
+            Row(("unsettled",), "authenticating", ("start_drain",)),
+            Row((), "closed", ("stop_all", "hang_up", "finish")),
+        ),
+        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "token": (Row((), "authenticating", ("keep_token",)),),
+        "token_failed": (Row(("refused",), "failed", ("stop_all", "hang_up", "fail")),),
+        "opened": (),
+        "dropped": (
+            Row(("final_close",), "failed", ("stop_all", "fail")),
+            Row(("auth_close", "cannot_renew"), "failed", ("stop_all", "fail")),
+            Row(
+                ("auth_close", "overdue"),
+                "suspended",
+                ("stop_open", "forget_token", "schedule_retry"),
+            ),
+            Row(("auth_close",), "waiting", ("stop_open", "forget_token", "schedule_retry")),
+            Row(("overdue",), "suspended", ("stop_open", "count_failure", "schedule_retry")),
+            Row((), "waiting", ("stop_open", "count_failure", "schedule_retry")),
+        ),
+        "probed": (),
+        "woke": (),
+        "auth.ok": (
+            Row(("draining",), "closing", ("stop_open", "stop_apart", "accept", "flush")),
+            Row(
+                (),
+                "connected",
+                (
+                    "stop_open",
+                    "stop_apart",
+                    "accept",
+                    "start_stable",
+                    "start_ping",
+                    "start_upgrade",
+                    "rejoin",
+                    "flush",
+                ),
+            ),
+        ),
+        "auth.error": (
+            Row(("final_error",), "failed", ("stop_all", "hang_up", "fail")),
+            Row(("auth_fault", "cannot_renew"), "failed", ("stop_all", "hang_up", "fail")),
+            Row(
+                ("auth_fault", "overdue"),
+                "suspended",
+                ("stop_open", "hang_up", "forget_token", "schedule_retry"),
+            ),
+            Row(
+                ("auth_fault",),
+                "waiting",
+                ("stop_open", "hang_up", "forget_token", "schedule_retry"),
+            ),
+            Row(("overdue",), "suspended", ("stop_open", "hang_up", "schedule_retry")),
+            Row((), "waiting", ("stop_open", "hang_up", "schedule_retry")),
+        ),
+        "auth.expiring": (),
+        "pong": (),
+        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "fetch_timeout": (Row((), "authenticating", ("abandon_fetch",)),),
+        "open_timeout": (
+            Row(("overdue",), "suspended", ("hang_up", "count_failure", "schedule_retry")),
+            Row((), "waiting", ("hang_up", "count_failure", "schedule_retry")),
+        ),
+        "token_expired": (Row((), "authenticating", ("forget_token",)),),
+        "suspend_due": (),
+        "fallback_due": (
+            Row(
+                ("may_fall_back",),
+                "dialing",
+                ("stop_open", "hang_up", "use_fallback", "start_open", "dial"),
+            ),
+        ),
+        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+    },
+    "connected": {
+        "connect": (),
+        "close": (
+            Row(("unsettled",), "closing", ("start_drain", "stop_ping")),
+            Row((), "closed", ("stop_all", "hang_up", "finish")),
+        ),
+        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "token": (Row((), "connected", ("keep_token", "send_auth")),),
+        "token_failed": (
+            Row(("refused",), "failed", ("stop_all", "hang_up", "fail")),
+            Row((), "connected", ("schedule_refetch",)),
+        ),
+        "dropped": (
+            Row(("final_close",), "failed", ("stop_all", "fail")),
+            Row(("auth_close", "cannot_renew"), "failed", ("stop_all", "fail")),
+            Row(("auth_close",), "waiting", ("leave", "forget_token", "schedule_retry")),
+            Row((), "waiting", ("leave", "count_short_life", "schedule_retry")),
+        ),
+        "probed": (
+            Row(
+                ("reachable",),
+                "dialing",
+                ("leave", "hang_up", "use_websocket", "start_open", "dial"),
+            ),
+            Row((), "connected", ("start_upgrade",)),
+        ),
+        "woke": (Row((), "waiting", ("leave", "hang_up", "retry_now")),),
+        "auth.ok": (Row((), "connected", ("renew",)),),
+        "auth.error": (
+            Row(("final_error",), "failed", ("stop_all", "hang_up", "fail")),
+            Row(("auth_fault", "cannot_renew"), "failed", ("stop_all", "hang_up", "fail")),
+            Row(("auth_fault",), "waiting", ("leave", "hang_up", "forget_token", "schedule_retry")),
+            Row((), "waiting", ("leave", "hang_up", "schedule_retry")),
+        ),
+        "auth.expiring": (Row((), "connected", ("fetch_token",)),),
+        "pong": (Row((), "connected", ("stop_pong", "start_ping")),),
+        "fetch_timeout": (Row((), "connected", ("abandon_fetch", "schedule_refetch")),),
+        "ping_due": (Row((), "connected", ("send_ping", "start_pong")),),
+        "pong_timeout": (
+            Row(("heard",), "connected", ("start_ping",)),
+            Row((), "waiting", ("leave", "hang_up", "schedule_retry")),
+        ),
+        "refresh_due": (Row((), "connected", ("fetch_token",)),),
+        "token_expired": (Row((), "connected", ("forget_token",)),),
+        "stable_due": (Row((), "connected", ("reset_retry",)),),
+        "fallback_due": (),
+        "upgrade_due": (Row((), "connected", ("probe",)),),
+    },
+    "waiting": {
+        "connect": (),
+        "close": (
+            Row(("unsettled",), "waiting", ("start_drain",)),
+            Row((), "closed", ("stop_all", "hang_up", "finish")),
+        ),
+        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "token": (Row((), "waiting", ("keep_token",)),),
+        "token_failed": (Row(("refused",), "failed", ("stop_all", "fail")),),
+        "opened": (),
+        "dropped": (),
+        "probed": (),
+        "woke": (
+            Row(("has_token",), "dialing", ("stop_retry", "reset_retry", "start_open", "dial")),
+            Row((), "resolving", ("stop_retry", "reset_retry", "fetch_token")),
+        ),
+        "auth.ok": (),
+        "auth.error": (),
+        "auth.expiring": (),
+        "pong": (),
+        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "fetch_timeout": (Row((), "waiting", ("abandon_fetch",)),),
+        "retry_due": (
+            Row(("has_token",), "dialing", ("start_open", "dial")),
+            Row((), "resolving", ("fetch_token",)),
+        ),
+        "token_expired": (Row((), "waiting", ("forget_token",)),),
+        "suspend_due": (Row((), "suspended", ()),),
+        "fallback_due": (),
+        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+    },
+    "suspended": {
+        "connect": (),
+        "close": (
+            Row(("unsettled",), "suspended", ("start_drain",)),
+            Row((), "closed", ("stop_all", "hang_up", "finish")),
+        ),
+        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "token": (Row((), "suspended", ("keep_token",)),),
+        "token_failed": (Row(("refused",), "failed", ("stop_all", "fail")),),
+        "opened": (),
+        "dropped": (),
+        "probed": (),
+        "woke": (
+            Row(("has_token",), "dialing", ("stop_retry", "reset_retry", "start_open", "dial")),
+            Row((), "resolving", ("stop_retry", "reset_retry", "fetch_token")),
+        ),
+        "auth.ok": (),
+        "auth.error": (),
+        "auth.expiring": (),
+        "pong": (),
+        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "fetch_timeout": (Row((), "suspended", ("abandon_fetch",)),),
+        "retry_due": (
+            Row(("has_token",), "dialing", ("start_open", "dial")),
+            Row((), "resolving", ("fetch_token",)),
+        ),
+        "token_expired": (Row((), "suspended", ("forget_token",)),),
+        "fallback_due": (),
+        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+    },
+    "closing": {
+        "connect": (),
+        "close": (),
+        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "token": (),
+        "token_failed": (),
+        "dropped": (Row((), "closed", ("stop_all", "finish")),),
+        "probed": (),
+        "woke": (),
+        "auth.ok": (),
+        "auth.error": (),
+        "auth.expiring": (),
+        "pong": (),
+        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "fetch_timeout": (),
+        "ping_due": (),
+        "pong_timeout": (),
+        "refresh_due": (),
+        "token_expired": (),
+        "stable_due": (),
+        "suspend_due": (),
+        "fallback_due": (),
+        "upgrade_due": (),
+        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+    },
+    "closed": {
+        "connect": (),
+        "close": (),
+        "abort": (),
+        "token": (),
+        "token_failed": (),
+        "opened": (),
+        "dropped": (),
+        "probed": (),
+        "woke": (),
+        "auth.ok": (),
+        "auth.error": (),
+        "auth.expiring": (),
+        "pong": (),
+        "drained": (),
+        "fetch_timeout": (),
+        "open_timeout": (),
+        "ping_due": (),
+        "pong_timeout": (),
+        "retry_due": (),
+        "refresh_due": (),
+        "token_expired": (),
+        "stable_due": (),
+        "suspend_due": (),
+        "fallback_due": (),
+        "upgrade_due": (),
+        "drain_timeout": (),
+    },
+    "failed": {
+        "connect": (),
+        "close": (),
+        "abort": (),
+        "token": (),
+        "token_failed": (),
+        "opened": (),
+        "dropped": (),
+        "probed": (),
+        "woke": (),
+        "auth.ok": (),
+        "auth.error": (),
+        "auth.expiring": (),
+        "pong": (),
+        "drained": (),
+        "fetch_timeout": (),
+        "open_timeout": (),
+        "ping_due": (),
+        "pong_timeout": (),
+        "retry_due": (),
+        "refresh_due": (),
+        "token_expired": (),
+        "stable_due": (),
+        "suspend_due": (),
+        "fallback_due": (),
+        "upgrade_due": (),
+        "drain_timeout": (),
+    },
+}
+"""Rows by state and event. No row fires: the event is ignored. No cell: a fault."""

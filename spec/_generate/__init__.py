@@ -1,0 +1,1 @@
+"""One module an output kind; `outputs.py` says which file comes from which."""

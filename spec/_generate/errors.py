@@ -1,0 +1,93 @@
+"""Reads and checks errors.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from spec._generate.lifecycle import SpecError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ACTIONS = ("retry", "reauth", "stop")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One error code."""
+
+    code: str
+    scope: str
+    error: str
+    action: str
+    retryable: bool
+    meaning: str
+    remedy: str
+    status: int | None = None
+    close: int | None = None
+
+
+@dataclass(frozen=True)
+class Close:
+    """Close codes from `first` to `last`."""
+
+    first: int
+    last: int
+    action: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The whole table."""
+
+    codes: tuple[Record, ...]
+    closes: tuple[Close, ...]
+
+    @property
+    def wire(self) -> tuple[str, ...]:
+        """Codes that a server sends."""
+        return tuple(record.code for record in self.codes if record.scope == "wire")
+
+    @property
+    def client(self) -> tuple[str, ...]:
+        """Codes that only the SDK raises."""
+        return tuple(record.code for record in self.codes if record.scope == "client")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the exception classes, each once."""
+        return tuple(dict.fromkeys(record.error for record in self.codes))
+
+
+def load(path: Path) -> Errors:
+    """Reads and checks an error file."""
+    return compile_errors(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def compile_errors(spec: dict[str, Any]) -> Errors:
+    """Checks the table; raises SpecError naming the code at fault."""
+    codes = tuple(Record(code=code, **row) for code, row in spec["codes"].items())
+    closes = tuple(
+        Close(row["from"], row["to"], row["action"], row["meaning"]) for row in spec["close_codes"]
+    )
+    expected = 1000
+    for close in closes:
+        if close.first != expected or close.last < close.first or close.action not in ACTIONS:
+            raise SpecError(f"errors.yaml: close codes want {expected} here, found {close}")
+        expected = close.last + 1
+    if expected != 5000:
+        raise SpecError(f"errors.yaml: close codes {expected} to 4999 are missing")
+    for record in codes:
+        if record.scope not in ("wire", "client") or record.action not in ACTIONS:
+            raise SpecError(f"errors.yaml: {record.code}: unknown scope or action")
+        if record.scope == "client" and (record.status or record.close):
+            raise SpecError(f"errors.yaml: {record.code}: only wire codes have status or close")
+        if record.scope == "wire" and not (record.status or record.close):
+            raise SpecError(f"errors.yaml: {record.code}: no server could send it")
+        if record.retryable and record.action != "retry":
+            raise SpecError(f"errors.yaml: {record.code}: retryable, yet its action is not retry")
+    return Errors(codes, closes)

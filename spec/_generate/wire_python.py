@@ -1,0 +1,60 @@
+"""Python types of the wire, by datamodel-code-generator."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from spec._generate.text import header
+
+_BASE = "hanzoai.pubsub.model."
+_WITH_DATA = ("Envelope", "Publication", "PublishRequest")
+_FLAGS = (
+    *("--input-file-type", "jsonschema"),
+    *("--schema-version", "2020-12"),
+    "--strict-refs",
+    *("--output-model-type", "pydantic_v2.BaseModel"),
+    *("--target-python-version", "3.11"),
+    *("--target-pydantic-version", "2.12"),
+    "--skip-root-model",
+    "--use-type-alias",
+    "--use-annotated",
+    "--use-union-operator",
+    *("--enum-field-as-literal", "all"),
+    "--use-one-literal-as-default",
+    "--use-field-description",
+    "--use-schema-description",
+    "--use-single-line-docstring",
+    *("--type-mappings", "uri=string"),
+    "--use-exact-imports",
+    "--use-double-quotes",
+    "--disable-timestamp",
+    *("--formatters", "builtin"),
+)
+
+
+def wire(schema: Path) -> str:
+    """The module `generated/wire.py`."""
+    with TemporaryDirectory() as folder:
+        target, head = Path(folder, "wire.py"), Path(folder, "header.txt")
+        head.write_text(header("#", f"spec/{schema.name}") + "\n", encoding="utf-8")
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "datamodel_code_generator",
+                *("--input", str(schema), "--output", str(target)),
+                *("--base-class", f"{_BASE}Model"),
+                *("--base-class-map", json.dumps(dict.fromkeys(_WITH_DATA, f"{_BASE}Payload"))),
+                *("--custom-file-header-path", str(head)),
+                *_FLAGS,
+            ],
+            check=True,
+        )
+        text = target.read_text(encoding="utf-8")
+    # A field with a default other than null is never null.
+    return re.sub(r'(: Annotated\[str) \| None(, .*\] = "message"\n)', r"\1\2", text)
