@@ -1,0 +1,53 @@
+"""Against a server that knows HIP-56 and nothing more: nothing lost, nothing twice, order kept (H-009, H-018)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+
+import pytest
+
+from hanzoai.pubsub import Message, PubSubClient
+from tests.interop.plain_server import PlainServer, Shape
+
+TOPICS = ("chat.session.a", "chat.session.b", "chat.session.c")
+MESSAGES, CUTS = 3_000, 30
+
+
+@pytest.mark.parametrize("shape", ["flat", "nested"])
+async def test_thirty_random_cuts_lose_and_repeat_nothing_though_milliseconds_are_shared(shape: Shape) -> None:
+    rng = random.Random(56)
+    got: dict[str, list[int]] = defaultdict(list)
+    gaps: list[object] = []
+    done = asyncio.Event()
+
+    def keep(message: Message) -> None:
+        got[message.topic].append(message.data["n"])
+        if sum(map(len, got.values())) >= MESSAGES:
+            done.set()
+
+    async with PlainServer(shape) as server, PubSubClient(server.url, "Bearer t", retry_base=20) as ps:
+        await ps.subscribe("chat.session.*", on_message=keep, on_gap=gaps.append)
+        cuts = set(rng.sample(range(1, MESSAGES), CUTS))
+        done_cuts = 0
+        for n in range(MESSAGES):
+            server.publish(rng.choice(TOPICS), "token", {"n": n})
+            if rng.random() < 0.1:
+                server.now += 1
+            if n % 10 == 0:
+                await asyncio.sleep(0)
+            if n in cuts:
+                async with asyncio.timeout(10):
+                    while not server.subscribers:
+                        await asyncio.sleep(0.001)
+                done_cuts += server.cut()
+        async with asyncio.timeout(20):
+            await done.wait()
+
+    received = sorted(n for numbers in got.values() for n in numbers)
+    assert received == list(range(MESSAGES))
+    assert all(numbers == sorted(numbers) for numbers in got.values())
+    assert done_cuts == CUTS
+    assert server.connections == CUTS + 1
+    assert gaps == []
