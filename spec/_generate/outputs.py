@@ -6,7 +6,17 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from spec._generate import defaults, emit_python, errors, lifecycle, wire_python
+from spec._generate import (
+    defaults,
+    emit_docs,
+    emit_python,
+    emit_typescript,
+    errors,
+    lifecycle,
+    wire_python,
+    wire_typescript,
+)
+from spec._generate.lifecycle import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,17 +39,39 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
     }.items():
         path = python / f"{name}.py"
         yield path, ruff(root, path, text)
+    for name, text in {
+        "wire": wire_typescript.wire(schema),
+        "lifecycle": emit_typescript.lifecycle(machine),
+        "errors": emit_typescript.errors(table),
+        "defaults": emit_typescript.defaults(groups),
+    }.items():
+        path = root / f"js/src/generated/{name}.ts"
+        yield path, biome(root, path, text)
+    yield root / "docs/errors.md", emit_docs.errors(table)
+    prose = (spec / "lifecycle.md").read_text(encoding="utf-8")
+    yield root / "docs/lifecycle.md", emit_docs.lifecycle(machine, groups, prose)
 
 
 def ruff(root: Path, path: Path, text: str) -> str:
     """Python text with imports and format as the repository has them."""
-    for command in (["check", "--fix-only", "--quiet", "--select", "I"], ["format"]):
-        text = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"],
-            cwd=root,
-            input=text,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    return text
+    ruff_ = [sys.executable, "-m", "ruff"]
+    named = ["--stdin-filename", str(path), "-"]
+    sort = ["check", "--fix-only", "--quiet", "--select", "I"]
+    return _filter([*ruff_, "format", *named], root, _filter([*ruff_, *sort, *named], root, text))
+
+
+def biome(root: Path, path: Path, text: str) -> str:
+    """TypeScript text in the format of the repository."""
+    program = root / "node_modules/.bin/biome"
+    if not program.exists():
+        raise SpecError("node_modules/.bin/biome is missing: run `make setup`")
+    return _filter([str(program), "format", f"--stdin-file-path={path}"], root / "js", text)
+
+
+def _filter(command: list[str], folder: Path, text: str) -> str:
+    done = subprocess.run(
+        command, cwd=folder, input=text, capture_output=True, encoding="utf-8", check=False
+    )
+    if done.returncode:
+        raise SpecError(f"{' '.join(command[:3])} failed:\n{done.stderr}")
+    return done.stdout

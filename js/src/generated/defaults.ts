@@ -1,0 +1,130 @@
+// Generated from spec/defaults.yaml by `make generate`; do not edit.
+
+/** Defaults of the SDKs; times in milliseconds, sizes in bytes. */
+export interface ClientDefaults {
+  readonly protocolVersion: number;
+  /** Token callback. */
+  readonly fetchTimeout: number;
+  /** Dial and authenticate. */
+  readonly openTimeout: number;
+  /** Publish, subscribe, history, presence. */
+  readonly operationTimeout: number;
+  /** Drain. */
+  readonly closeTimeout: number;
+  /** The server gives up on a silent client after 30000. */
+  readonly pingInterval: number;
+  readonly pongTimeout: number;
+  /** Full jitter: U(0, min(cap, base * 2^attempt)), never below the server's retry_after. */
+  readonly retryBase: number;
+  readonly retryCap: number;
+  /** Connected for so long, the attempt counter starts anew. */
+  readonly stableAfter: number;
+  readonly suspendAfter: number;
+  /** Renew the token so long before it ends, where no auth.expiring came. */
+  readonly refreshMargin: number;
+  /** A WebSocket that is not open by then gives way to SSE. */
+  readonly fallbackAfter: number;
+  /** Or after so many failed attempts. */
+  readonly fallbackFailures: number;
+  /** Connections in a row that die before stable_after count as blocked. */
+  readonly shortLife: number;
+  /** SSE stays for so long, then a WebSocket is probed. */
+  readonly upgradeAfter: number;
+  /** Replay so long before the newest message, against a server without seq. */
+  readonly overlap: number;
+  /** A topic, against a server without seq. */
+  readonly rememberedIds: number;
+  /** Least recently used, against a server without seq. */
+  readonly rememberedTopics: number;
+  readonly sendQueueMessages: number;
+  readonly sendQueueBytes: number;
+  /** A subscription. */
+  readonly receiveQueueMessages: number;
+  readonly receiveQueueBytes: number;
+  /** Live messages of one subscription that wait for its replay. */
+  readonly heldMessages: number;
+  /** Inbound; a replay of 100 messages of 256 KB is 25.6 MB. */
+  readonly maxFrame: number;
+  /** How often the publish budget is refilled. */
+  readonly paceInterval: number;
+  readonly restAttempts: number;
+  readonly historyPage: number;
+}
+
+export const CLIENT: ClientDefaults = {
+  protocolVersion: 1,
+  fetchTimeout: 10000,
+  openTimeout: 5000,
+  operationTimeout: 10000,
+  closeTimeout: 5000,
+  pingInterval: 15000,
+  pongTimeout: 10000,
+  retryBase: 1000,
+  retryCap: 30000,
+  stableAfter: 10000,
+  suspendAfter: 120000,
+  refreshMargin: 45000,
+  fallbackAfter: 8000,
+  fallbackFailures: 2,
+  shortLife: 3,
+  upgradeAfter: 600000,
+  overlap: 5000,
+  rememberedIds: 1000,
+  rememberedTopics: 1000,
+  sendQueueMessages: 1000,
+  sendQueueBytes: 1048576,
+  receiveQueueMessages: 1024,
+  receiveQueueBytes: 8388608,
+  heldMessages: 10000,
+  maxFrame: 33554432,
+  paceInterval: 100,
+  restAttempts: 4,
+  historyPage: 100,
+};
+
+/** Limits of the service; `auth.ok` may say otherwise. Milliseconds and bytes where not said. */
+export interface ServiceLimits {
+  /** Bytes of JSON-encoded data. */
+  readonly maxPayload: number;
+  /** A second. */
+  readonly publishRateUser: number;
+  readonly publishRateService: number;
+  readonly connectionsPerUser: number;
+  readonly connectionsPerOrg: number;
+  /** Bytes. */
+  readonly maxTopic: number;
+  readonly authDeadline: number;
+  readonly presenceTimeout: number;
+  readonly presenceGrace: number;
+  readonly expiringNotice: number;
+  readonly historyMaxMessages: number;
+  /** Seconds. */
+  readonly historyMaxAge: number;
+  readonly historyPageDefault: number;
+  readonly historyPageMax: number;
+  readonly maxBatch: number;
+  readonly maxSubscriptions: number;
+  readonly serverPingInterval: number;
+  readonly sseKeepalive: number;
+}
+
+export const LIMITS: ServiceLimits = {
+  maxPayload: 262144,
+  publishRateUser: 10,
+  publishRateService: 100,
+  connectionsPerUser: 100,
+  connectionsPerOrg: 10000,
+  maxTopic: 255,
+  authDeadline: 5000,
+  presenceTimeout: 30000,
+  presenceGrace: 5000,
+  expiringNotice: 60000,
+  historyMaxMessages: 100,
+  historyMaxAge: 3600,
+  historyPageDefault: 50,
+  historyPageMax: 500,
+  maxBatch: 1000,
+  maxSubscriptions: 1000,
+  serverPingInterval: 15000,
+  sseKeepalive: 15000,
+};

@@ -1,0 +1,179 @@
+"""Pages of the site: the table of errors, and the lifecycle as prose, diagram and table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spec._generate.defaults import Group
+    from spec._generate.errors import Errors
+    from spec._generate.lifecycle import Lifecycle, Row
+
+_DURATIONS = {
+    "fetch": ["fetch_timeout"],
+    "open": ["open_timeout"],
+    "ping": ["ping_interval"],
+    "pong": ["pong_timeout"],
+    "retry": ["retry_base", "retry_cap"],
+    "refresh": ["refresh_margin"],
+    "expiry": [],
+    "stable": ["stable_after"],
+    "suspend": ["suspend_after"],
+    "fallback": ["fallback_after"],
+    "upgrade": ["upgrade_after"],
+    "drain": ["close_timeout"],
+}
+
+
+def errors(table: Errors) -> str:
+    """The page `docs/errors.md`."""
+    out = [
+        _header("spec/errors.yaml"),
+        "",
+        "# Errors",
+        "",
+        "Every error of both SDKs carries `code`, `message`, `remedy` and `retryable`; the code",
+        "decides the rest. A code that is not in this table comes from a newer server: it is",
+        "passed on as it is.",
+        "",
+        "## From the server",
+        "",
+        "As an `error` or `auth.error` frame, a close code of the socket, or",
+        "`application/problem+json`.",
+        "",
+        "| code | class | HTTP | close | again? | then | meaning | remedy |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for record in table.codes:
+        if record.scope == "wire":
+            cells = [
+                f"`{record.code}`",
+                f"`{record.error}`",
+                str(record.status or ""),
+                str(record.close or ""),
+                "yes" if record.retryable else "no",
+                record.action,
+                record.meaning,
+                record.remedy,
+            ]
+            out.append(f"| {' | '.join(cells)} |")
+    out += [
+        "",
+        "*again?*: whether the same operation may succeed unchanged. *then*: what a client does",
+        "when this ended its connection: `retry` (with backoff), `reauth` (with a new token, else",
+        "stop) or `stop`.",
+        "",
+        "## From the SDK",
+        "",
+        "| code | class | again? | then | meaning | remedy |",
+        "|---|---|---|---|---|---|",
+    ]
+    for record in table.codes:
+        if record.scope == "client":
+            cells = [
+                f"`{record.code}`",
+                f"`{record.error}`",
+                "yes" if record.retryable else "no",
+                record.action,
+                record.meaning,
+                record.remedy,
+            ]
+            out.append(f"| {' | '.join(cells)} |")
+    out += [
+        "",
+        "## Close codes",
+        "",
+        "What a client does when the socket closes. A connection that was lost without a code",
+        "counts as 1006.",
+        "",
+        "| codes | then | meaning |",
+        "|---|---|---|",
+    ]
+    for row in table.closes:
+        codes = f"{row.first}" if row.first == row.last else f"{row.first}-{row.last}"
+        out.append(f"| {codes} | {row.action} | {row.meaning} |")
+    return "\n".join([*out, ""])
+
+
+def lifecycle(machine: Lifecycle, groups: tuple[Group, ...], prose: str) -> str:
+    """The page `docs/lifecycle.md`: the hand-written prose, then what the table says."""
+    values = {constant.name: constant.value for group in groups for constant in group.constants}
+    out = [
+        _header("spec/lifecycle.yaml and spec/lifecycle.md"),
+        "",
+        prose.strip(),
+        "",
+        "## States",
+        "",
+        "| state | users see | meaning |",
+        "|---|---|---|",
+        *(
+            f"| `{state}` | `{machine.public[state]}` | {machine.means[state]} |"
+            for state in machine.states
+        ),
+        "",
+        "## Diagram",
+        "",
+        "Ways that lead to another state, by the events that take them; the rows below say under",
+        "which guards. `abort` leads to `closed` from everywhere.",
+        "",
+        "```mermaid",
+        *_diagram(machine),
+        "```",
+        "",
+        "## Timers",
+        "",
+        "| timer | fires as | defaults (ms) |",
+        "|---|---|---|",
+    ]
+    for timer, event in machine.timers.items():
+        named = ", ".join(f"`{name}` {values[name]:,}" for name in _DURATIONS[timer])
+        out.append(f"| `{timer}` | `{event}` | {named or 'what the token says'} |")
+    out += ["", "## Rows", ""]
+    out += ["The first row whose guards all hold fires; its steps are taken in order.", ""]
+    for state in machine.states:
+        cells = machine.table[state]
+        if not any(cells.values()):
+            continue
+        out += [
+            f"### {state}",
+            "",
+            f"{machine.means[state][:1].upper()}{machine.means[state][1:]}.",
+            "",
+            "| event | if | to | steps |",
+            "|---|---|---|---|",
+        ]
+        for event, rows in cells.items():
+            out += [_row(state, event, row) for row in rows]
+        ignored = [f"`{event}`" for event, rows in cells.items() if not rows]
+        if ignored:
+            out += ["", f"Ignored: {', '.join(ignored)}."]
+        out.append("")
+    return "\n".join(out)
+
+
+def _row(state: str, event: str, row: Row) -> str:
+    guards = " and ".join(f"`{guard}`" for guard in row.guards)
+    to = "stays" if row.to == state else f"`{row.to}`"
+    return f"| `{event}` | {guards} | {to} | {', '.join(f'`{step}`' for step in row.actions)} |"
+
+
+def _diagram(machine: Lifecycle) -> list[str]:
+    ways: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for state, event, row in machine.rows():
+        if row.to != state and event != "abort":
+            ways[state, row.to].append(event)
+    return [
+        "stateDiagram-v2",
+        f"    [*] --> {machine.initial}",
+        *(
+            f"    {a} --> {b}: {', '.join(dict.fromkeys(events))}"
+            for (a, b), events in ways.items()
+        ),
+        *(f"    {state} --> [*]" for state in machine.final),
+    ]
+
+
+def _header(source: str) -> str:
+    return f"<!-- Generated from {source} by `make generate`; do not edit. -->"

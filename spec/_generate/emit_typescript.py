@@ -1,0 +1,182 @@
+"""TypeScript code of the lifecycle, the errors and the defaults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spec._generate.text import camel, header, single
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from spec._generate.defaults import Group
+    from spec._generate.errors import Errors
+    from spec._generate.lifecycle import Lifecycle
+
+
+def lifecycle(machine: Lifecycle) -> str:
+    """The module `generated/lifecycle.ts`."""
+    out = [header("//", "spec/lifecycle.yaml"), ""]
+    out += _union("State", machine.states, "Where a session stands, as the table sees it.")
+    public = dict.fromkeys(machine.public.values())
+    out += _union("PublicState", public, "Where a session stands, as users see it.")
+    out += _union("Event", machine.events, "What may happen to a session.")
+    out += _union("Timer", machine.timers, "The timers of a session.")
+    out += _union("Guard", map(camel, machine.guards), "Questions that a row asks.")
+    out += _union("Action", map(camel, machine.actions), "Steps that a row takes.")
+    out += [
+        f"export const INITIAL: State = {single(machine.initial)};",
+        f"export const FINAL: ReadonlySet<State> = new Set<State>({_array(machine.final)});",
+        "export const PUBLIC: Readonly<Record<State, PublicState>> = {",
+        *(f"  {state}: {single(public)}," for state, public in machine.public.items()),
+        "};",
+        "export const TIMERS: Readonly<Record<Timer, Event>> = {",
+        *(f"  {timer}: {single(event)}," for timer, event in machine.timers.items()),
+        "};",
+        "",
+        "/** One way out of a state on an event; the first row whose guards all hold fires. */",
+        "export interface Row {",
+        "  readonly guards: readonly Guard[];",
+        "  readonly to: State;",
+        "  readonly actions: readonly Action[];",
+        "}",
+        "",
+        "/** Guards and actions of the table; `E` is what a session calls an event. */",
+        "export interface Steps<E> {",
+        *(f"  {camel(guard)}(event: E): boolean;" for guard in machine.guards),
+        *(f"  {camel(action)}(event: E): void;" for action in machine.actions),
+        "}",
+        "",
+        "type Cells = Readonly<Partial<Record<Event, readonly Row[]>>>;",
+        "",
+        "/** Rows by state and event. No row fires: the event is ignored. No cell: a fault. */",
+        "export const TABLE: Readonly<Record<State, Cells>> = {",
+    ]
+    for state, cells in machine.table.items():
+        out.append(f"  {state}: {{")
+        for event, rows in cells.items():
+            items = [
+                f"{{ guards: {_array(map(camel, row.guards))}, to: {single(row.to)}, "
+                f"actions: {_array(map(camel, row.actions))} }}"
+                for row in rows
+            ]
+            out.append(f"    {single(event)}: [{', '.join(items)}],")
+        out.append("  },")
+    return "\n".join([*out, "};", ""])
+
+
+def errors(table: Errors) -> str:
+    """The module `generated/errors.ts`."""
+    out = [
+        header("//", "spec/errors.yaml"),
+        "",
+        "/** What a client does: try again, try again with a new token, or end. */",
+        "export type CloseAction = 'retry' | 'reauth' | 'stop';",
+        "",
+    ]
+    out += _union("WireCode", table.wire, "Codes that a server sends.")
+    out += _union("ClientCode", table.client, "Codes that only the SDK raises.")
+    out += ["/** Every known code. */", "export type Code = WireCode | ClientCode;", ""]
+    out += _union("ErrorName", table.names, "Names of the error classes.")
+    out += [
+        "/** One row of the error table. */",
+        "export interface ErrorRecord {",
+        "  readonly code: Code;",
+        "  readonly meaning: string;",
+        "  readonly remedy: string;",
+        "  readonly retryable: boolean;",
+        "  /** What a connection that this ended does next. */",
+        "  readonly action: CloseAction;",
+        "  /** HTTP status, where the code has one. */",
+        "  readonly status: number | null;",
+        "  /** WebSocket close code, where the code has one. */",
+        "  readonly close: number | null;",
+        "  /** Name of the error class. */",
+        "  readonly error: ErrorName;",
+        "  readonly scope: 'wire' | 'client';",
+        "}",
+        "",
+        "const records: readonly ErrorRecord[] = [",
+    ]
+    for record in table.codes:
+        out += [
+            "  {",
+            f"    code: {single(record.code)},",
+            f"    meaning: {single(record.meaning)},",
+            f"    remedy: {single(record.remedy)},",
+            f"    retryable: {str(record.retryable).lower()},",
+            f"    action: {single(record.action)},",
+            f"    status: {record.status or 'null'},",
+            f"    close: {record.close or 'null'},",
+            f"    error: {single(record.error)},",
+            f"    scope: {single(record.scope)},",
+            "  },",
+        ]
+    out += [
+        "];",
+        "",
+        "/** Error records by code. */",
+        "export const CODES: ReadonlyMap<string, ErrorRecord> = new Map(",
+        "  records.map((record) => [record.code, record]),",
+        ");",
+        "",
+        "/** Close codes from `first` to `last`, both included, and what follows from them. */",
+        "export interface CloseRange {",
+        "  readonly first: number;",
+        "  readonly last: number;",
+        "  readonly action: CloseAction;",
+        "  readonly meaning: string;",
+        "}",
+        "",
+        "/** Close codes in ascending order; they cover 1000 to 4999 without a hole. */",
+        "export const CLOSE_CODES: readonly CloseRange[] = [",
+        *(
+            f"  {{ first: {row.first}, last: {row.last}, action: {single(row.action)}, "
+            f"meaning: {single(row.meaning)} }},"
+            for row in table.closes
+        ),
+        "];",
+        "",
+        "const lost: CloseRange = {",
+        "  first: 1006,",
+        "  last: 1006,",
+        "  action: 'retry',",
+        f"  meaning: {single(next(row.meaning for row in table.closes if row.last == 1006))},",
+        "};",
+        "",
+        "/** The row for a close code; none, or one outside 1000-4999, counts as 1006. */",
+        "export function closeRange(code: number | undefined): CloseRange {",
+        "  if (code === undefined) return lost;",
+        "  return CLOSE_CODES.find(({ first, last }) => first <= code && code <= last) ?? lost;",
+        "}",
+        "",
+        "/** What a client does after its socket closed with this code. */",
+        "export function closeAction(code: number | undefined): CloseAction {",
+        "  return closeRange(code).action;",
+        "}",
+        "",
+    ]
+    return "\n".join(out)
+
+
+def defaults(groups: tuple[Group, ...]) -> str:
+    """The module `generated/defaults.ts`."""
+    out = [header("//", "spec/defaults.yaml"), ""]
+    for group in groups:
+        out += [f"/** {group.doc}. */", f"export interface {group.title} {{"]
+        for constant in group.constants:
+            if constant.doc:
+                out.append(f"  /** {constant.doc}. */")
+            out.append(f"  readonly {camel(constant.name)}: number;")
+        out += ["}", "", f"export const {group.name.upper()}: {group.title} = {{"]
+        out += [f"  {camel(constant.name)}: {constant.value}," for constant in group.constants]
+        out += ["};", ""]
+    return "\n".join(out)
+
+
+def _union(name: str, values: Iterable[str], doc: str) -> list[str]:
+    return [f"/** {doc} */", f"export type {name} = {' | '.join(map(single, values))};", ""]
+
+
+def _array(values: Iterable[str]) -> str:
+    return f"[{', '.join(map(single, values))}]"
