@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from pubsub_server.identity import Identity as Identity
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -26,35 +28,6 @@ class WireForm(IntEnum):
 
 
 # ---------------------------------------------------------------- who and what they may
-
-
-class Identity(Protocol):
-    """Whom a token names. Immutable; equal identities may share cached decisions."""
-
-    @property
-    def kind(self) -> str:
-        """`service`, `user`, `agent` or `admin`: the ``sender.type`` of what they publish."""
-        ...
-
-    @property
-    def user_id(self) -> str:
-        """Identifier of the person or service: the ``sender.id`` of what they publish."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Display name."""
-        ...
-
-    @property
-    def avatar_url(self) -> str | None:
-        """Picture."""
-        ...
-
-    @property
-    def expires_at(self) -> int | None:
-        """When the token ends, Unix ms; None for a key without end."""
-        ...
 
 
 class Authenticator(Protocol):
