@@ -1,7 +1,7 @@
 """One clock object for every timer and both readings of time.
 
-The driver and the transports never call `time` or `loop.call_later` themselves, so a whole client runs in virtual
-time when it is given the clock of `hanzoai.pubsub.testing`.
+The driver and the transports never call `time` or `loop.call_later` themselves, so a whole client
+runs in virtual time when it is given the clock of `hanzoai.pubsub.testing`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Clock(Protocol):
         ...
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
-        """Call `callback` once, after `seconds` (0 or more), in the event loop that runs at the moment."""
+        """Call `callback` once, `seconds` (0 or more) from now, in the running event loop."""
         ...
 
     async def sleep(self, seconds: float) -> None:

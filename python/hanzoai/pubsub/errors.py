@@ -26,9 +26,10 @@
     ├── ClosedError
     └── UsageError                   also a RuntimeError
 
-`code` is one of `spec/errors.yaml` (or one of a later server); meaning, remedy and `retryable` come from there.
-Every class but `PubSubError` itself knows its usual code, so `InvalidTopic("a..b has an empty segment")` says it
-all; `from_code` builds the class that belongs to a code. All of them can be pickled, `__cause__` aside.
+`code` is one of `spec/errors.yaml`, or one of a later server; meaning, remedy and `retryable` come
+from there. Every class but `PubSubError` itself knows its usual code, so that
+`InvalidTopic("a..b has an empty segment")` says it all; `from_code` builds the class that belongs
+to a code. All of them can be pickled, `__cause__` aside.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class PubSubError(Exception):
     """Anything that went wrong in Hanzo PubSub.
 
     Attributes:
-        code: What went wrong, for programs; `spec/errors.yaml` lists them, later servers may send others.
+        code: What went wrong, for programs; `spec/errors.yaml` lists them.
         message: What went wrong, in words.
         remedy: What to do about it; empty for a code that this version does not know.
         retryable: Whether the same call may succeed later, unchanged.
@@ -136,7 +137,8 @@ class OperationTimeout(_CodedError, TimeoutError, code="timeout"):
 
     Attributes:
         outcome_unknown: Whether the server may have done it all the same.
-        id: The message id of a publish; publishing again with it is safe where the server has `idempotency`.
+        id: The message id of a publish; publishing again with it is safe where the server has
+            `idempotency`.
     """
 
     outcome_unknown: bool

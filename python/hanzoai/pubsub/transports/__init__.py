@@ -1,7 +1,7 @@
-"""How frames reach a server: one small protocol, implemented by `websocket`, `sse` and `testing`'s in-memory one.
+"""How frames reach a server: one small protocol for sockets, event streams and tests.
 
-A transport knows nothing of tokens, cursors or retries. It opens once, carries frames both ways, and ends once; a
-reconnect takes another object.
+A transport knows nothing of cursors or retries. It opens once, carries frames both ways, and ends
+once; a reconnect takes another object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ class TransportFailed(Exception):
     """A transport could not be opened.
 
     Attributes:
-        code: Close code that says what to do (see `close_codes` of spec/errors.yaml), or None for a network failure.
+        code: Close code that says what to do (`close_codes` of spec/errors.yaml), or None for a
+            failure of the network.
         reason: One sentence for humans, without tokens.
         retry_after: Earliest next attempt in seconds from now, where the server said so.
     """
@@ -60,10 +61,11 @@ class Transport(Protocol):
     """One connection to a server."""
 
     incremental: bool
-    """Whether a `subscribe` adds to what is subscribed (socket) or all of one loop turn replace it (event stream)."""
+    """Whether a `subscribe` adds to what is subscribed (socket), or all those of one loop turn
+    replace it (event stream)."""
 
     last_heard: float
-    """Monotonic time, by the client's clock, of the last byte that came in: pongs, pings and comments included."""
+    """Time, by `Clock.now`, of the last byte that came in: pongs, pings and comments included."""
 
     async def open(self) -> None:
         """Connect.
@@ -73,7 +75,10 @@ class Transport(Protocol):
         """
 
     def send(self, frames: Sequence[ClientFrame]) -> None:
-        """Queue frames; those of one loop turn leave together. Never blocks, never raises; ignored once closed."""
+        """Queue frames; those of one loop turn leave together.
+
+        Never blocks and never raises; frames for a transport that has ended are forgotten.
+        """
 
     async def receive(self) -> Sequence[ServerFrame]:
         """Wait for frames: one or more, in the order of their arrival. Cancelling it loses nothing.

@@ -1,0 +1,146 @@
+"""Checks of single option values; each error names the option, the problem and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from typing import Final
+
+from hanzoai.pubsub.errors import InvalidOption
+
+_DAY: Final = 86_400.0
+_GIB: Final = 1 << 30
+_TOKEN_MAX: Final = 16_384
+_NAME_MAX: Final = 128
+
+
+def check_number(name: str, value: object, low: float, high: float, unit: str) -> float:
+    """A number in a range; NaN, infinities beyond it and bools are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or is_nan(value):
+        raise InvalidOption(
+            f"`{name}` is {kind(value)}, not a number.",
+            remedy=f"Give {unit} from {low:g} to {high:g}.",
+            field=name,
+        )
+    if not low <= value <= high:
+        raise InvalidOption(
+            f"`{name}` is out of range.",
+            remedy=f"Give {unit} from {low:g} to {high:g}.",
+            field=name,
+        )
+    return float(value)
+
+
+def check_seconds(name: str, value: object, low: float = 0.001, high: float = _DAY) -> None:
+    """A time in seconds."""
+    check_number(name, value, low, high, "seconds")
+
+
+def check_whole(
+    name: str, value: object, low: int = 1, high: int = _GIB, unit: str = "a number"
+) -> None:
+    """A whole number in a range."""
+    if isinstance(value, float):
+        raise InvalidOption(f"`{name}` is a float.", remedy=f"Give {unit} as an int.", field=name)
+    check_number(name, value, low, high, unit)
+
+
+def check_flag(name: str, value: object) -> None:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise InvalidOption(
+            f"`{name}` is {kind(value)}, not a bool.", remedy="Give True or False.", field=name
+        )
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """One of a few words."""
+    if value not in choices:
+        listed = ", ".join(f"`{choice}`" for choice in choices)
+        near = difflib.get_close_matches(str(value)[:_NAME_MAX], choices, n=1)
+        hint = f"Did you mean `{near[0]}`? " if near else ""
+        raise InvalidOption(
+            f"`{name}` is none of its choices.", remedy=f"{hint}Use one of {listed}.", field=name
+        )
+
+
+def check_instance(name: str, value: object, wanted: type) -> None:
+    """An object of one class."""
+    if not isinstance(value, wanted):
+        raise InvalidOption(
+            f"`{name}` is {kind(value)}, not {wanted.__name__}.",
+            remedy=f"Build it with hanzoai.pubsub.{wanted.__name__}(...).",
+            field=name,
+        )
+
+
+def is_nan(value: object) -> bool:
+    """Whether it is the float that equals nothing."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+def kind(value: object) -> str:
+    """What a wrong value is, without showing it."""
+    return "None" if value is None else "NaN" if is_nan(value) else type(value).__name__
+
+
+def check_token(token: object, field_name: str = "token") -> str:
+    """Check a token, whoever gave it, and take blanks and line ends off its ends.
+
+    Args:
+        token: With or without `Bearer `.
+        field_name: What to call it in the error.
+
+    Raises:
+        InvalidOption: It cannot be a token. The error does not show it.
+    """
+    if not isinstance(token, str):
+        raise InvalidOption(
+            f"`{field_name}` is {kind(token)}, not a string.",
+            remedy="Give the bearer token or API key as a str.",
+            field=field_name,
+        )
+    token = token.strip()
+    body = bare_token(token)
+    problem = (
+        "is empty"
+        if not body
+        else f"is longer than {_TOKEN_MAX:,} characters"
+        if len(token) > _TOKEN_MAX
+        else "has blanks, control characters or other than ASCII characters"
+        if not all("!" <= character <= "~" for character in body)
+        else None
+    )
+    if problem is not None:
+        raise InvalidOption(
+            f"`{field_name}` {problem}.",
+            remedy="Give the bearer token or API key, with or without `Bearer `.",
+            field=field_name,
+        )
+    return token
+
+
+def bare_token(token: str) -> str:
+    """A token without the word `Bearer` before it, in whatever case (HIP-56, ambiguity E1)."""
+    scheme, _, rest = token.partition(" ")
+    return rest.strip() if scheme.lower() == "bearer" else token
+
+
+def check_name(name: object) -> None:
+    """The name of a program, as it is told to the server."""
+    if not isinstance(name, str) or not 0 < len(name) <= _NAME_MAX or not name.isprintable():
+        raise InvalidOption(
+            "`name` is not a short printable string.",
+            remedy=f"Give 1 to {_NAME_MAX} printable characters.",
+            field="name",
+        )
+
+
+def check_proxy(proxy: object) -> None:
+    """A proxy's URL, or whether to use the system's."""
+    if not isinstance(proxy, str | bool):
+        raise InvalidOption(
+            f"`proxy` is {kind(proxy)}.",
+            remedy="Give a URL, True for the system's proxy, or False for none.",
+            field="proxy",
+        )
