@@ -145,7 +145,7 @@ class Settings(BaseModel):
     )
     jwt_audience: Items = Field((), description="accepted `aud`; empty accepts tokens without one")
     jwt_issuer: str | None = Field(None, description="required `iss`")
-    jwt_leeway: Wait = Field(5_000, description="tolerated clock difference")
+    jwt_leeway: Wait = Field(5_000, description="tolerated clock difference for `nbf` and `iat`")
     jwks_max_age: Milliseconds = Field(600_000, description="keys are fetched anew after")
     jwks_min_interval: Wait = Field(10_000, description="least time between two fetches of keys")
     jwks_timeout: Milliseconds = Field(5_000, description="a fetch of keys may take")
@@ -185,9 +185,7 @@ class Settings(BaseModel):
     # connections
     server_ping_interval: Milliseconds = Field(15_000, description="WebSocket pings")
     sse_keepalive: Milliseconds = Field(15_000, description="comments on an event stream")
-    send_queue_bytes: Size = Field(
-        4_194_304, description="unsent bytes that make a slow consumer"
-    )
+    send_queue_bytes: Size = Field(4_194_304, description="unsent bytes that make a slow consumer")
     max_frame: Size = Field(8_388_608, description="bytes of an inbound WebSocket message")
     header_timeout: Milliseconds = Field(10_000, description="for the head of a request")
     body_timeout: Milliseconds = Field(30_000, description="for the body of a request")
@@ -208,7 +206,7 @@ class Settings(BaseModel):
     audit_topics: Items = Field((), description="patterns whose events are audited")
     audit_file: Path | None = Field(None, description="audit log, one JSON object a line")
     audit_queue: Count = Field(10_000, description="audit records that wait for the disk")
-    webhooks: tuple[Webhook, ...] = Field((), description="receivers; a JSON list on a command line")
+    webhooks: tuple[Webhook, ...] = Field((), description="receivers; a JSON list as a flag")
     webhook_queue: Count = Field(10_000, description="events that wait for a receiver")
     webhook_batch: Count = Field(100, description="events of one request")
     webhook_timeout: Milliseconds = Field(5_000, description="a request may take")

@@ -1,4 +1,4 @@
-"""Where settings come from: flags, environment, one YAML file, defaults; and what is wrong with them.
+"""Where settings come from: flags, environment, one YAML file, defaults; and what is wrong there.
 
 A flag wins over the environment, the environment over the file, the file over the default.
 """
@@ -9,16 +9,20 @@ import argparse
 import difflib
 import json
 import types
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Union, cast, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
-from pydantic_core import ErrorDetails
 
+from pubsub_server import documents
 from pubsub_server.config import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic_core import ErrorDetails
 
 PREFIX = "HANZO_PUBSUB_"
 HIP_56_VARIABLES = (
@@ -60,7 +64,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     for name, field in Settings.model_fields.items():
         flag = "--" + name.replace("_", "-")
-        shown = _shown(field.get_default(call_default_factory=True))  # pyright: ignore[reportUnknownMemberType]
+        shown = _shown(_default(name))
         text = f"{field.description} [{shown}]" if shown else str(field.description)
         text = text.replace("%", "%%")
         if field.annotation is bool:
@@ -122,26 +126,22 @@ def dump(settings: Settings) -> str:
 def _from_file(file: Path, problems: list[str]) -> dict[str, _Given]:
     source = f"file {file}"
     try:
-        loaded: object = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        problems.append(f"config ({source}): cannot be read: {error.strerror}")
-        return {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        where = " ".join(str(error).split())
-        problems.append(f"config ({source}): is not YAML: {where}")
+        loaded = documents.parse(documents.read(file))
+    except documents.DocumentError as error:
+        problems.append(f"config ({source}): {error}")
         return {}
     if loaded is None:
         return {}
-    if not isinstance(loaded, dict):
+    values = documents.mapping(loaded)
+    if values is None:
         problems.append(f"config ({source}): must be a mapping of setting names to values")
         return {}
     found: dict[str, _Given] = {}
-    for key, value in loaded.items():  # pyright: ignore[reportUnknownVariableType]
-        name = str(key)  # pyright: ignore[reportUnknownArgumentType]
+    for name, value in values.items():
         if name not in Settings.model_fields:
             problems.append(_unknown(name, source))
         elif value is not None:
-            found[name] = _Given(value, source)  # pyright: ignore[reportUnknownArgumentType]
+            found[name] = _Given(value, source)
     return found
 
 
@@ -201,7 +201,7 @@ def _kind(name: str) -> str:
     }
     if name in special:
         return special[name]
-    shown = _shown(field.get_default(call_default_factory=True))  # pyright: ignore[reportUnknownMemberType]
+    shown = _shown(_default(name))
     for_example = f", for example {shown}" if shown else ""
     choices = _choices(field.annotation)
     if choices:
@@ -213,6 +213,11 @@ def _kind(name: str) -> str:
     if field.annotation is float:
         return f"a number{for_example}"
     return f"text{for_example}"
+
+
+def _default(name: str) -> object:
+    field = Settings.model_fields[name]
+    return cast("object", field.get_default(call_default_factory=True))  # pyright: ignore[reportUnknownMemberType]
 
 
 def _choices(annotation: object) -> tuple[str, ...]:
@@ -242,7 +247,8 @@ def _shown(default: object) -> str:
     plain = _plain(default)
     if plain is None or plain in ([], {}, False):
         return ""
-    return ",".join(map(str, plain)) if isinstance(plain, list) else str(plain)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    items = documents.sequence(plain)
+    return ",".join(map(str, items)) if items is not None else str(plain)
 
 
 def _plain(value: object) -> object:
@@ -252,8 +258,8 @@ def _plain(value: object) -> object:
         return str(value)
     if isinstance(value, BaseModel):
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    if isinstance(value, tuple):
+        return [_plain(item) for item in cast("tuple[object, ...]", value)]
+    if (items := documents.mapping(value)) is not None:
+        return {key: _plain(item) for key, item in items.items()}
     return value

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
+from pubsub_server import documents
 from pubsub_server.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Kind = Literal["user", "service", "admin", "agent"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -128,12 +131,11 @@ def _ordered(claims: Mapping[str, object], claim: str) -> tuple[str, ...]:
     value = claims.get(claim)
     if value is None:
         return ()
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list) or len(value) > MAX_NAMES:  # pyright: ignore[reportUnknownArgumentType]
+    items = [value] if isinstance(value, str) else documents.sequence(value)
+    if items is None or len(items) > MAX_NAMES:
         raise _bad(claim, f"a list of at most {MAX_NAMES} texts")
-    names = [item for item in value if isinstance(item, str) and 0 < len(item) <= MAX_ID]  # pyright: ignore[reportUnknownVariableType]
-    if len(names) != len(value):  # pyright: ignore[reportUnknownArgumentType]
+    names = [item for item in items if isinstance(item, str) and 0 < len(item) <= MAX_ID]
+    if len(names) != len(items):
         raise _bad(claim, f"a list of texts of 1 to {MAX_ID} characters")
     return tuple(names)
 

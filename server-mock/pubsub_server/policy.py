@@ -8,17 +8,21 @@ absent, services may publish; `true`, services and whoever meets `require`; `fal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from pubsub_server import requirements, rule_patterns
-from pubsub_server.identity import Identity
-from pubsub_server.requirements import Requirement
-from pubsub_server.rule_patterns import RulePattern
+from pubsub_server import documents, requirements, rule_patterns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pubsub_server.identity import Identity
+    from pubsub_server.requirements import Requirement
+    from pubsub_server.rule_patterns import RulePattern
 
 DEFAULT_RULES = Path(__file__).with_name("default_rules.yaml")
 DEV_RULES = Path(__file__).with_name("dev_rules.yaml")
@@ -112,7 +116,7 @@ class Policy:
         )
 
     def unfiltered(self, identity: Identity, pattern: str) -> bool:
-        """Whether this identity may read every topic of the pattern, so that no filter is needed."""
+        """Whether this identity may read every topic of the pattern, so that none is filtered."""
         if identity.admin:
             return True
         for rule in self._candidates(pattern):
@@ -182,18 +186,12 @@ def load_rules(files: Sequence[Path]) -> list[Rule]:
 
 def _load_file(file: Path) -> list[Rule]:
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RulesError(f"{file}: cannot be read: {error}") from None
-    try:
-        root: Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
-        loaded: object = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise RulesError(f"{file}: is not YAML: {' '.join(str(error).split())}") from None
-    entries = _entries(file, root)
-    if not isinstance(loaded, dict):
-        raise RulesError(f"{file}: must be a mapping with the one key `rules`")
-    values: list[object] = loaded["rules"]
+        text = documents.read(file)
+        loaded = documents.mapping(documents.parse(text))
+    except documents.DocumentError as error:
+        raise RulesError(f"{file}: {error}") from None
+    entries = _entries(file, yaml.compose(text, Loader=yaml.SafeLoader))
+    values = documents.sequence((loaded or {}).get("rules")) or []
     rules: list[Rule] = []
     for number, (node, value) in enumerate(zip(entries, values, strict=True), 1):
         try:
@@ -220,15 +218,15 @@ def _entries(file: Path, root: Node | None) -> list[Node]:
 
 
 def _rule(number: int, source: str, value: object) -> Rule:
-    if not isinstance(value, dict):
+    fields = documents.mapping(value)
+    if fields is None:
         raise ValueError("a rule is a mapping with `pattern`, `require` and, maybe, `publish`")
-    fields: dict[object, object] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
     for key in fields:
         if key not in {"pattern", "require", "publish"}:
             raise ValueError(f"there is no key `{key}`; use `pattern`, `require`, `publish`")
     text = fields.get("pattern")
     if not isinstance(text, str):
-        raise ValueError("`pattern` is missing or no text")
+        raise ValueError("`pattern` is missing or no text")  # noqa: TRY004
     pattern = rule_patterns.parse(text)
     if "require" not in fields:
         raise ValueError("`require` is missing; use `authenticated: true` to let everybody in")
@@ -239,8 +237,9 @@ def _rule(number: int, source: str, value: object) -> Rule:
 def _publish(value: object, pattern: RulePattern) -> bool | Requirement | None:
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, dict) and set(value) == {"require"}:  # pyright: ignore[reportUnknownArgumentType]
-        return requirements.parse(value["require"], pattern.placeholders)  # pyright: ignore[reportUnknownArgumentType]
+    fields = documents.mapping(value) or {}
+    if set(fields) == {"require"}:
+        return requirements.parse(fields["require"], pattern.placeholders)
     raise ValueError("`publish` is true, false or `{require: …}`")
 
 

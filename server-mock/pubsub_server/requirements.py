@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pubsub_server.identity import Identity
-from pubsub_server.rule_patterns import Bindings
+from pubsub_server import documents
+
+if TYPE_CHECKING:
+    from pubsub_server.identity import Identity
+    from pubsub_server.rule_patterns import Bindings
 
 MAX_ALTERNATIVES = 64
 """Ways to meet one requirement, after `all` is multiplied out."""
@@ -60,15 +64,13 @@ def parse(value: object, placeholders: frozenset[str]) -> Requirement:
     Raises:
         ValueError: Something is unknown, mistyped, or names a placeholder that the pattern lacks.
     """
-    if not isinstance(value, dict) or not value:
+    items = documents.mapping(value)
+    if not items:
         raise ValueError(
             "`require` is a mapping such as `authenticated: true`; known are "
             + ", ".join((*_FLAGS, *_NAMED, "any", "all"))
         )
-    parts = tuple(
-        _parse_one(str(key), item, placeholders)  # pyright: ignore[reportUnknownArgumentType]
-        for key, item in value.items()  # pyright: ignore[reportUnknownVariableType]
-    )
+    parts = tuple(_parse_one(key, item, placeholders) for key, item in items.items())
     requirement = parts[0] if len(parts) == 1 else All(parts)
     if _count(requirement) > MAX_ALTERNATIVES:
         raise ValueError(f"`require` has over {MAX_ALTERNATIVES} ways to be met; split the rule")
@@ -107,9 +109,7 @@ def alternatives(requirement: Requirement, identity: Identity) -> list[Alternati
         case All(parts):
             ways: list[Alternative] = [{}]
             for part in parts:
-                ways = [
-                    _both(way, other) for way in ways for other in alternatives(part, identity)
-                ]
+                ways = [_both(way, other) for way in ways for other in alternatives(part, identity)]
             return [way for way in ways if all(way.values())]
 
 
@@ -143,9 +143,10 @@ def describe(requirement: Requirement, bindings: Bindings) -> str:
 
 def _parse_one(key: str, value: object, placeholders: frozenset[str]) -> Requirement:
     if key in {"any", "all"}:
-        if not isinstance(value, list) or not value:
+        items = documents.sequence(value)
+        if not items:
             raise ValueError(f"`{key}` is a list of requirements")
-        parts = tuple(parse(item, placeholders) for item in value)  # pyright: ignore[reportUnknownVariableType]
+        parts = tuple(parse(item, placeholders) for item in items)
         return Any(parts) if key == "any" else All(parts)
     if key in _FLAGS:
         if not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Patterns of access rules: segments that are literal, `<placeholder>`, `*` or `**`; pure functions.
+"""Patterns of access rules: segments that are literal, `<placeholder>`, `*` or `**`; pure.
 
 `bind` finds what the placeholders stand for in a topic; `may_overlap` and `covers` compare a
 rule's pattern with the pattern of a subscription.
