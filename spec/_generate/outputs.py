@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from spec._generate import (
     defaults,
     emit_docs,
+    emit_openapi,
     emit_python,
     emit_typescript,
     errors,
@@ -47,6 +48,8 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
     }.items():
         path = root / f"js/src/generated/{name}.ts"
         yield path, biome(root, path, text)
+    server = root / "server-mock/pubsub_server/generated"
+    yield server / "openapi.json", emit_openapi.bundle(spec / "openapi.yaml", schema)
     yield root / "docs/errors.md", emit_docs.errors(table)
     prose = (spec / "lifecycle.md").read_text(encoding="utf-8")
     yield root / "docs/lifecycle.md", emit_docs.lifecycle(machine, groups, prose)
