@@ -155,11 +155,11 @@ class Gap:
     Attributes:
         sub: The subscription.
         topic: The concrete topic.
-        from_: `seq` of the last message before the gap; None where the peer has no `seq`.
-        to: `seq` of the first message that can follow; None where the peer has no `seq`.
-        missed: How many are missing; None if nobody can know.
+        from_: `seq` of the first missing message; None where the peer has no `seq`.
+        to: `seq` of the last missing message; None if unknown.
+        missed: How many are missing, `to - from_ + 1`; None if nobody can know.
         reason: `history_trimmed`: no longer retained. `log_reset`: the log began anew.
-            `slow_consumer`: the reader's own queue was full. `unproven`: continuity cannot be shown.
+            `slow_consumer`: the reader's own queue was full. `unproven`: nobody can tell.
     """
 
     sub: int

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hanzoai.pubsub.generated.wire import JsonValue, Publication, ServerFrame
+    from hanzoai.pubsub.generated.wire import Publication, ServerFrame
 
 SendPolicy: TypeAlias = Literal["error", "drop_oldest", "latest"]
-"""What a full send queue does with one more publish; waiting for room is the client's own matter."""
+"""What a full send queue does with one more publish; the policy `block` is the client's matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Dropped:
     """The transport is gone, or could not be opened.
 
     Attributes:
-        code: WebSocket close code, or the one that an HTTP status stands for; None if there is none.
+        code: WebSocket close code, or the one that an HTTP status stands for; None if none came.
         reason: What was said, in words.
         retry_after: Milliseconds the server asked to wait.
     """
@@ -186,7 +186,7 @@ class UpdatePresence:
     """The user's own presence changes, on one topic or (None) on all it is a member of."""
 
     topic: str | None
-    data: Mapping[str, JsonValue]
+    data: Mapping[str, Any]
 
 
 SessionTimer: TypeAlias = Literal["pace", "rejoin"]
