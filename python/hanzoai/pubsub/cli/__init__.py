@@ -1,0 +1,1 @@
+"""The program `hanzo-pubsub`. Every command is a module of its own, imported when it is called."""

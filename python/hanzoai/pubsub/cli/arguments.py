@@ -1,0 +1,153 @@
+"""Arguments that several commands share, and the words they take."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NoReturn
+
+from hanzoai.pubsub.cli.exits import Exit, epilog
+from hanzoai.pubsub.cli.output import Output
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
+_LONGEST: Final = 366 * 86400.0
+_UNIX_MS: Final = 10**11
+"""Numbers from here on are Unix milliseconds (1973 and later), smaller ones seconds."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong in one line, as JSON where standard error is no terminal."""
+
+    def __init__(self, command: str, description: str) -> None:
+        super().__init__(
+            prog=f"hanzo-pubsub {command}",
+            description=description,
+            epilog=epilog(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Say it and exit with 2."""
+        usage_error(message, remedy=f"See `{self.prog} --help`.")
+
+
+def usage_error(message: str, *, remedy: str) -> NoReturn:
+    """Tell about wrong arguments and end the program with 2."""
+    from hanzoai.pubsub.errors import PubSubError
+
+    Output(as_json="--json" in sys.argv).error(PubSubError("usage", message, remedy=remedy))
+    raise SystemExit(Exit.USAGE.value)
+
+
+def connection_arguments(parser: argparse.ArgumentParser, *, timeout: str) -> None:
+    """Add the options that say where and as whom to connect.
+
+    Args:
+        parser: Of the command.
+        timeout: Help of `--timeout`, which means something else in each command.
+    """
+    group = parser.add_argument_group("connection")
+    group.add_argument(
+        "--url", help="WebSocket URL, wss://host:8057/ws (environment: HANZO_PUBSUB_URL)"
+    )
+    group.add_argument(
+        "--token-file", metavar="FILE", help="file that holds the token; read anew when it ends"
+    )
+    group.add_argument(
+        "--token",
+        help="the token itself: visible to other users in the list of processes; better "
+        "--token-file or the environment's HANZO_PUBSUB_TOKEN",
+    )
+    group.add_argument(
+        "--rest-url",
+        metavar="URL",
+        default=os.environ.get("HANZO_PUBSUB_REST_URL") or None,
+        help="HTTP API (environment: HANZO_PUBSUB_REST_URL); default: from --url, port 8057 "
+        "becomes 8056",
+    )
+    group.add_argument(
+        "--transport", choices=("auto", "websocket", "sse"), default="auto", help="default: auto"
+    )
+    group.add_argument(
+        "--allow-insecure",
+        action="store_true",
+        help="send the token over ws:// and http:// to other machines",
+    )
+    group.add_argument("--timeout", type=duration, metavar="TIME", help=timeout)
+    general = parser.add_argument_group("output")
+    general.add_argument("--json", action="store_true", help="JSON even on a terminal")
+    general.add_argument(
+        "-v", "--verbose", action="count", default=0, help="log to standard error; -vv: more"
+    )
+
+
+def duration(text: str) -> float:
+    """Seconds of `500ms`, `60s`, `5m`, `1h`, `2d`; a bare number is seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 500ms, 60s, 5m or 1h")
+    seconds = float(match[1]) * _UNITS[match[2] or "s"]
+    if not 0 < seconds <= _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0 and at most 366d")
+    return seconds
+
+
+def moment(text: str) -> int | datetime | timedelta:
+    """A time: `5m` back from now, Unix milliseconds, or ISO 8601 (local where it names no zone)."""
+    text = text.strip()
+    if text.isascii() and text.isdigit() and int(text) >= _UNIX_MS:
+        return int(text)
+    if _DURATION.fullmatch(text):
+        return timedelta(seconds=duration(text))
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time; write 5m (ago), 2026-11-20T08:00:00Z or Unix milliseconds"
+        ) from None
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1."""
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 10**9):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 1,000,000,000")
+    return int(text)
+
+
+def number(text: str) -> int:
+    """A whole number of at least 0."""
+    if not (text.isascii() and text.isdigit() and int(text) < 2**53):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 0")
+    return int(text)
+
+
+def position(text: str) -> tuple[str, int]:
+    """`TOPIC=SEQ`."""
+    topic, separator, seq = text.rpartition("=")
+    if not separator or not topic:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form TOPIC=SEQ")
+    return topic, number(seq)
+
+
+def parse_json(text: str) -> Any:
+    """JSON as RFC 8259 has it: no NaN, no infinity.
+
+    Raises:
+        ValueError: With what is wrong, never with the text itself.
+    """
+
+    def refuse(name: str) -> NoReturn:
+        raise ValueError(f"{name} is no JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON: {error.msg} at character {error.pos + 1}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

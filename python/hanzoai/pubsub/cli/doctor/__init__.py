@@ -1,0 +1,125 @@
+"""`hanzo-pubsub doctor`: tries every layer between a program and the server, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.cli.arguments import Parser, connection_arguments, usage_error
+from hanzoai.pubsub.cli.doctor.examination import Patient, examine
+from hanzoai.pubsub.cli.doctor.findings import Finding, Report, Status
+from hanzoai.pubsub.cli.exits import Exit
+from hanzoai.pubsub.cli.output import Output
+from hanzoai.pubsub.cli.session import run, server_url, token_source
+from hanzoai.pubsub.errors import AuthRefused, InvalidOption
+from hanzoai.pubsub.urls import endpoints
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+PATIENCE = 5.0
+"""Seconds for each check."""
+_MARKS = {
+    Status.OK: ("✓", "green"),
+    Status.WARNING: ("!", "yellow"),
+    Status.FAILED: ("✗", "bold red"),
+    Status.SKIPPED: ("\N{EN DASH}", "dim"),
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command."""
+    args = _parser().parse_args(argv)
+    output = Output(as_json=args.json)
+    return run(output, args, lambda: _examine(args, output))
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "doctor",
+        "Try every layer in order - DNS, TCP, TLS, HTTP, WebSocket, authentication, server-sent"
+        "\nevents, clock, token, access, payload size - and end with the first cause in words."
+        "\nNothing is published. Exits with 0 where all is well, else with 1.",
+    )
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="check the access to this topic or pattern; may be repeated",
+    )
+    parser.add_argument(
+        "--wait-keepalive",
+        action="store_true",
+        help="wait up to 20s for the second chunk of the event stream, too",
+    )
+    connection_arguments(parser, timeout="for each check; default: 5s")
+    return parser
+
+
+async def _examine(args: Namespace, output: Output) -> int:
+    try:
+        found = endpoints(server_url(args), args.rest_url)
+    except InvalidOption as error:
+        usage_error(error.message, remedy=error.remedy)
+    token_problem, token = None, None
+    try:
+        token = token_source(args, output)()
+    except AuthRefused as error:
+        token_problem = error
+    patient = Patient(
+        endpoints=found,
+        token=token,
+        token_problem=token_problem,
+        topics=tuple(args.topic),
+        patience=args.timeout or PATIENCE,
+        wait_keepalive=args.wait_keepalive,
+        allow_insecure=args.allow_insecure,
+    )
+    report = Report()
+    async for finding in examine(patient):
+        report.findings.append(finding)
+        if output.pretty:
+            _print(output, finding)
+        await asyncio.sleep(0)
+    _conclude(output, report, patient)
+    return Exit.OK if report.healthy else Exit.FAILED
+
+
+def _print(output: Output, finding: Finding) -> None:
+    mark, style = _MARKS[finding.status]
+    took = "" if finding.milliseconds is None else f" ({finding.milliseconds:.0f} ms)"
+    faint = "dim" if finding.status is Status.SKIPPED else ""
+    output.line(
+        (f"{mark} ", style),
+        (f"{finding.name:<10}", "bold"),
+        (finding.message, faint),
+        (took, "dim"),
+    )
+    if finding.remedy and finding.status is not Status.SKIPPED:
+        output.line(" " * 12, ("→ ", style), finding.remedy)
+
+
+def _conclude(output: Output, report: Report, patient: Patient) -> None:
+    cause = report.cause
+    if not output.pretty:
+        output.record(
+            {
+                "healthy": report.healthy,
+                "cause": None if cause is None else cause.to_json(),
+                "checks": [finding.to_json() for finding in report.findings],
+                "url": patient.endpoints.socket,
+                "rest_url": patient.endpoints.http,
+            }
+        )
+        return
+    output.line("")
+    if cause is None:
+        warnings = sum(finding.status is Status.WARNING for finding in report.findings)
+        told = "" if not warnings else f" {warnings} warning{'s' * (warnings > 1)} above."
+        output.line(("All is well.", "bold green"), told)
+        return
+    output.line(("First cause: ", "bold red"), (cause.message, "bold"))
+    if cause.remedy:
+        output.line(("What to do:  ", "bold"), cause.remedy)

@@ -1,0 +1,302 @@
+"""What HTTP tells: the health check, the event stream, the access probe."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import httpx
+
+from hanzoai.pubsub.cli.doctor.claims import span
+from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, skipped, warning
+from hanzoai.pubsub.cli.doctor.network import Address, speaks_tls
+from hanzoai.pubsub.generated.errors import CODES
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+PUBLIC_TOPIC: Final = "system.announcements"
+"""HIP-56's rules let every authenticated user read it."""
+_KEEPALIVE: Final = 20.0
+_GATEWAY: Final = frozenset({502, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The finding, and the server's clock (Unix seconds) minus this machine's, if it told."""
+
+    finding: Finding
+    offset: float | None = None
+
+
+class Web:
+    """The HTTP API of one server."""
+
+    def __init__(self, base: str, token: str | None, context: ssl.SSLContext, patience: float):
+        self._base, self._patience = base, patience
+        self._address = Address.of(base)
+        bare = (token or "").strip().removeprefix("Bearer ").strip()
+        self._headers = {"Authorization": f"Bearer {bare}"} if bare else {}
+        self._http = httpx.AsyncClient(verify=context, timeout=patience)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._http.aclose()
+
+    async def check_health(self) -> Health:
+        """Is this the HTTP port of the server, and is the server up?"""
+        began, at = time.perf_counter(), time.time()
+        try:
+            async with asyncio.timeout(self._patience):
+                answer = await self._http.get(f"{self._base}/healthz")
+        except (httpx.TimeoutException, TimeoutError):
+            return Health(
+                failed(
+                    "http",
+                    "http_silent",
+                    f"{self._address.text} accepts connections, but answers no HTTP request "
+                    f"within {span(self._patience)}.",
+                    "The server hangs, or something that is no HTTP server listens there.",
+                )
+            )
+        except httpx.HTTPError as error:
+            return Health(await self._no_http(error))
+        finding = self._judge_health(answer, (time.perf_counter() - began) * 1000)
+        return Health(finding, _offset(answer, at))
+
+    def _judge_health(self, answer: httpx.Response, milliseconds: float) -> Finding:
+        where, status = f"{self._base}/healthz", answer.status_code
+        kind = answer.headers.get("content-type", "")
+        if status == 200 and "html" not in kind:
+            return ok("http", f"{where} is well", milliseconds)
+        if status == 426 or (status == 400 and b"pgrade" in answer.content[:2048]):
+            return failed(
+                "http",
+                "wrong_port_websocket",
+                f"{self._address.text} is a WebSocket port, not the HTTP API.",
+                "Pass the HTTP API's address with --rest-url (usually port 8056).",
+            )
+        if answer.is_redirect:
+            return failed(
+                "http",
+                "http_redirect",
+                f"{where} redirects elsewhere.",
+                "Use the address it redirects to; tokens are never sent along a redirect.",
+            )
+        if status in _GATEWAY or status == 503:
+            return failed(
+                "http",
+                "server_unavailable",
+                f"{where} answers {status}: the server behind it is down, starting or shutting "
+                "down.",
+                "Check the server's log; behind a proxy, that the proxy reaches the server.",
+            )
+        if status in (401, 403, 407):
+            return failed(
+                "http",
+                "http_gateway",
+                f"{where} answers {status}: something before the server asks for a login.",
+                "Let the gateway or proxy pass this path.",
+            )
+        return failed(
+            "http",
+            "wrong_port_other",
+            f"{where} answers {status}{' with a web page' if 'html' in kind else ''}: this is no "
+            "Hanzo PubSub server.",
+            "Check host and port of --url and --rest-url.",
+        )
+
+    async def _no_http(self, error: httpx.HTTPError) -> Finding:
+        if not self._address.secure and await speaks_tls(self._address, self._patience):
+            return failed(
+                "http",
+                "tls_required",
+                f"{self._address.text} speaks TLS, but the URL is unencrypted.",
+                "Use wss:// (and https:// for --rest-url).",
+            )
+        return failed(
+            "http",
+            "http_failed",
+            f"{self._address.text} does not speak HTTP ({type(error).__name__}).",
+            "Check the port; behind a proxy, that it passes HTTP/1.1.",
+        )
+
+    async def check_stream(self, topic: str | None, *, wait_keepalive: bool) -> Finding:
+        """Do server-sent events come as they are sent?
+
+        A proxy that buffers holds them back; then the head or the first event is missing.
+        """
+        url, began = f"{self._base}/v1/subscribe", time.perf_counter()
+        headers = {**self._headers, "Accept": "text/event-stream"}
+        timeout = httpx.Timeout(self._patience, read=None)
+        head = False
+        try:
+            async with (
+                asyncio.timeout(self._patience) as limit,
+                self._http.stream(
+                    "GET",
+                    url,
+                    params={"topics": topic or PUBLIC_TOPIC},
+                    headers=headers,
+                    timeout=timeout,
+                ) as answer,
+            ):
+                head = True
+                if answer.status_code != 200:
+                    return await self._refused_stream(answer, topic)
+                if "text/event-stream" not in answer.headers.get("content-type", ""):
+                    return failed(
+                        "sse",
+                        "sse_wrong_type",
+                        f"{url} answers no event stream, but "
+                        f"{answer.headers.get('content-type', 'no type')[:80]}.",
+                        "Something before the server answers in its place.",
+                    )
+                chunks = answer.aiter_raw()
+                await anext(chunks)
+                first = (time.perf_counter() - began) * 1000
+                if not wait_keepalive:
+                    return ok("sse", "the first event came at once", first)
+                limit.reschedule(asyncio.get_running_loop().time() + _KEEPALIVE)
+                return await self._keepalive(chunks, first)
+        except TimeoutError:
+            return failed(
+                "sse",
+                "sse_buffered",
+                f"The event stream {'opened' if head else 'was asked for'}, but no event came "
+                f"within {span(self._patience)}: something between buffers the response.",
+                "Switch buffering off for this path (nginx: proxy_buffering off; or the header "
+                "X-Accel-Buffering: no), also compression and response inspection.",
+            )
+        except (httpx.HTTPError, StopAsyncIteration) as error:
+            return failed(
+                "sse",
+                "sse_cut",
+                f"The event stream ended before its first event ({type(error).__name__}).",
+                "Something between cuts long responses; check its timeouts.",
+            )
+
+    async def _keepalive(self, chunks: AsyncIterator[bytes], first: float) -> Finding:
+        began = time.perf_counter()
+        try:
+            await anext(chunks)
+        except (StopAsyncIteration, httpx.HTTPError):
+            return failed(
+                "sse",
+                "sse_cut",
+                f"The event stream was cut after {span(time.perf_counter() - began)} of silence.",
+                "Something between ends idle responses; raise its read timeout above 30s.",
+            )
+        waited = time.perf_counter() - began
+        return ok("sse", f"the first event came at once, the next after {span(waited)}", first)
+
+    async def _refused_stream(self, answer: httpx.Response, topic: str | None) -> Finding:
+        code, message, remedy = await _problem(answer)
+        if code == "forbidden" and topic is None:
+            return skipped("sse", f"not tried: no access to {PUBLIC_TOPIC}; pass --topic")
+        if code == "forbidden":
+            return skipped("sse", f"not tried: no access to {topic}")
+        return failed(
+            "sse", code, f"The event stream was refused ({answer.status_code}): {message}", remedy
+        )
+
+    async def check_access(self, topic: str) -> Finding:
+        """What may this identity do with a topic, and which rule decides?"""
+        try:
+            async with asyncio.timeout(self._patience):
+                answer = await self._http.get(
+                    f"{self._base}/v1/access", params={"topic": topic}, headers=self._headers
+                )
+        except (httpx.HTTPError, TimeoutError) as error:
+            return failed(
+                "access",
+                "access_unanswered",
+                f"The access to {topic} could not be asked for ({type(error).__name__}).",
+                "Check the HTTP API.",
+            )
+        if answer.status_code in (404, 405, 501):
+            return await self._access_by_history(topic)
+        if answer.status_code != 200:
+            code, message, remedy = await _problem(answer)
+            return failed("access", code, f"{topic}: {message}", remedy)
+        found = _object(answer)
+        rights = [right for right in ("subscribe", "publish") if found.get(right) is True]
+        reason = str(found.get("reason") or found.get("rule") or "")[:500]
+        if not rights:
+            return failed(
+                "access",
+                "forbidden",
+                f"{topic}: neither subscribe nor publish is allowed. {reason}".rstrip(),
+                "Ask for access, or use a token of somebody who has it.",
+            )
+        told = f"{topic}: may {' and '.join(rights)}"
+        if "subscribe" not in rights:
+            return warning(
+                "access",
+                "subscribe_forbidden",
+                f"{told}, not subscribe. {reason}".rstrip(),
+                "To read it, ask for access.",
+            )
+        return ok("access", f"{told}{'' if len(rights) == 2 else ', not publish'}")
+
+    async def _access_by_history(self, topic: str) -> Finding:
+        """A server that knows HIP-56 and nothing more tells by refusing."""
+        if "*" in topic:
+            return skipped("access", f"{topic}: this server does not tell about patterns")
+        try:
+            async with asyncio.timeout(self._patience):
+                answer = await self._http.get(
+                    f"{self._base}/v1/topics/{topic}/history",
+                    params={"limit": 1},
+                    headers=self._headers,
+                )
+        except (httpx.HTTPError, TimeoutError):
+            return skipped("access", f"{topic}: this server does not tell")
+        if answer.status_code == 403:
+            return failed(
+                "access",
+                "forbidden",
+                f"{topic}: subscribe is not allowed.",
+                "Ask for access, or use a token of somebody who has it.",
+            )
+        return ok("access", f"{topic}: may subscribe; this server does not tell about publish")
+
+
+def _object(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        found: Any = answer.json()
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+async def _problem(answer: httpx.Response) -> tuple[str, str, str]:
+    """Code, message and remedy of a refusal (RFC 9457), or of its status."""
+    await answer.aread()
+    found = _object(answer)
+    fallback = {401: "token_invalid", 403: "forbidden", 404: "not_found", 429: "connection_limit"}
+    code = str(found.get("code") or fallback.get(answer.status_code, "unavailable"))[:64]
+    known = CODES.get(code)
+    message = str(found.get("detail") or found.get("title") or (known.meaning if known else code))
+    remedy = str(found.get("remedy") or (known.remedy if known else ""))
+    return code, message[:500], remedy[:500]
+
+
+def _offset(answer: httpx.Response, at: float) -> float | None:
+    """By the `Date` header, which has whole seconds: good enough to notice minutes."""
+    try:
+        return parsedate_to_datetime(answer.headers["date"]).timestamp() - at
+    except (KeyError, ValueError):
+        return None

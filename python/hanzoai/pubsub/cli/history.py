@@ -1,0 +1,61 @@
+"""`hanzo-pubsub history`: retained messages of a topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.cli.arguments import Parser, connection_arguments, count, moment, number
+from hanzoai.pubsub.cli.exits import Exit
+from hanzoai.pubsub.cli.messages import parts, to_json
+from hanzoai.pubsub.cli.output import Output, encode
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
+from hanzoai.pubsub.cli.writer import Writer
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command."""
+    args = _parser().parse_args(argv)
+    output = Output(as_json=args.json)
+    return run(output, args, lambda: _print(args, output))
+
+
+def _parser() -> Parser:
+    parser = Parser("history", "Print retained messages of one topic, oldest first.")
+    parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
+    parser.add_argument(
+        "--since", type=moment, metavar="TIME", help="only newer: 5m (ago), ISO 8601, or Unix ms"
+    )
+    parser.add_argument(
+        "--limit", type=count, metavar="N", help="at most N: the newest, or with --after the first"
+    )
+    parser.add_argument("--before", metavar="ID", help="only older than the message of this id")
+    parser.add_argument(
+        "--after", type=number, metavar="SEQ", help="only what follows this position"
+    )
+    connection_arguments(parser, timeout="for each page; default: 10s")
+    return parser
+
+
+async def _print(args: Namespace, output: Output) -> int:
+    ps = build_client(args, output)
+    writer = Writer(output)
+    try:
+        async for message in ps.history(
+            args.topic,
+            since=args.since,
+            before=args.before,
+            after=args.after,
+            limit=args.limit,
+            timeout=args.timeout or DEFAULT_TIMEOUT,
+        ):
+            if output.pretty:
+                output.line(*parts(message))
+            else:
+                await writer.write(encode(to_json(message)) + "\n")
+    finally:
+        await ps.close(0)
+    return Exit.OK

@@ -1,0 +1,149 @@
+"""`hanzo-pubsub`: finds the command and runs it.
+
+Only the module of the command that was called is imported, so that the program starts fast.
+Distributions add commands by the entry point group `hanzo_pubsub.commands`: objects with `.help`
+that are called with the arguments and return the exit code.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from hanzoai.pubsub.cli.exits import Exit, epilog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+GROUP: Final = "hanzo_pubsub.commands"
+COMMANDS: Final[dict[str, str]] = {
+    "publish": "publish one message, or one JSON a line from standard input",
+    "subscribe": "print messages as they come",
+    "history": "print retained messages of a topic",
+    "presence": "print who is present on a topic",
+    "topics": "list active topics (needs an administrator's token)",
+    "doctor": "find the first cause why a connection does not work",
+}
+SERVER_COMMANDS: Final[dict[str, str]] = {
+    "serve": "run the reference server",
+    "token": "print a token for a development server",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        argv: Arguments without the program's name; default those of the process.
+
+    Returns:
+        The exit code; `docs/cli.md` lists them.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = arguments[0] if arguments else "--help"
+    try:
+        if name in {"-h", "--help", "help"}:
+            print(_help())
+            return Exit.OK if arguments else Exit.USAGE
+        if name in {"-V", "--version"}:
+            print(_version())
+            return Exit.OK
+        return _find(name)(arguments[1:])
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else Exit.FAILED if stop.code else Exit.OK
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return Exit.OK
+
+
+def _find(name: str) -> Callable[[Sequence[str]], int]:
+    """The command of that name, its module imported."""
+    if name in COMMANDS:
+        found: Callable[[Sequence[str]], int] = import_module(f"hanzoai.pubsub.cli.{name}").main
+        return found
+    plugins = _plugins()
+    if name not in plugins:
+        _refuse(name, plugins)
+    plugin: Callable[[Sequence[str]], int] = plugins[name].load()
+    return plugin
+
+
+def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
+    from hanzoai.pubsub.cli.arguments import usage_error
+
+    if name in SERVER_COMMANDS:
+        usage_error(
+            f"`{name}` comes with the reference server, which is not installed.",
+            remedy="Install it: pip install 'hanzoai.pubsub[server]'",
+        )
+    if name.startswith("-"):
+        usage_error(
+            f"The first argument is a command, not {name}.",
+            remedy="Options follow the command: hanzo-pubsub subscribe TOPIC --url URL",
+        )
+    near = difflib.get_close_matches(name, {*COMMANDS, *SERVER_COMMANDS, *plugins}, 1)
+    usage_error(
+        f"There is no command {name!r}.",
+        remedy=f"Did you mean `{near[0]}`?" if near else "See `hanzo-pubsub --help`.",
+    )
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _help() -> str:
+    commands = dict(COMMANDS)
+    plugins = _plugins()
+    for name, text in SERVER_COMMANDS.items():
+        missing = "" if name in plugins else " (pip install 'hanzoai.pubsub[server]')"
+        commands[name] = text + missing
+    for name, entry in plugins.items():
+        if name not in commands:
+            commands[name] = str(getattr(entry.load(), "help", ""))
+    width = max(map(len, commands))
+    lines = [f"  {name.ljust(width)}  {text}" for name, text in commands.items()]
+    return "\n".join(
+        [
+            "usage: hanzo-pubsub COMMAND [ARGUMENT ...]",
+            "",
+            "Publish to and read from Hanzo PubSub. On a terminal the output is for people,",
+            "everywhere else JSON, one object a line; --json asks for it.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "environment:",
+            "  HANZO_PUBSUB_URL    WebSocket URL, where --url is not given",
+            "  HANZO_PUBSUB_REST_URL  HTTP API, where it does not follow from the URL",
+            "  HANZO_PUBSUB_TOKEN  token, where neither --token-file nor --token is given",
+            "  NO_COLOR            no colours",
+            "",
+            epilog(),
+            "",
+            "`hanzo-pubsub COMMAND --help` tells about one command.",
+        ]
+    )
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"hanzo-pubsub {version('hanzoai.pubsub')}"
+    except PackageNotFoundError:
+        return "hanzo-pubsub (not installed)"
+
+
+def _silence_stdout() -> None:
+    """Keep the interpreter from flushing into the pipe that nobody reads any more."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = None

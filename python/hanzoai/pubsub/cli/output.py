@@ -1,0 +1,152 @@
+"""How the program talks: for people on a terminal, JSON lines everywhere else.
+
+Standard output carries the result, standard error everything said about it. Each is judged apart:
+`hanzo-pubsub history a.b | jq` gives JSON to jq and readable errors to the person.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hanzoai.pubsub.errors import PubSubError
+
+Json = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
+Part = str | tuple[str, str]
+"""A piece of a line: text, or text with a style of rich."""
+
+_ESCAPED: Final = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x0A
+} | {
+    code: f"\\u{code:04x}"
+    for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+
+
+def printable(text: str) -> str:
+    """Text of others without what steers a terminal: control characters and turns of direction."""
+    return text.translate(_ESCAPED).replace("\n", "\\n")
+
+
+def encode(value: Json) -> str:
+    """One line of JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class Output:
+    """Standard output and standard error of one command.
+
+    Args:
+        as_json: JSON even on a terminal.
+        out: Where results go; default standard output.
+        err: Where everything else goes; default standard error.
+    """
+
+    def __init__(
+        self, *, as_json: bool = False, out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
+        self.out = out or sys.stdout
+        self.err = err or sys.stderr
+        self.pretty = not as_json and self.out.isatty()
+        self.pretty_errors = not as_json and self.err.isatty()
+        self._consoles: dict[bool, Console | None] = {}
+
+    def record(self, value: Json) -> None:
+        """One result as a line of JSON, out at once."""
+        self.out.write(encode(value) + "\n")
+        self.out.flush()
+
+    def line(self, *parts: Part, error: bool = False) -> None:
+        """One line for people; text in it is made safe for the terminal."""
+        stream = self.err if error else self.out
+        console = self._console(error)
+        if console is None:
+            stream.write("".join(_text(part) for part in parts) + "\n")
+        else:
+            from rich.text import Text
+
+            pieces = [(_text(part), part[1] if isinstance(part, tuple) else "") for part in parts]
+            console.print(Text.assemble(*pieces), soft_wrap=True)
+        stream.flush()
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Part]]) -> None:
+        """A table for people; plain columns where rich is missing."""
+        console = self._console(error=False)
+        if console is None:
+            texts = [list(columns), *([_text(cell) for cell in row] for row in rows)]
+            widths = [max(len(text[i]) for text in texts) for i in range(len(columns))]
+            for text in texts:
+                cells = (cell.ljust(width) for cell, width in zip(text, widths, strict=True))
+                self.out.write("  ".join(cells).rstrip() + "\n")
+            self.out.flush()
+            return
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        for row in rows:
+            table.add_row(
+                *(Text(_text(cell), cell[1] if isinstance(cell, tuple) else "") for cell in row)
+            )
+        console.print(table)
+
+    def note(self, event: str, message: str, *, style: str = "dim", **fields: Any) -> None:
+        """Something said about the work, on standard error.
+
+        Args:
+            event: Its name for programs: `error`, `warning`, `gap`, `state`, ...
+            message: What happened, in words.
+            style: Style of rich for people.
+            **fields: More for programs.
+        """
+        if self.pretty_errors:
+            self.line((f"{event}: ", f"bold {style}"), message, error=True)
+        else:
+            self.err.write(encode({"event": event, "message": message, **fields}) + "\n")
+            self.err.flush()
+
+    def error(self, error: PubSubError, **fields: Any) -> None:
+        """An error in one line: code, message, remedy."""
+        if self.pretty_errors:
+            where = f" (line {fields['line']})" if "line" in fields else ""
+            self.line(
+                (f"{error.code}{where}: ", "bold red"),
+                error.message,
+                (f" {error.remedy}", "dim"),
+                error=True,
+            )
+            return
+        known = {"topic": error.topic, "field": error.field, **fields}
+        self.note(
+            "error",
+            error.message,
+            code=error.code,
+            remedy=error.remedy,
+            **{name: value for name, value in known.items() if value is not None},
+        )
+
+    def _console(self, error: bool) -> Console | None:
+        """The console of rich for a stream that is a terminal; None where there is no rich."""
+        if error not in self._consoles:
+            stream, wanted = (self.err, self.pretty_errors) if error else (self.out, self.pretty)
+            console: Console | None = None
+            if wanted and os.environ.get("TERM") != "dumb":
+                try:
+                    from rich.console import Console as RichConsole
+                except ImportError:
+                    pass
+                else:
+                    console = RichConsole(file=stream, highlight=False, emoji=False, markup=False)
+            self._consoles[error] = console
+        return self._consoles[error]
+
+
+def _text(part: Part) -> str:
+    return printable(part[0] if isinstance(part, tuple) else part)

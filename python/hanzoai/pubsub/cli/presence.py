@@ -1,0 +1,112 @@
+"""`hanzo-pubsub presence`: who is on a topic, once or for as long as it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.cli.arguments import Parser, connection_arguments
+from hanzoai.pubsub.cli.exits import Exit
+from hanzoai.pubsub.cli.messages import MEMBER_COLUMNS, member_row, member_to_json
+from hanzoai.pubsub.cli.output import Output, encode
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
+from hanzoai.pubsub.cli.writer import Writer
+from hanzoai.pubsub.values import PresenceChange
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterable, Sequence
+
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.values import PresenceMember
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command."""
+    args = _parser().parse_args(argv)
+    output = Output(as_json=args.json)
+    return run(output, args, lambda: _print(args, output))
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "presence",
+        "Print who is present on a topic, one JSON a line. With --watch also who comes, changes"
+        '\nand goes: {"change": "join", "member": {...}}. While it watches, this program is itself'
+        "\na member that others see; it leaves itself out of what it prints.",
+    )
+    parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
+    parser.add_argument("--watch", action="store_true", help="go on until interrupted")
+    connection_arguments(parser, timeout="for the answer; with --watch: end after; default: 10s")
+    return parser
+
+
+async def _print(args: Namespace, output: Output) -> int:
+    ps = build_client(args, output)
+    try:
+        if args.watch:
+            await _watch(ps, args, output)
+        else:
+            _list(await ps.presence(args.topic, timeout=args.timeout or DEFAULT_TIMEOUT), output)
+    finally:
+        await ps.close(0)
+    return Exit.OK
+
+
+def _list(members: Iterable[PresenceMember], output: Output) -> None:
+    if output.pretty:
+        rows = [member_row(member) for member in members]
+        if rows:
+            output.table(MEMBER_COLUMNS, rows)
+        else:
+            output.line("nobody is present")
+        return
+    for member in members:
+        output.record(member_to_json(member))
+
+
+async def _watch(ps: PubSubClient, args: Namespace, output: Output) -> None:
+    await ps.connect(DEFAULT_TIMEOUT)
+    writer = Writer(output)
+    known: dict[str, PresenceMember] = {}
+    subscription = ps.subscribe(args.topic, on_presence=lambda _change: None)
+    reached = asyncio.timeout(args.timeout)
+    try:
+        async with reached:
+            async for event in subscription.events():
+                if not isinstance(event, PresenceChange):
+                    continue
+                present = {m.client_id: m for m in event.members if m.client_id != ps.client_id}
+                for change, member in differences(known, present):
+                    if output.pretty:
+                        status = f" ({member.status})" if member.status else ""
+                        output.line((f"{change:<8}", "magenta"), (member.name, "bold"), status)
+                    else:
+                        line = {"change": change, "topic": event.topic}
+                        await writer.write(
+                            encode({**line, "member": member_to_json(member)}) + "\n"
+                        )
+                known = present
+    except TimeoutError:
+        if not reached.expired():
+            raise
+
+
+def differences(
+    before: dict[str, PresenceMember], after: dict[str, PresenceMember]
+) -> list[tuple[str, PresenceMember]]:
+    """Who joined, changed or left between two states, by client id."""
+    changes: list[tuple[str, PresenceMember]] = []
+    for client_id, member in after.items():
+        old = before.get(client_id)
+        if old is None:
+            changes.append(("join", member))
+        elif _appearance(old) != _appearance(member):
+            changes.append(("update", member))
+    gone = (member for client_id, member in before.items() if client_id not in after)
+    return [*changes, *(("leave", member) for member in gone)]
+
+
+def _appearance(member: PresenceMember) -> tuple[object, ...]:
+    """All that others see change; when a member was last heard is none of it."""
+    return (member.name, member.status, member.avatar_url, member.metadata)

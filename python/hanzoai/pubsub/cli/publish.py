@@ -1,0 +1,272 @@
+"""`hanzo-pubsub publish`: one message, or a stream of them from standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from hanzoai.pubsub.cli.arguments import (
+    Parser,
+    connection_arguments,
+    number,
+    parse_json,
+    usage_error,
+)
+from hanzoai.pubsub.cli.exits import Exit, exit_for
+from hanzoai.pubsub.cli.output import Output
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
+from hanzoai.pubsub.errors import InvalidPayload, PubSubError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import AsyncIterator, Sequence
+
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.values import Published
+
+IN_FLIGHT: Final = 256
+"""Messages that wait for their answer at one time."""
+LINE_MAX: Final = 16 * 1024 * 1024
+"""Bytes of one line of standard input."""
+FIELDS: Final = frozenset({"type", "data", "ttl", "id", "meta"})
+_HOPELESS: Final = frozenset({Exit.AUTH, Exit.FORBIDDEN, Exit.CONNECTION})
+"""What the next line would meet as well."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command."""
+    args = _parser().parse_args(argv)
+    output = Output(as_json=args.json)
+    if args.data is None and not sys.stdin.isatty():
+        args.data = "-"
+    if args.data is None:
+        usage_error("Nothing to publish.", remedy="Pass --data JSON, --data @FILE or --data -.")
+    if args.data == "-":
+        if args.id is not None:
+            usage_error("--id names one message.", remedy='With --data - put "id" into each line.')
+        return run(output, args, lambda: _publish_lines(args, output))
+    message = _single(args)
+    return run(output, args, lambda: _publish_one(args, output, message))
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "publish",
+        "Publish to a topic and wait until the server has it. From standard input (--data -) comes"
+        '\none JSON a line: {"type": ..., "data": ..., "id": ..., "ttl": ...}, or with --type the'
+        "\ndata alone. Lines are published in order, many on their way at a time.",
+    )
+    parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
+    parser.add_argument("--data", metavar="JSON|@FILE|-", help="the data, a file of it, or lines")
+    parser.add_argument("--type", help="type of the message; default: message")
+    parser.add_argument("--id", help="message id; the server publishes an id once")
+    parser.add_argument(
+        "--ttl", type=number, metavar="SECONDS", help="kept in history for so long; 0: not at all"
+    )
+    parser.add_argument(
+        "--on-error",
+        choices=("continue", "stop"),
+        default="continue",
+        help="after a line that is wrong or refused; default: continue",
+    )
+    connection_arguments(parser, timeout="for each message; default: 10s")
+    return parser
+
+
+def _single(args: Namespace) -> dict[str, Any]:
+    text: str = args.data
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+            usage_error(f"{args.data[1:]} cannot be read: {why}.", remedy="Check --data @FILE.")
+    try:
+        data = parse_json(text)
+    except ValueError as error:
+        usage_error(
+            f"--data is {error}.", remedy="""Strings need their quotes: --data '"hello"'."""
+        )
+    return _message({"data": data}, args)
+
+
+def _message(found: dict[str, Any], args: Namespace) -> dict[str, Any]:
+    defaults = {"type": args.type or "message", "ttl": args.ttl, "id": args.id}
+    return {name: value for name, value in defaults.items() if value is not None} | found
+
+
+def parse_line(line: bytes, args: Namespace) -> dict[str, Any]:
+    """One line of standard input as a message.
+
+    Raises:
+        InvalidPayload: What is wrong with it; the line itself is not repeated.
+    """
+    try:
+        found = parse_json(line.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidPayload("The line is no UTF-8 text.") from None
+    except ValueError as error:
+        raise InvalidPayload(f"The line is {error}.", remedy="Write one JSON a line.") from None
+    if args.type is not None:
+        return _message({"data": found}, args)
+    if not isinstance(found, dict) or "data" not in found:
+        raise InvalidPayload(
+            'The line is no object with "data".',
+            remedy="Pass --type to publish each line as the data of a message.",
+        )
+    unknown = sorted(str(name) for name in found.keys() - FIELDS)  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType,reportUnknownVariableType]
+    if unknown:
+        raise InvalidPayload(
+            f"The line has unknown fields: {', '.join(unknown[:5])[:80]}.",
+            remedy="A message has type, data, ttl, id and meta.",
+        )
+    return _message(found, args)  # pyright: ignore[reportUnknownArgumentType]
+
+
+async def _publish_one(args: Namespace, output: Output, message: dict[str, Any]) -> int:
+    ps = build_client(args, output)
+    try:
+        timeout = args.timeout or DEFAULT_TIMEOUT
+        await ps.connect(timeout)
+        published = await ps.publish(args.topic, message, timeout=timeout)
+    finally:
+        await ps.close()
+    if output.pretty:
+        where = "" if published.seq is None else f" at {published.seq}"
+        again = " (a repeat: it was published before)" if published.duplicate else ""
+        output.line(("✓ ", "green"), f"{published.id}{where}{again}")
+    else:
+        output.record({k: v for k, v in asdict(published).items() if v is not None})
+    return Exit.OK
+
+
+class _Tally:
+    """What became of the lines so far."""
+
+    def __init__(self, output: Output, *, stop: bool) -> None:
+        self.published = self.duplicates = self.failed = 0
+        self.worst: Exit | None = None
+        self._over = False
+        self._output, self._stop = output, stop
+
+    def settle(self, published: Published) -> None:
+        if published.duplicate:
+            self.duplicates += 1
+        else:
+            self.published += 1
+
+    def fail(self, line: int, error: PubSubError) -> None:
+        self.failed += 1
+        code = exit_for(error.code)
+        if not self._over:
+            self._output.error(error, line=line)
+        if code in _HOPELESS:
+            self.worst = code
+        if self._stop or code in _HOPELESS:
+            self._over = True
+
+    def over(self) -> bool:
+        """Whether no more lines are to be read."""
+        return self._over
+
+    @property
+    def exit(self) -> Exit:
+        return self.worst or (Exit.FAILED if self.failed else Exit.OK)
+
+
+async def _publish_lines(args: Namespace, output: Output) -> int:
+    from hanzoai.pubsub.options import SendQueue
+
+    ps = build_client(args, output, send_queue=SendQueue(policy="block"))
+    tally = _Tally(output, stop=args.on_error == "stop")
+    slots = asyncio.Semaphore(IN_FLIGHT)
+    timeout = args.timeout or DEFAULT_TIMEOUT
+    try:
+        await ps.connect(timeout)
+        async with asyncio.TaskGroup() as group:
+            line_number = 0
+            async for line in _lines(sys.stdin.buffer):
+                line_number += 1
+                if not line.strip():
+                    continue
+                await slots.acquire()
+                if tally.over():
+                    break
+                try:
+                    message = parse_line(line, args)
+                except InvalidPayload as error:
+                    slots.release()
+                    tally.fail(line_number, error)
+                    continue
+                group.create_task(
+                    _publish_line(ps, args.topic, message, timeout, line_number, tally, slots)
+                )
+    finally:
+        await ps.close()
+        counts = {
+            "published": tally.published,
+            "duplicates": tally.duplicates,
+            "failed": tally.failed,
+        }
+        if output.pretty:
+            output.line("  ".join(f"{name} {value:,}" for name, value in counts.items()))
+        else:
+            output.record(counts)
+    return tally.exit
+
+
+async def _publish_line(
+    ps: PubSubClient,
+    topic: str,
+    message: dict[str, Any],
+    timeout: float,
+    line: int,
+    tally: _Tally,
+    slots: asyncio.Semaphore,
+) -> None:
+    try:
+        tally.settle(await ps.publish(topic, message, timeout=timeout))
+    except PubSubError as error:
+        tally.fail(line, error)
+    finally:
+        slots.release()
+
+
+async def _lines(stream: BinaryIO) -> AsyncIterator[bytes]:
+    """Lines as they come, without a thread that outlives an interrupt.
+
+    A line that is too long is cut, so that the caller finds it to be no JSON.
+    """
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=LINE_MAX)
+    try:
+        pipe = os.fdopen(os.dup(stream.fileno()), "rb")
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+    except (OSError, ValueError, NotImplementedError):
+        # A regular file is no pipe, but reading it never waits for anybody.
+        while line := stream.readline(LINE_MAX):
+            yield line
+            await asyncio.sleep(0)
+        return
+    try:
+        while line := await _next_line(reader):
+            yield line
+    finally:
+        # The setting belongs to the terminal or pipe, which others go on using.
+        os.set_blocking(stream.fileno(), True)
+        transport.close()
+
+
+async def _next_line(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\n")
+    except asyncio.IncompleteReadError as end:
+        return end.partial
+    except asyncio.LimitOverrunError as overrun:
+        return await reader.readexactly(overrun.consumed)

@@ -1,0 +1,165 @@
+"""What every command that talks to a server shares: the client, the signals, the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hanzoai.pubsub.cli.arguments import usage_error
+from hanzoai.pubsub.cli.exits import Exit, exit_for
+from hanzoai.pubsub.errors import AuthRefused, PubSubError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Coroutine
+
+    from hanzoai.pubsub.cli.output import Output
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.options import SendQueue
+    from hanzoai.pubsub.values import StateChange, TokenContext
+
+DEFAULT_TIMEOUT: Final = 10.0
+"""Seconds that one request may take, and that a first connection may take."""
+_SIGNALS: Final = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.TERMINATED}
+
+
+def server_url(args: Namespace) -> str:
+    """The URL of the arguments or the environment; ends the program where there is none."""
+    url: str | None = args.url or os.environ.get("HANZO_PUBSUB_URL")
+    if not url:
+        usage_error(
+            "No URL is given.",
+            remedy="Pass --url or set HANZO_PUBSUB_URL; `hanzo-pubsub serve --dev` runs a server.",
+        )
+    return url
+
+
+def token_source(args: Namespace, output: Output) -> Callable[[], str | None]:
+    """Where the token comes from; a file is read anew at every call.
+
+    Raises:
+        AuthRefused: From the returned function, where the file cannot be read or is empty.
+    """
+    if args.token and args.token_file:
+        usage_error("--token and --token-file exclude each other.", remedy="Give one of them.")
+    if args.token:
+        output.note(
+            "warning",
+            "--token is visible to other users of this machine in the list of processes; "
+            "use --token-file or HANZO_PUBSUB_TOKEN",
+            style="yellow",
+        )
+        token: str = args.token
+        return lambda: token
+    if args.token_file:
+        path = Path(args.token_file)
+        return lambda: read_token(path)
+    return lambda: os.environ.get("HANZO_PUBSUB_TOKEN") or None
+
+
+def read_token(path: Path) -> str:
+    """The token that a file holds, without the space around it."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(65536).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise AuthRefused(
+            f"The token file {path} cannot be read: {why}.", remedy="Check --token-file."
+        ) from error
+    if not text:
+        raise AuthRefused(f"The token file {path} is empty.", remedy="Check --token-file.")
+    return text
+
+
+def build_client(
+    args: Namespace,
+    output: Output,
+    *,
+    on_state: Callable[[StateChange], None] | None = None,
+    send_queue: SendQueue | None = None,
+) -> PubSubClient:
+    """The client that the arguments ask for; nothing is connected yet."""
+    from hanzoai.pubsub.client import PubSubClient
+
+    url, source = server_url(args), token_source(args, output)
+    token = source()
+    if token is None:
+        raise PubSubError(
+            "unauthenticated",
+            "No token is given.",
+            remedy="Set HANZO_PUBSUB_TOKEN or pass --token-file; for a development server: "
+            "hanzo-pubsub token --user NAME.",
+        )
+
+    def renew(_context: TokenContext) -> str:
+        return source() or ""
+
+    return PubSubClient(
+        url,
+        None if args.token_file else token,
+        get_token=renew if args.token_file else None,
+        transport=args.transport,
+        rest_url=args.rest_url,
+        allow_insecure=args.allow_insecure,
+        name="hanzo-pubsub",
+        on_state=on_state,
+        on_error=lambda error: _report(output, error),
+        send_queue=send_queue,
+    )
+
+
+def _report(output: Output, error: Exception) -> None:
+    if isinstance(error, PubSubError):
+        output.error(error)
+    else:
+        output.note("error", type(error).__name__, style="red")
+
+
+def run(output: Output, args: Namespace, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run the asynchronous part of a command.
+
+    Errors are told and become the exit code. SIGINT and SIGTERM cancel the work, which may still
+    print what it has; the exit code is then 130 or 143.
+    """
+    _log(args.verbose)
+    received: list[Exit] = []
+
+    async def guarded() -> int:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def interrupt(code: Exit) -> None:
+            received.append(code)
+            task.cancel()
+
+        for name, code in _SIGNALS.items():
+            try:
+                loop.add_signal_handler(getattr(signal, name), interrupt, code)
+            except (NotImplementedError, RuntimeError):
+                break  # Windows, or a loop outside of the main thread: KeyboardInterrupt serves
+        return await work()
+
+    try:
+        return asyncio.run(guarded())
+    except asyncio.CancelledError:
+        if received:
+            return received[0]
+        raise
+    except PubSubError as error:
+        output.error(error)
+        return exit_for(error.code)
+
+
+def _log(verbosity: int) -> None:
+    if verbosity:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger = logging.getLogger("hanzoai.pubsub")
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG if verbosity > 1 else logging.INFO)

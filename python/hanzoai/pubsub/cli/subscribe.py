@@ -1,0 +1,218 @@
+"""`hanzo-pubsub subscribe`: messages on standard output as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.cli.arguments import (
+    Parser,
+    connection_arguments,
+    count,
+    duration,
+    moment,
+    number,
+    position,
+)
+from hanzoai.pubsub.cli.exits import Exit
+from hanzoai.pubsub.cli.messages import (
+    describe_gap,
+    gap_to_json,
+    parts,
+    presence_to_json,
+    to_json,
+)
+from hanzoai.pubsub.cli.output import Output, encode
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
+from hanzoai.pubsub.cli.writer import Writer
+from hanzoai.pubsub.values import Gap, PresenceChange
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.subscription import Subscription
+    from hanzoai.pubsub.values import Message, StateChange
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command."""
+    args = _parser().parse_args(argv)
+    output = Output(as_json=args.json)
+    return run(output, args, lambda: _Reader(args, output).read())
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "subscribe",
+        "Print messages as they come: one JSON a line, or with --count one JSON array at the end."
+        "\nA lost connection is taken up again where it broke off; what cannot be had any more is"
+        "\ntold as a gap on standard error.",
+    )
+    parser.add_argument(
+        "topics", nargs="+", metavar="TOPIC", help="* is one segment, ** one or more; quote them"
+    )
+    parser.add_argument("--count", type=count, metavar="N", help="end after N messages")
+    parser.add_argument(
+        "--since", type=moment, metavar="TIME", help="replay: 5m (ago), ISO 8601, or Unix ms"
+    )
+    parser.add_argument(
+        "--history", type=number, metavar="N", help="replay at most N messages of each topic"
+    )
+    parser.add_argument(
+        "--after",
+        type=position,
+        action="append",
+        default=[],
+        metavar="TOPIC=SEQ",
+        help="replay what follows this position; may be repeated",
+    )
+    parser.add_argument("--presence", action="store_true", help="print who comes and goes, too")
+    parser.add_argument("--raw", action="store_true", help="print the data alone; strings bare")
+    parser.add_argument(
+        "--fail-on-gap", action="store_true", help="exit with 7 where messages were missed"
+    )
+    parser.add_argument(
+        "--connect-timeout",
+        type=duration,
+        default=DEFAULT_TIMEOUT,
+        metavar="TIME",
+        help="for the first connection; later ones are tried for ever; default: 10s",
+    )
+    connection_arguments(parser, timeout="end after this time; default: never")
+    return parser
+
+
+class _Reader:
+    """One run of the command."""
+
+    def __init__(self, args: Namespace, output: Output) -> None:
+        self._args, self._output = args, output
+        self._writer = Writer(output)
+        self._collected: list[Message] = []
+        self._received = self._gaps = 0
+
+    async def read(self) -> int:
+        ps = build_client(self._args, self._output, on_state=self._tell_state)
+        reached = asyncio.timeout(self._args.timeout)
+        try:
+            async with reached:
+                await ps.connect(self._args.connect_timeout)
+                await self._until_end(ps)
+        except TimeoutError:
+            if not reached.expired():
+                raise
+        finally:
+            await ps.close(0)
+            if self._args.count is not None:
+                await self._writer.write(self._array())
+            if self._gaps:
+                self._output.note(
+                    "end",
+                    f"{self._received:,} messages, {self._gaps:,} gaps",
+                    received=self._received,
+                    gaps=self._gaps,
+                )
+        if self._gaps and self._args.fail_on_gap:
+            return Exit.GAP
+        if self._args.count is not None and self._received < self._args.count:
+            self._output.note(
+                "timeout",
+                f"{self._received:,} of {self._args.count:,} messages came in time",
+                style="yellow",
+            )
+            return Exit.TIMEOUT
+        return Exit.OK
+
+    async def _until_end(self, ps: PubSubClient) -> None:
+        """Read until the count is reached or nobody reads standard output any more."""
+        reading = asyncio.ensure_future(self._consume(self._subscribe(ps)))
+        leaving = asyncio.ensure_future(self._writer.reader_gone())
+        try:
+            await asyncio.wait((reading, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done():
+                raise BrokenPipeError
+            await reading
+        finally:
+            for task in (reading, leaving):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    def _subscribe(self, ps: PubSubClient) -> Subscription:
+        wanted: dict[str, Any] = {"on_presence": _ignore} if self._args.presence else {}
+        return ps.subscribe(
+            self._args.topics,
+            since=self._args.since,
+            history=self._args.history,
+            after=dict(self._args.after) or None,
+            **wanted,
+        )
+
+    async def _consume(self, subscription: Subscription) -> None:
+        await subscription
+        self._output.note("subscribed", " ".join(self._args.topics), topics=self._args.topics)
+        async for event in subscription.events():
+            if isinstance(event, Gap):
+                self._gaps += 1
+                self._output.note("gap", describe_gap(event), style="yellow", **gap_to_json(event))
+            elif isinstance(event, PresenceChange):
+                await self._tell_presence(event)
+            else:
+                self._received += 1
+                await self._tell(event)
+                if self._received == self._args.count:
+                    return
+
+    async def _tell(self, message: Message) -> None:
+        if self._args.count is not None:
+            self._collected.append(message)
+        elif self._output.pretty and not self._args.raw:
+            self._output.line(*parts(message))
+        else:
+            await self._writer.write(self._line(message) + "\n")
+
+    def _line(self, message: Message) -> str:
+        if not self._args.raw:
+            return encode(to_json(message))
+        return message.data if isinstance(message.data, str) else encode(message.data)
+
+    def _array(self) -> str:
+        values = [m.data if self._args.raw else to_json(m) for m in self._collected]
+        if not self._output.pretty:
+            return encode(values) + "\n"
+        import json
+
+        return json.dumps(values, ensure_ascii=True, indent=2) + "\n"
+
+    async def _tell_presence(self, change: PresenceChange) -> None:
+        if self._output.pretty:
+            names = ", ".join(
+                f"{member.name} ({member.status})" if member.status else member.name
+                for member in change.members
+            )
+            self._output.line(
+                (f"{change.topic} ", "cyan"), (f"{change.change} ", "magenta"), names or "nobody"
+            )
+        elif self._args.count is None:
+            await self._writer.write(encode(presence_to_json(change)) + "\n")
+
+    def _tell_state(self, change: StateChange) -> None:
+        if change.to in {"reconnecting", "suspended"}:
+            wait = "" if change.retry_in is None else f"; next attempt in {change.retry_in} ms"
+            self._output.note(
+                "state",
+                f"{change.to}: {change.reason or change.code or 'connection lost'}{wait}",
+                state=change.to,
+                code=change.code,
+                retry_in=change.retry_in,
+                attempt=change.attempt,
+            )
+        elif change.to == "connected" and change.attempt:
+            self._output.note("state", "connected again", state=change.to)
+
+
+def _ignore(_change: PresenceChange) -> None:
+    """Asks the server for presence; the changes are read in order with the messages."""

@@ -1,0 +1,83 @@
+"""Standard output that never holds up the program."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.cli.output import Output
+
+
+class Writer:
+    """Standard output for a program that must go on living while nobody reads it.
+
+    A full pipe suspends only the caller: the connection is kept, and Ctrl-C works. That the reader
+    is gone is noticed at once, not at the next line.
+    """
+
+    _CHUNK = 4096
+    """Bytes that a pipe reported as writable takes without blocking (POSIX PIPE_BUF on Linux)."""
+
+    def __init__(self, output: Output) -> None:
+        self._out = output.out
+        self._fd: int | None = None
+        try:
+            fd = self._out.fileno()
+            mode = os.fstat(fd).st_mode
+        except (OSError, ValueError):
+            return
+        if sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            self._fd = fd
+
+    async def write(self, text: str) -> None:
+        """Write and flush.
+
+        Raises:
+            BrokenPipeError: Nobody reads any more.
+        """
+        if self._fd is None:
+            self._out.write(text)
+            self._out.flush()
+            return
+        data = memoryview(text.encode())
+        while data:
+            await self._writable(self._fd)
+            data = data[os.write(self._fd, data[: self._CHUNK]) :]
+
+    async def _writable(self, fd: int) -> None:
+        import select  # Windows has no poll
+
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT)
+        if poll.poll(0):
+            return
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_writer(fd, _finish, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_writer(fd)
+
+    async def reader_gone(self) -> None:
+        """Wait until nobody reads standard output any more; for ever where that cannot be seen."""
+        loop = asyncio.get_running_loop()
+        gone: asyncio.Future[None] = loop.create_future()
+        if self._fd is None or not stat.S_ISFIFO(os.fstat(self._fd).st_mode):
+            await gone
+            return
+        # A pipe's writing end never becomes readable; it is reported only when its reader is gone.
+        loop.add_reader(self._fd, _finish, gone)
+        try:
+            await gone
+        finally:
+            loop.remove_reader(self._fd)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
