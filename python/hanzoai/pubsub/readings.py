@@ -112,12 +112,14 @@ def read_member(value: object) -> wire.PresenceMember | None:
     )
     if who is None:
         return None
-    user = fields.get("user_id", who)
+    user = fields.get("user_id")
+    user = user if _is_text(user) else who
+    name = fields.get("name")
     full = {
         **fields,
         "client_id": who,
         "user_id": user,
-        "name": fields.get("name", user),
+        "name": name if _is_text(name) else user,
         "joined_at": _whole(fields.get("joined_at")) or 0,
         "last_seen": _whole(fields.get("last_seen")) or 0,
     }
@@ -151,6 +153,8 @@ def _read_control(kind: str, fields: _Fields) -> ServerFrame | str:
     for name in ("topics", "truncated", "reset", "features"):
         if isinstance(full.get(name), str):
             full[name] = [full[name]]
+    if isinstance(full.get("ref"), int):
+        full["ref"] = str(full["ref"])
     match kind:
         case "error" | "auth.error":
             default = "internal" if kind == "error" else "unauthenticated"

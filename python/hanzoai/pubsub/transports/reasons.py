@@ -1,0 +1,85 @@
+"""What failures of a network or of HTTP mean for a connection, and how they are told to people."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from email.utils import parsedate_to_datetime
+from typing import Final, cast
+
+_CLOSE_CODES: Final = {
+    401: 4401,
+    403: 4403,
+    413: 4413,
+    429: 4429,
+    503: 1013,
+}
+_WAIT_MAX: Final = 3_600.0
+
+
+def close_code_for(status: int) -> int | None:
+    """The close code that an HTTP status stands for; None where it says nothing about identity."""
+    return _CLOSE_CODES.get(status)
+
+
+def retry_after_of(value: str | None, wall: float | None = None) -> float | None:
+    """Read `Retry-After` (RFC 9110, 10.2.3): seconds or a date.
+
+    Args:
+        value: The header, if there was one.
+        wall: Unix seconds to count from; default the machine's clock.
+
+    Returns:
+        Seconds from now, 0 to 3,600; None for what is neither.
+    """
+    if value is None:
+        return None
+    text = value.strip()
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            then = parsedate_to_datetime(text).timestamp()
+        except (ValueError, OverflowError):
+            return None
+        seconds = then - (time.time() if wall is None else wall)
+    if seconds != seconds:
+        return None
+    return min(max(seconds, 0.0), _WAIT_MAX)
+
+
+def why_unreachable(error: BaseException, host: str) -> str:
+    """One sentence on why a host could not be reached, told apart by what mends it."""
+    for cause in _chain(error):
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return f"TLS: the certificate of {host} is not trusted: {cause.verify_message}."
+            case ssl.SSLError():
+                return f"TLS with {host} failed: {cause.reason or type(cause).__name__}."
+            case socket.gaierror():
+                return f"The host name {host} cannot be resolved."
+            case ConnectionRefusedError():
+                return f"{host} refused the connection: nothing listens there."
+            case ConnectionResetError() | BrokenPipeError():
+                return f"{host} reset the connection."
+            case TimeoutError():
+                return f"{host} did not answer in time."
+            case _:
+                continue
+    return f"{host} cannot be reached ({type(error).__name__})."
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo and len(found) < 20:
+        cause = todo.pop(0)
+        if cause is None or cause in found:
+            continue
+        found.append(cause)
+        if isinstance(cause, BaseExceptionGroup):
+            todo.extend(cast("BaseExceptionGroup[BaseException]", cause).exceptions)
+        todo += [cause.__cause__, cause.__context__]
+    # A timeout is often only how the way out of the real cause was found.
+    return sorted(found, key=lambda cause: isinstance(cause, TimeoutError))

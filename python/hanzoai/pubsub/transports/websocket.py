@@ -1,0 +1,314 @@
+"""Frames over a WebSocket (HIP-56 WebSocket; RFC 6455), on the library `websockets`.
+
+The library dials, shakes hands, parses and answers pings. Two things are done here in its place, as
+a subclass of its connection: what arrives in one read is handed over as one list, with one wake-up
+of the reader; and what is sent in one turn of the loop leaves in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import (
+    InvalidHandshake,
+    InvalidProxy,
+    InvalidStatus,
+    InvalidURI,
+    ProxyError,
+)
+from websockets.frames import Frame, Opcode
+from websockets.protocol import CLOSED, OPEN
+
+from hanzoai.pubsub.codec import Malformed, Unknown, decode, encode
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed
+from hanzoai.pubsub.transports.reasons import close_code_for, retry_after_of, why_unreachable
+from hanzoai.pubsub.urls import is_loopback
+from hanzoai.pubsub.version import USER_AGENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from websockets.client import ClientProtocol
+    from websockets.http11 import Response
+
+    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.options import ClientOptions
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_QUEUED_BYTES: Final = 1 << 20
+"""Reading from the network stops while so much has arrived and was not taken."""
+
+_BURST: Final = 256
+"""Frames handed over at once: decoding them holds the loop for about a millisecond."""
+
+_CLOSE_TIMEOUT: Final = 1.0
+
+_DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+
+# The library logs whole frames at DEBUG, and the first one holds the token: it gets no logger.
+# Not one of the tree, which a program's logging configuration could wake.
+_silent: Final = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001
+
+
+class WebSocketTransport:
+    """One WebSocket.
+
+    The token travels in the `auth` frame, never in the URL or a header.
+
+    Args:
+        options: `socket_url`, `open_timeout`, `max_frame`, `compression`, `proxy`, `ssl_context`
+            and `transport` are used. Connections to this machine never go through a proxy.
+        clock: For `last_heard`.
+    """
+
+    incremental: bool = True
+
+    def __init__(self, options: ClientOptions, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._connection: _Connection | None = None
+        self._outgoing: list[bytes] = []
+        self._closed = False
+        self.last_heard: float = clock.now()
+        self.skipped: int = 0
+        """Frames that were malformed or of an unknown type, and were left out."""
+
+    async def open(self) -> None:
+        """Dial and shake hands.
+
+        Raises:
+            TransportFailed: The host is not found, refuses, does not speak TLS or WebSocket, or did
+                not answer in `open_timeout`; `reason` says which.
+        """
+        options = self._options
+        url = options.socket_url
+        host = urlsplit(url).hostname or ""
+        more: dict[str, Any] = {}
+        if url.startswith("wss:") and options.ssl_context is not None:
+            more["ssl"] = options.ssl_context
+        try:
+            dialed = await _Connect(
+                url,
+                create_connection=self._make_connection,  # type: ignore[arg-type]
+                compression="deflate" if options.compression else None,
+                user_agent_header=USER_AGENT,
+                proxy=None if is_loopback(host) else options.proxy or None,
+                open_timeout=options.open_timeout,
+                ping_interval=None,
+                close_timeout=_CLOSE_TIMEOUT,
+                max_size=options.max_frame,
+                logger=_silent,
+                **more,
+            )
+        except InvalidStatus as error:
+            raise self._refused(error.response) from error
+        except (ProxyError, InvalidProxy) as error:
+            raise TransportFailed(None, "The proxy did not let the connection through.") from error
+        except (InvalidHandshake, InvalidURI, EOFError) as error:
+            raise TransportFailed(
+                None, f"{host} did not answer as a WebSocket server ({type(error).__name__})."
+            ) from error
+        except (OSError, ssl.SSLError, TimeoutError) as error:
+            raise TransportFailed(None, why_unreachable(error, host)) from error
+        assert isinstance(dialed, _Connection)
+        self._connection = dialed
+        if self._closed:
+            dialed.transport.abort()
+
+    def send(self, frames: Sequence[ClientFrame]) -> None:
+        """Queue frames; those of one loop turn leave in one write. Ignored once closed."""
+        connection = self._connection
+        if connection is None or self._closed:
+            return
+        if not self._outgoing:
+            asyncio.get_running_loop().call_soon(self._write)
+        for frame in frames:
+            data = _encoded(frame)
+            if data is None:
+                # Payloads are checked when they are published; this one changed since.
+                logger.error("a frame of type %s cannot be written as JSON", frame.type)
+            else:
+                self._outgoing.append(data)
+
+    async def receive(self) -> Sequence[ServerFrame]:
+        """Wait for frames: all that have arrived, at most 256, in order.
+
+        Raises:
+            TransportClosed: The socket is closed and everything that came was handed out.
+        """
+        connection = self._connection
+        if connection is None:
+            raise TransportClosed(None, "The connection was never opened.")
+        while True:
+            raw = await connection.take()
+            if raw is None:
+                raise TransportClosed(*connection.end())
+            frames: list[ServerFrame] = []
+            for data in raw:
+                frame = decode(data)
+                if isinstance(frame, Malformed):
+                    self.skipped += 1
+                    logger.warning("a frame of the server was left out: %s", frame.reason)
+                elif isinstance(frame, Unknown):
+                    self.skipped += 1
+                    logger.debug("a frame of unknown type %r was ignored", frame.type)
+                else:
+                    frames.append(frame)
+            if frames:
+                return frames
+
+    async def close(self, code: int = 1000) -> None:
+        """Say goodbye, wait at most a second for the answer, then cut."""
+        if self._closed:
+            return
+        self._write()
+        self._closed = True
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await connection.close(code)
+        except TimeoutError:
+            pass
+        finally:
+            connection.transport.abort()
+
+    def _write(self) -> None:
+        connection = self._connection
+        outgoing, self._outgoing = self._outgoing, []
+        if connection is not None and not self._closed:
+            connection.write_all(outgoing)
+
+    def _make_connection(self, protocol: ClientProtocol, **kwargs: Any) -> _Connection:
+        return _Connection(self, protocol, **kwargs)
+
+    def heard(self) -> None:
+        """Note that a byte came in."""
+        self.last_heard = self._clock.now()
+
+    def _refused(self, response: Response) -> TransportFailed:
+        status = response.status_code
+        headers = response.headers
+        # No token was shown yet: where a fallback is left, a refusal says that something on the way
+        # does not let WebSockets through, and nothing about this identity.
+        code = close_code_for(status)
+        if self._options.transport == "auto" and status in (401, 403):
+            code = None
+        reason = f"The server answered HTTP {status} where a WebSocket was asked for."
+        if 300 <= status < 400:
+            reason = f"{reason} Redirects are not followed: they would carry the token away."
+        return TransportFailed(code, reason, retry_after_of(headers.get("Retry-After")))
+
+
+def _encoded(frame: ClientFrame) -> bytes | None:
+    try:
+        return encode(frame)
+    except ValueError:
+        return None
+
+
+class _Connect(connect):
+    """The library's dialer, which follows no redirects."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+class _Connection(ClientConnection):
+    """The library's connection, with an own way in and out for data frames."""
+
+    def __init__(self, owner: WebSocketTransport, protocol: ClientProtocol, **kwargs: Any) -> None:
+        super().__init__(protocol, **kwargs)
+        self._owner = owner
+        self._arrived: list[bytes] = []
+        self._arrived_bytes = 0
+        self._parts: list[bytes] = []
+        self._reader: asyncio.Future[None] | None = None
+        self._reading = True
+        self._ended = False
+
+    # -------------------------------------------------------------- in
+
+    def data_received(self, data: bytes) -> None:
+        self._owner.heard()
+        super().data_received(data)
+        if self.response is not None and self.protocol.state is not OPEN:
+            self._end()
+        if self._arrived:
+            self._wake()
+            if self._reading and self._arrived_bytes > _QUEUED_BYTES:
+                self._reading = False
+                self.transport.pause_reading()
+
+    def process_event(self, event: Any) -> None:
+        if isinstance(event, Frame) and event.opcode in _DATA:
+            self._arrived_bytes += len(event.data)
+            if event.fin and not self._parts:
+                self._arrived.append(bytes(event.data))
+                return
+            self._parts.append(bytes(event.data))
+            if event.fin:
+                self._arrived.append(b"".join(self._parts))
+                self._parts.clear()
+        else:
+            super().process_event(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._end()
+
+    async def take(self) -> list[bytes] | None:
+        """Wait for messages; None at the end."""
+        while not self._arrived:
+            if self._ended:
+                return None
+            self._reader = self.loop.create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        burst = self._arrived[:_BURST]
+        del self._arrived[:_BURST]
+        self._arrived_bytes -= sum(map(len, burst))
+        if not self._reading and self._arrived_bytes <= _QUEUED_BYTES and not self._ended:
+            self._reading = True
+            self.transport.resume_reading()
+        return burst
+
+    def end(self) -> tuple[int | None, str]:
+        """How it ended: close code, or None where there was none, and why."""
+        told = self.protocol.close_rcvd or self.protocol.close_sent
+        if told is None:
+            return None, "The connection was lost."
+        return told.code, told.reason or f"The connection was closed with code {told.code}."
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _end(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._wake()
+        if self.protocol.state is not CLOSED:
+            # The closing handshake is done; a peer that leaves TCP open must not hold it.
+            self.loop.call_later(_CLOSE_TIMEOUT, self.transport.abort)
+
+    # -------------------------------------------------------------- out
+
+    def write_all(self, messages: Sequence[bytes]) -> None:
+        """Write text messages at once. What the network cannot take is buffered."""
+        if not messages or self.protocol.state is not OPEN:
+            return
+        for message in messages:
+            self.protocol.send_text(message)
+        self.transport.write(b"".join(self.protocol.data_to_send()))
