@@ -59,7 +59,13 @@ class PlainServer:
 
     def publish(self, topic: str, kind: str, data: object) -> None:
         self._count += 1
-        envelope = {"id": f"p{self._count}", "topic": topic, "type": kind, "data": data, "timestamp": self.now}
+        envelope = {
+            "id": f"p{self._count}",
+            "topic": topic,
+            "type": kind,
+            "data": data,
+            "timestamp": self.now,
+        }
         self._log[topic] = [*self._log[topic], envelope][-self._history :]
         frame = json.dumps(self._frame(envelope))
         for connection, trie in self._live.items():
@@ -86,21 +92,33 @@ class PlainServer:
             case "auth":
                 self.connections += 1
                 self._live[connection] = TopicTrie()
-                await connection.send(json.dumps({"type": "auth.ok", "client_id": f"cl_{self.connections}"}))
+                await connection.send(
+                    json.dumps({"type": "auth.ok", "client_id": f"cl_{self.connections}"})
+                )
             case "subscribe":
                 for pattern in frame["topics"]:
                     self._live[connection].insert(pattern, pattern)
-                await connection.send(json.dumps({"type": "subscribed", "topics": frame["topics"], **self._replay(frame)}))
+                await connection.send(
+                    json.dumps(
+                        {"type": "subscribed", "topics": frame["topics"], **self._replay(frame)}
+                    )
+                )
             case "unsubscribe":
                 for pattern in frame["topics"]:
                     self._live[connection].remove(pattern, pattern)
             case "publish":
                 body = frame.get("message", frame)
-                self.publish(body["topic"], body.get("message_type") or body.get("type", "message"), body["data"])
+                self.publish(
+                    body["topic"],
+                    body.get("message_type") or body.get("type", "message"),
+                    body["data"],
+                )
             case "ping":
                 await connection.send('{"type":"pong"}')
             case kind:
-                await connection.send(json.dumps({"type": "error", "code": "unknown_type", "message": kind}))
+                await connection.send(
+                    json.dumps({"type": "error", "code": "unknown_type", "message": kind})
+                )
 
     def _replay(self, frame: Json) -> Json:
         if "since" not in frame:
@@ -108,5 +126,11 @@ class PlainServer:
         asked: TopicTrie[str] = TopicTrie()
         for pattern in frame["topics"]:
             asked.insert(pattern, pattern)
-        found = [m for topic, log in self._log.items() if any(asked.match(topic)) for m in log if m["timestamp"] > frame["since"]]
+        found = [
+            m
+            for topic, log in self._log.items()
+            if any(asked.match(topic))
+            for m in log
+            if m["timestamp"] > frame["since"]
+        ]
         return {"history": sorted(found, key=lambda m: m["timestamp"])}

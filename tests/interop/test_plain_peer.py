@@ -16,7 +16,9 @@ MESSAGES, CUTS = 3_000, 30
 
 
 @pytest.mark.parametrize("shape", ["flat", "nested"])
-async def test_thirty_random_cuts_lose_and_repeat_nothing_though_milliseconds_are_shared(shape: Shape) -> None:
+async def test_thirty_random_cuts_lose_and_repeat_nothing_though_milliseconds_are_shared(
+    shape: Shape,
+) -> None:
     rng = random.Random(56)
     got: dict[str, list[int]] = defaultdict(list)
     gaps: list[object] = []
@@ -27,7 +29,10 @@ async def test_thirty_random_cuts_lose_and_repeat_nothing_though_milliseconds_ar
         if sum(map(len, got.values())) >= MESSAGES:
             done.set()
 
-    async with PlainServer(shape) as server, PubSubClient(server.url, "Bearer t", retry_base=20) as ps:
+    async with (
+        PlainServer(shape) as server,
+        PubSubClient(server.url, "Bearer t", retry_base=20) as ps,
+    ):
         await ps.subscribe("chat.session.*", on_message=keep, on_gap=gaps.append)
         cuts = set(rng.sample(range(1, MESSAGES), CUTS))
         done_cuts = 0

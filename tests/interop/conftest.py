@@ -1,0 +1,54 @@
+"""A stand-in for IAM, and servers that trust it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from pubsub_server.testing import running_server
+from tests.interop.peer import Iam, Node
+
+Start = Callable[..., Awaitable[Node]]
+RulesFile = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def iam() -> Iterator[Iam]:
+    authority = Iam()
+    yield authority
+    authority.close()
+
+
+@pytest.fixture
+async def start(iam: Iam) -> AsyncIterator[Start]:
+    """Starts servers as a deployment behind a TLS proxy would, with the settings given."""
+    async with AsyncExitStack() as stack:
+
+        async def start(**settings: object) -> Node:
+            base = {"behind_tls_proxy": True, "iam_jwks_url": iam.jwks_url, "jwt_leeway": 0}
+            own = await stack.enter_async_context(AsyncExitStack())
+            server = await own.enter_async_context(running_server(**{**base, **settings}))
+            return Node(http=server.http, ws=server.ws, iam=iam, stop=own.aclose)
+
+        yield start
+
+
+@pytest.fixture
+async def node(start: Start) -> Node:
+    """A server with the defaults of HIP-56, but for the rates of publishing."""
+    return await start(publish_rate_user=1e6, publish_rate_service=1e6)
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> RulesFile:
+    """Writes a file of access rules."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "rules.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write

@@ -1,0 +1,112 @@
+"""Which test shows which statement of HIP-56: writes `docs/statements.md`.
+
+`python -m tests.interop.statements` writes it, `--check` shows what would change. A test carries
+`@pytest.mark.statement("H-042")`; `statements.yaml` has the statements, and for those that no test
+carries the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "statements.md"
+TESTS = ("tests/interop", "tests/python", "tests/server")
+WHO = {"C": "client", "S": "server", "O": "operations"}
+INTRODUCTION = """# What HIP-56 says, and which test shows it
+
+Each row is a statement of HIP-56 that can be tested. The tests under `tests/interop` speak to the
+real server with bare `websockets` and `httpx` and the requests as HIP-56 writes them; they carry
+the numbers of the statements that they show. Made by `python -m tests.interop.statements`.
+"""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One testable statement."""
+
+    id: str
+    room: str
+    who: str
+    says: str
+    elsewhere: str | None
+
+
+def statements() -> list[Statement]:
+    rooms: Mapping[str, Mapping[str, Mapping[str, Any]]] = yaml.safe_load(
+        Path(__file__).with_name("statements.yaml").read_text(encoding="utf-8")
+    )
+    return [
+        Statement(number, room, row["who"], row["says"], row.get("elsewhere"))
+        for room, rows in rooms.items()
+        for number, row in rows.items()
+    ]
+
+
+def marked() -> dict[str, list[tuple[str, str]]]:
+    """File and name of the tests that carry a statement, by its number."""
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for folder in TESTS:
+        for path in sorted((ROOT / folder).glob("test_*.py")):
+            for name, numbers in _tests(ast.parse(path.read_text(encoding="utf-8"))):
+                for number in numbers:
+                    found[number].append((path.relative_to(ROOT).as_posix(), name))
+    return dict(found)
+
+
+def _tests(module: ast.Module) -> Iterator[tuple[str, Sequence[str]]]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for mark in node.decorator_list:
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.statement":
+                    yield node.name, [ast.literal_eval(argument) for argument in mark.args]
+
+
+def page() -> str:
+    tests = marked()
+    rows: dict[str, list[str]] = defaultdict(list)
+    shown = 0
+    for statement in statements():
+        carried = tests.get(statement.id, [])
+        shown += bool(carried)
+        cells = [
+            f"{name.removeprefix('test_').replace('_', ' ')} ({file})" for file, name in carried
+        ]
+        if statement.elsewhere:
+            cells.append(f"*{statement.elsewhere}*")
+        who = ", ".join(WHO[letter] for letter in statement.who)
+        says = statement.says.replace("|", "\\|")
+        rows[statement.room].append(
+            f"| {statement.id} | {says} | {who} | {'<br>'.join(cells) or '**nothing**'} |"
+        )
+    parts = [INTRODUCTION, f"{shown} of {len(statements())} statements are shown by a test.\n"]
+    for room, lines in rows.items():
+        head = "| | statement | concerns | shown by |\n|---|---|---|---|"
+        parts.append(f"## {room}\n\n{head}\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def main(arguments: Sequence[str]) -> int:
+    text = page()
+    if "--check" in arguments:
+        old = PAGE.read_text(encoding="utf-8").splitlines() if PAGE.exists() else []
+        diff = list(
+            difflib.unified_diff(old, text.splitlines(), "docs/statements.md", "tests", lineterm="")
+        )
+        print("\n".join(diff))
+        return int(bool(diff))
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,442 @@
+"""HIP-56's security considerations, one by one."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import trustme
+from websockets.exceptions import ConnectionClosed
+
+from pubsub_server.api_keys import generate
+from pubsub_server.config import Settings
+from pubsub_server.config_sources import load
+from tests.interop.conftest import RulesFile, Start
+from tests.interop.peer import Iam, Json, Node
+
+TOPIC = "agent.bot1.events"
+GRANT = """
+rules:
+  - pattern: "**"
+    require: {authenticated: true}
+    publish: true
+"""
+
+
+# 1. Authentication required
+
+
+@pytest.mark.statement("H-140")
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"type": "subscribe", "topics": ["system.announcements"]},
+        {"type": "publish", "topic": "system.announcements", "data": {}},
+        {"type": "presence.update", "data": {"status": "typing"}},
+    ],
+    ids=["subscribe", "publish", "presence"],
+)
+async def test_nothing_works_on_a_socket_before_auth(node: Node, frame: Json) -> None:
+    async with node.socket(node.iam.token()) as witness, node.open() as socket:
+        await witness.subscribe("system.announcements")
+        await socket.send(frame)
+        assert (await socket.next())["code"] == "unauthenticated"
+        assert await witness.messages() == []
+
+
+@pytest.mark.statement("H-140")
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/topics/system.announcements/messages"),
+        ("GET", "/v1/topics/system.announcements/history"),
+        ("GET", "/v1/topics/system.announcements/presence"),
+        ("GET", "/v1/topics"),
+        ("GET", "/v1/subscribe?topics=system.announcements"),
+    ],
+)
+async def test_no_request_works_without_a_valid_token(node: Node, method: str, path: str) -> None:
+    other = Iam()
+    try:
+        for token in (None, "x", other.token(), node.iam.token(ttl=-60)):
+            async with node.rest(token) as rest:
+                body = {"type": "t", "data": {}} if method == "POST" else None
+                assert (await rest.request(method, path, json=body)).status_code == 401
+    finally:
+        other.close()
+
+
+@pytest.mark.statement("H-041", "H-140")
+async def test_forged_expired_and_unsigned_tokens_are_refused_on_a_socket(node: Node) -> None:
+    other = Iam()
+    unsigned = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSIsImtpbmQiOiJhZG1pbiJ9."
+    head, body, _ = node.iam.token().split(".")
+    try:
+        tokens = {
+            "forged": other.token(),
+            "unsigned": unsigned,
+            "signature cut off": f"{head}.{body}.",
+            "no token": "Bearer x",
+            "expired": node.iam.token(ttl=-60),
+        }
+        codes: dict[str, str] = {}
+        for name, token in tokens.items():
+            async with node.open() as socket:
+                answer = await socket.auth(token)
+                assert answer["type"] == "auth.error"
+                codes[name] = answer["code"]
+    finally:
+        other.close()
+    assert codes.pop("expired") == "token_expired"
+    assert set(codes.values()) == {"token_invalid"}
+
+
+@pytest.mark.statement("H-051", "H-140")
+async def test_a_token_comes_with_or_without_bearer_or_is_an_api_key(
+    start: Start, tmp_path: Path
+) -> None:
+    key, digest = generate()
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(
+        json.dumps({"keys": [{"id": "k1", "sha256": digest, "user": "bot", "kind": "service"}]})
+    )
+    node = await start(api_keys_file=keys)
+    token = node.iam.token()
+    for presented in (f"Bearer {token}", f"bearer {token}", token, f"Bearer {key}", key):
+        async with node.open() as socket:
+            assert (await socket.auth(presented))["type"] == "auth.ok"
+    assert (await node.publish("system.announcements", token=key))["id"]
+
+
+@pytest.mark.statement("H-141")
+async def test_a_socket_that_does_not_authenticate_in_time_is_closed(start: Start) -> None:
+    node = await start(auth_deadline=50)
+    async with node.open() as socket:
+        assert await socket.closed() == 4401
+
+
+@pytest.mark.statement("H-141")
+async def test_frames_other_than_auth_do_not_put_the_deadline_off(start: Start) -> None:
+    node = await start(auth_deadline=300)
+    async with node.open() as socket:
+        with pytest.raises(ConnectionClosed) as end:
+            while True:
+                await socket.send({"type": "ping"})
+                await socket.next()
+    assert end.value.rcvd is not None
+    assert end.value.rcvd.code == 4401
+
+
+@pytest.mark.statement("H-141", "H-153")
+def test_five_seconds_to_authenticate_and_sixty_seconds_of_notice_are_the_defaults() -> None:
+    settings = Settings()
+    assert (settings.auth_deadline, settings.expiring_notice) == (5_000, 60_000)
+
+
+# 3. TLS everywhere
+
+
+@pytest.mark.statement("H-040", "H-143")
+async def test_both_listeners_speak_tls(start: Start, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
+    key, chain = tmp_path / "key.pem", tmp_path / "chain.pem"
+    certificate.private_key_pem.write_to_path(str(key))
+    chain.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    node = await start(behind_tls_proxy=False, tls_cert=chain, tls_key=key)
+    node.ssl = ssl.create_default_context()
+    authority.configure_trust(node.ssl)
+    assert node.ws.startswith("wss://")
+    assert node.ws.endswith("/ws")
+    assert node.http.startswith("https://")
+    token = node.iam.token()
+    async with (
+        node.socket(token) as socket,
+        node.events(token, topics="system.announcements") as stream,
+    ):
+        await socket.subscribe("system.announcements")
+        await stream.event("subscribed")
+        await node.publish("system.announcements", {"n": 1})
+        assert (await socket.message())["data"] == {"n": 1}
+        assert (await stream.event("message")).json["data"] == {"n": 1}
+
+
+@pytest.mark.statement("H-143")
+async def test_plaintext_is_refused_unless_a_proxy_or_development_is_named(start: Start) -> None:
+    with pytest.raises(Exception, match="tls"):
+        await start(behind_tls_proxy=False)
+
+
+# 4. Rate limiting
+
+
+@pytest.mark.statement("H-144")
+@pytest.mark.parametrize(("kind", "rate"), [("user", 10), ("service", 100)])
+async def test_a_client_publishes_its_rate_and_no_more(
+    start: Start, rules: RulesFile, kind: str, rate: int
+) -> None:
+    node = await start(rules=rules(GRANT))
+    sent = rate * 4
+    async with node.socket(node.iam.token("pub", kind=kind)) as socket:
+        await socket.subscribe(TOPIC)
+        for n in range(sent):
+            await socket.send({"type": "publish", "topic": TOPIC, "data": {"n": n}})
+        frames = await socket.fence()
+    refused = [frame for frame in frames if frame["type"] == "error"]
+    accepted = [frame for frame in frames if frame["type"] == "message"]
+    assert {frame["code"] for frame in refused} == {"rate_limited"}
+    assert all(frame["retry_after_ms"] > 0 for frame in refused)
+    assert rate <= len(accepted) < sent
+    assert len(accepted) + len(refused) == sent
+
+
+@pytest.mark.statement("H-144")
+async def test_a_post_above_the_rate_says_when_to_come_again(start: Start) -> None:
+    node = await start(publish_rate_service=1)
+    async with node.rest(node.iam.service()) as rest:
+        path, body = f"/v1/topics/{TOPIC}/messages", {"type": "t", "data": {}}
+        assert (await rest.post(path, json=body)).is_success
+        answer = await rest.post(path, json=body)
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) >= 1
+    assert answer.json()["code"] == "rate_limited"
+
+
+@pytest.mark.statement("H-144")
+def test_a_hundred_a_second_for_services_and_ten_for_users_are_the_defaults() -> None:
+    settings = Settings()
+    assert (settings.publish_rate_service, settings.publish_rate_user) == (100, 10)
+
+
+@pytest.mark.statement("H-145")
+async def test_a_user_receives_faster_than_it_may_publish(node: Node) -> None:
+    reader = node.iam.token("alice", agents=["bot1"])
+    async with node.socket(reader) as socket, node.socket(node.iam.service()) as service:
+        await socket.subscribe(TOPIC)
+        for n in range(1_000):
+            await service.send({"type": "publish", "topic": TOPIC, "data": {"n": n}})
+        received = [(await socket.message())["data"]["n"] for _ in range(1_000)]
+    assert received == list(range(1_000))
+
+
+# 5. Message size limit
+
+
+@pytest.mark.statement("H-146")
+async def test_a_payload_of_256_kb_passes_and_one_byte_more_is_an_error(
+    start: Start, rules: RulesFile
+) -> None:
+    node = await start(rules=rules(GRANT))
+    assert Settings().max_payload == 256 * 1024
+    fits = {"x": "a" * (262_144 - len('{"x":""}'))}
+    over = {"x": fits["x"] + "a"}
+    async with node.socket(node.iam.service()) as socket:
+        await socket.subscribe(TOPIC)
+        await socket.send({"type": "publish", "topic": TOPIC, "data": over})
+        assert (await socket.until("error"))["code"] == "payload_too_large"
+        await socket.send({"type": "publish", "topic": TOPIC, "data": fits})
+        assert (await socket.message())["data"] == fits
+    async with node.rest(node.iam.service()) as rest:
+        path = f"/v1/topics/{TOPIC}/messages"
+        assert (await rest.post(path, json={"type": "t", "data": fits})).is_success
+        answer = await rest.post(path, json={"type": "t", "data": over})
+    assert answer.status_code == 413
+    assert answer.json()["code"] == "payload_too_large"
+
+
+# 7. Connection limits
+
+
+@pytest.mark.statement("H-148")
+@pytest.mark.parametrize(
+    ("settings", "users"),
+    [
+        ({"connections_per_user": 2}, ["alice", "alice", "alice"]),
+        ({"connections_per_org": 2}, ["alice", "bob", "carol"]),
+    ],
+    ids=["of a user", "of an organization"],
+)
+async def test_a_connection_above_the_limit_is_refused_and_a_freed_place_is_taken(
+    start: Start, settings: dict[str, int], users: list[str]
+) -> None:
+    node = await start(**settings)
+    tokens = [node.iam.token(user, orgs=["acme"]) for user in users]
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(node.socket(tokens[0]))
+        second = await stack.enter_async_context(node.socket(tokens[1]))
+        async with node.open() as third:
+            answer = await third.auth(tokens[2])
+            assert answer["type"] in {"auth.error", "error"}
+            assert answer["code"] == "connection_limit"
+            assert await third.closed() == 4429
+        await second.connection.close()
+        async with node.open() as third:
+            assert (await third.auth(tokens[2]))["type"] == "auth.ok"
+
+
+@pytest.mark.statement("H-148")
+def test_a_hundred_connections_a_user_and_ten_thousand_an_organization_are_the_defaults() -> None:
+    settings = Settings()
+    assert (settings.connections_per_user, settings.connections_per_org) == (100, 10_000)
+
+
+# 8. Injection prevention
+
+
+@pytest.mark.statement("H-149")
+@pytest.mark.parametrize(
+    "topic", ["a b", "a/b", "a:b", "", "ä.b", "a..b", ".a", "a.", "a\nb", "a*.b", "x" * 256]
+)
+async def test_an_invalid_name_is_neither_subscribed_nor_published_to(
+    start: Start, rules: RulesFile, topic: str
+) -> None:
+    node = await start(rules=rules(GRANT))
+    async with node.socket(node.iam.service()) as socket:
+        await socket.send({"type": "subscribe", "topics": [topic]})
+        assert (await socket.until("error"))["code"] == "invalid_topic"
+        await socket.send({"type": "publish", "topic": topic, "data": {}})
+        assert (await socket.until("error"))["code"] == "invalid_topic"
+        await socket.send({"type": "ping"})
+        assert (await socket.next())["type"] == "pong"
+
+
+@pytest.mark.statement("H-149")
+@pytest.mark.parametrize("topic", ["chat.*", "chat.**", "**"])
+async def test_a_wildcard_is_never_published_to(start: Start, rules: RulesFile, topic: str) -> None:
+    node = await start(rules=rules(GRANT))
+    async with node.socket(node.iam.service()) as socket, node.rest(node.iam.service()) as rest:
+        await socket.send({"type": "publish", "topic": topic, "data": {}})
+        assert (await socket.until("error"))["code"] == "invalid_topic"
+        answer = await rest.post(f"/v1/topics/{topic}/messages", json={"type": "t", "data": {}})
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_topic")
+
+
+@pytest.mark.statement("H-150")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "7",
+        '{"type":"publish","topic":"agent.bot1.events","data":NaN}',
+        '{"type":"publish","topic":"agent.bot1.events"}',
+        '{"type":"subscribe","topics":"agent"}',
+        '{"type":"subscribe","topics":[1]}',
+        '{"type":7}',
+        "{}",
+    ],
+)
+async def test_what_is_not_valid_is_refused_and_others_are_served_on(node: Node, text: str) -> None:
+    reader = node.iam.token("alice", agents=["bot1"])
+    async with node.socket(reader) as witness, node.socket(node.iam.service()) as socket:
+        await witness.subscribe(TOPIC)
+        await socket.connection.send(text)
+        error = await socket.until("error")
+        assert error["code"] in {"invalid_frame", "invalid_payload", "invalid_topic", "unsupported"}
+        assert error["message"]
+        await node.publish(TOPIC, {"n": 1})
+        assert [m["data"] for m in await witness.messages()] == [{"n": 1}]
+
+
+@pytest.mark.statement("H-150")
+@pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b'{"type":"t","data":NaN}', b""])
+async def test_a_body_that_is_not_json_is_refused(node: Node, body: bytes) -> None:
+    async with node.rest(node.iam.service()) as rest:
+        answer = await rest.post(
+            f"/v1/topics/{TOPIC}/messages",
+            content=body,
+            headers={"Content-Type": "application/json"},
+        )
+    assert answer.status_code in {400, 422}
+
+
+# 9. Audit logging
+
+
+@pytest.mark.statement("H-151")
+async def test_subscribe_publish_and_unsubscribe_of_sensitive_topics_are_audited(
+    start: Start, tmp_path: Path
+) -> None:
+    log = tmp_path / "audit.jsonl"
+    node = await start(audit_topics=("agent.**",), audit_file=log)
+    alice = node.iam.token("alice", agents=["bot1"])
+    async with node.socket(alice) as socket:
+        await socket.subscribe(TOPIC, "system.announcements")
+        await node.publish(TOPIC, {"secret": "s3cret"})
+        await node.publish("system.announcements", {})
+        await socket.send({"type": "unsubscribe", "topics": [TOPIC]})
+        await socket.fence()
+    await node.stop()
+    text = log.read_text(encoding="utf-8")
+    records = [json.loads(line) for line in text.splitlines()]
+    kept = [(r["action"], r["topic"]) for r in records if r.get("topic")]
+    assert kept == [("subscribe", TOPIC), ("publish", TOPIC), ("unsubscribe", TOPIC)]
+    assert "s3cret" not in text
+    assert alice not in text
+
+
+# 10. Token rotation
+
+
+@pytest.mark.statement("H-152", "H-153")
+async def test_a_socket_is_told_of_the_end_of_its_token_and_goes_on_with_a_new_one(
+    start: Start,
+) -> None:
+    node = await start(expiring_notice=1_900)
+    async with node.socket(node.iam.token(ttl=2)) as socket:
+        await socket.subscribe("system.announcements")
+        for _ in range(2):
+            await socket.until("auth.expiring")
+            await socket.send({"type": "auth", "token": node.iam.token(ttl=2)})
+            assert (await socket.until("auth.ok"))["client_id"] == socket.client_id
+        await socket.send({"type": "auth", "token": node.iam.token()})
+        await socket.until("auth.ok")
+        await node.publish("system.announcements", {"n": 1})
+        assert (await socket.message())["data"] == {"n": 1}
+
+
+@pytest.mark.statement("H-154")
+async def test_a_socket_that_does_not_authenticate_again_is_closed(start: Start) -> None:
+    node = await start(expiring_notice=1_900)
+    async with node.socket(node.iam.token(ttl=2)) as socket:
+        await socket.until("auth.expiring")
+        assert await socket.closed() == 4401
+
+
+@pytest.mark.statement("H-152")
+async def test_another_persons_token_does_not_take_a_socket_over(node: Node) -> None:
+    async with node.socket(node.iam.token("alice")) as socket:
+        await socket.send({"type": "auth", "token": node.iam.token("mallory")})
+        assert (await socket.next())["type"] in {"auth.error", "error"}
+
+
+# Ports, deployment
+
+
+@pytest.mark.statement("H-002")
+def test_the_ports_of_hip_56_are_the_defaults() -> None:
+    settings = Settings()
+    assert (settings.http_port, settings.ws_port) == (8056, 8057)
+
+
+@pytest.mark.statement("H-120")
+def test_the_six_variables_of_the_deployment_configure_the_server() -> None:
+    settings = load(
+        environ={
+            "REDIS_URL": "redis://redis:6379",
+            "IAM_URL": "https://hanzo.id",
+            "IAM_JWKS_URL": "https://hanzo.id/.well-known/jwks.json",
+            "HISTORY_MAX_MESSAGES": "100",
+            "HISTORY_MAX_AGE": "3600",
+            "LOG_LEVEL": "info",
+        }
+    )
+    assert settings.redis_url is not None
+    assert settings.redis_url.get_secret_value() == "redis://redis:6379"
+    assert settings.iam_url == "https://hanzo.id"
+    assert settings.jwks_url == "https://hanzo.id/.well-known/jwks.json"
+    assert (settings.history_max_messages, settings.history_max_age) == (100, 3600)
+    assert settings.log_level == "info"

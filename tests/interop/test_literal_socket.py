@@ -1,0 +1,400 @@
+"""HIP-56's WebSocket, frame by frame, through a client that knows no SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from contextlib import AsyncExitStack
+from typing import Any, cast
+
+import pytest
+
+from tests.interop.conftest import RulesFile, Start
+from tests.interop.peer import Json, Node, Socket
+
+STANDARD_TYPES = (
+    "token",
+    "message.complete",
+    "message.edit",
+    "tool.call",
+    "tool.result",
+    "agent.status",
+    "notification",
+)
+OPEN_RULES = """
+rules:
+  - pattern: "**"
+    require: {authenticated: true}
+    publish: true
+"""
+
+
+@pytest.fixture
+async def open_node(start: Start, rules: RulesFile) -> Node:
+    """Everybody authenticated may do everything, at any rate."""
+    return await start(rules=rules(OPEN_RULES), publish_rate_user=1e6, publish_rate_service=1e6)
+
+
+@pytest.mark.statement("H-001", "H-040", "H-041", "H-042", "H-044", "H-045", "H-046", "H-048")
+async def test_the_connection_lifecycle_of_the_diagram_works_in_its_order(open_node: Node) -> None:
+    token = open_node.iam.token()
+    async with open_node.open() as socket:
+        await socket.send({"type": "auth", "token": f"Bearer {token}"})
+        ok = await socket.next()
+        assert ok["type"] == "auth.ok"
+        assert ok["client_id"]
+        await socket.send({"type": "subscribe", "topics": ["chat.session.*"]})
+        subscribed = await socket.next()
+        assert subscribed["type"] == "subscribed"
+        assert subscribed["topics"] == ["chat.session.*"]
+        await socket.send({"type": "publish", "topic": "chat.session.a", "data": {"n": 1}})
+        message = await socket.message()
+        assert (message["topic"], message["data"]) == ("chat.session.a", {"n": 1})
+        await socket.send({"type": "unsubscribe", "topics": ["chat.session.*"]})
+        await socket.send({"type": "publish", "topic": "chat.session.a", "data": {"n": 2}})
+        assert await socket.messages() == []
+        await socket.send({"type": "ping"})
+        assert (await socket.next())["type"] == "pong"
+
+
+@pytest.mark.statement("H-041", "H-050")
+async def test_a_bad_token_gets_auth_error_with_code_and_message(node: Node) -> None:
+    async with node.open() as socket:
+        answer = await socket.auth("Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJtYWxsb3J5In0.")
+        assert answer["type"] == "auth.error"
+        assert isinstance(answer["code"], str)
+        assert answer["message"]
+        assert await socket.closed() == 4401
+
+
+@pytest.mark.statement("H-041", "H-140")
+async def test_bytes_of_the_websocket_protocol_are_understood_in_every_form(node: Node) -> None:
+    """Fragments, binary frames that hold UTF-8 JSON, and the three lengths of RFC 6455."""
+    async with node.open() as socket:
+        text = json.dumps({"type": "auth", "token": node.iam.token()})
+        await socket.connection.send([text[:9], text[9:30], text[30:]])
+        assert (await socket.next())["type"] == "auth.ok"
+        await socket.connection.send(b'{"type":"ping"}')
+        assert (await socket.next())["type"] == "pong"
+        for size in (20, 200, 70_000):
+            await socket.connection.send(json.dumps({"type": "ping", "padding": "x" * size}))
+            assert (await socket.next())["type"] == "pong"
+
+
+@pytest.mark.statement("H-042", "H-006")
+async def test_subscribe_without_since_replays_nothing(node: Node) -> None:
+    await node.publish("system.announcements", {"n": 1})
+    async with node.socket(node.iam.token()) as socket:
+        subscribed = await socket.subscribe("system.announcements")
+    assert subscribed.get("history", []) == []
+
+
+@pytest.mark.statement("H-006", "H-043", "H-103")
+async def test_subscribe_with_since_replays_what_is_newer_oldest_first(node: Node) -> None:
+    for n in range(5):
+        await node.publish("system.announcements", {"n": n})
+    async with node.socket(node.iam.token()) as socket:
+        subscribed = await socket.subscribe("system.announcements", since=1)
+    assert [message["data"]["n"] for message in subscribed["history"]] == [0, 1, 2, 3, 4]
+    assert {"id", "topic", "type", "data", "timestamp"} <= set(subscribed["history"][0])
+
+
+@pytest.mark.statement("H-030", "H-031", "H-032", "H-044")
+async def test_a_message_frame_carries_the_whole_envelope_with_its_types(node: Node) -> None:
+    async with node.socket(node.iam.token()) as socket:
+        await socket.subscribe("system.announcements")
+        answers = [await node.publish("system.announcements", {"n": n}, ttl=60) for n in range(3)]
+        messages = [await socket.message() for _ in range(3)]
+    for message, answer in zip(messages, answers, strict=True):
+        assert isinstance(message["id"], str)
+        assert message["topic"] == "system.announcements"
+        assert message["type"] == "token"
+        assert isinstance(message["data"], dict)
+        assert message["sender"] == {"type": "service", "id": "llm-gateway-01"}
+        assert 1_600_000_000_000 < message["timestamp"] < 10_000_000_000_000
+        assert message["ttl"] == 60
+        assert (answer["id"], answer["timestamp"]) == (message["id"], message["timestamp"])
+        assert re.fullmatch(r"msg_[0-7][0-9A-HJKMNP-TV-Z]{25}", message["id"])
+    ids = [message["id"] for message in messages]
+    assert ids == sorted(set(ids))
+
+
+@pytest.mark.statement("H-033")
+@pytest.mark.parametrize("kind", [*STANDARD_TYPES, "acme.custom-type_1"])
+async def test_standard_and_unknown_types_pass_unchanged(node: Node, kind: str) -> None:
+    async with node.socket(node.iam.token()) as socket:
+        await socket.subscribe("system.announcements")
+        await node.publish("system.announcements", {"content": "Hello", "index": 42}, kind)
+        message = await socket.message()
+    assert (message["type"], message["data"]) == (kind, {"content": "Hello", "index": 42})
+
+
+@pytest.mark.statement("H-034")
+@pytest.mark.parametrize("kind", ["presence.join", "presence.leave"])
+async def test_presence_join_and_leave_come_from_the_service_alone(
+    open_node: Node, kind: str
+) -> None:
+    async with open_node.socket(open_node.iam.service()) as socket:
+        await socket.subscribe("chat.session.a")
+        publish = {"type": "publish", "topic": "chat.session.a", "data": {}, "message_type": kind}
+        await socket.send(publish)
+        assert (await socket.until("error"))["code"] == "forbidden"
+    async with open_node.rest(open_node.iam.service()) as rest:
+        answer = await rest.post(
+            "/v1/topics/chat.session.a/messages", json={"type": kind, "data": {}}
+        )
+    assert answer.status_code == 403
+
+
+@pytest.mark.statement("H-045")
+@pytest.mark.parametrize(
+    ("frame", "kind"),
+    [
+        ({"topic": "chat.session.a", "data": {"n": 1}}, "message"),
+        ({"topic": "chat.session.a", "message_type": "token", "data": {"n": 1}}, "token"),
+        ({"message": {"topic": "chat.session.a", "type": "token", "data": {"n": 1}}}, "token"),
+    ],
+    ids=["as in the diagram", "flat with its type", "nested"],
+)
+async def test_every_reading_of_a_publish_frame_is_delivered(
+    open_node: Node, frame: Json, kind: str
+) -> None:
+    async with open_node.socket(open_node.iam.token()) as socket:
+        await socket.subscribe("chat.session.a")
+        await socket.send({"type": "publish", **frame})
+        message = await socket.message()
+    assert (message["type"], message["data"]) == (kind, {"n": 1})
+
+
+@pytest.mark.statement("H-045", "H-030")
+async def test_the_sender_is_stamped_by_the_server_whatever_a_client_says(open_node: Node) -> None:
+    async with open_node.socket(open_node.iam.token("alice")) as socket:
+        await socket.subscribe("chat.session.a")
+        forged = {"type": "service", "id": "llm-gateway-01"}
+        publish = {"type": "publish", "topic": "chat.session.a", "data": {}, "sender": forged}
+        await socket.send(publish)
+        assert (await socket.message())["sender"] == {"type": "user", "id": "alice"}
+
+
+@pytest.mark.statement("H-016")
+async def test_a_publish_is_not_acknowledged_and_delivery_removes_nothing(open_node: Node) -> None:
+    async with open_node.socket(open_node.iam.token()) as socket:
+        await socket.subscribe("chat.session.a")
+        await socket.send({"type": "publish", "topic": "chat.session.a", "data": {"n": 1}})
+        frames = await socket.fence()
+        assert "published" not in {frame["type"] for frame in frames}
+        subscribed = await socket.subscribe("chat.session.a", since=1)
+    assert [message["data"] for message in subscribed["history"]] == [{"n": 1}]
+
+
+@pytest.mark.statement("H-046")
+async def test_unsubscribe_ends_the_pattern_it_names_and_no_other(node: Node) -> None:
+    async with node.socket(node.iam.token()) as socket:
+        await socket.subscribe("system.a", "system.b")
+        await socket.send({"type": "unsubscribe", "topics": ["system.a"]})
+        assert all(frame["type"] != "error" for frame in await socket.fence())
+        await node.publish("system.a", {"n": 1})
+        await node.publish("system.b", {"n": 2})
+        assert [message["data"]["n"] for message in await socket.messages()] == [2]
+
+
+@pytest.mark.statement("H-050")
+async def test_an_unknown_frame_type_gets_an_error_and_the_connection_goes_on(node: Node) -> None:
+    async with node.socket(node.iam.token()) as socket:
+        await socket.send({"type": "teleport"})
+        error = await socket.until("error")
+        assert error["code"] == "unsupported"
+        assert error["message"]
+        await socket.send({"type": "ping"})
+        assert (await socket.next())["type"] == "pong"
+
+
+@pytest.mark.statement("H-009")
+async def test_what_was_sent_while_a_client_was_away_is_replayed_by_since(node: Node) -> None:
+    async with node.socket(node.iam.token()) as socket:
+        await socket.subscribe("system.announcements")
+        await node.publish("system.announcements", {"n": 0})
+        last = await socket.message()
+        socket.cut()
+    for n in (1, 2, 3):
+        await node.publish("system.announcements", {"n": n})
+    async with node.socket(node.iam.token()) as socket:
+        subscribed = await socket.subscribe("system.announcements", since=last["timestamp"] - 1)
+        seen = {message["id"]: message["data"]["n"] for message in subscribed["history"]}
+        await node.publish("system.announcements", {"n": 4})
+        live = await socket.message()
+    seen.pop(last["id"])
+    assert [*seen.values(), live["data"]["n"]] == [1, 2, 3, 4]
+
+
+@pytest.mark.statement("H-011", "H-018")
+async def test_the_two_thousand_tokens_of_a_response_arrive_in_order(node: Node) -> None:
+    reader_token = node.iam.token("alice", sessions_owned=["abc"])
+    async with (
+        node.socket(reader_token) as reader,
+        node.socket(node.iam.service()) as gateway,
+    ):
+        await reader.subscribe("chat.session.abc")
+        for index in range(2000):
+            data = {"content": f"word{index} ", "index": index}
+            frame = {"topic": "chat.session.abc", "message_type": "token", "data": data}
+            await gateway.send({"type": "publish", **frame})
+        indices = [(await reader.message())["data"]["index"] for _ in range(2000)]
+    assert indices == list(range(2000))
+
+
+@pytest.mark.statement("H-007", "H-015")
+async def test_each_of_five_hundred_clients_of_a_session_gets_every_message(node: Node) -> None:
+    tokens = [node.iam.token(f"user{n}", sessions_shared=["abc"], orgs=["acme"]) for n in range(10)]
+    async with AsyncExitStack() as stack:
+        sockets: list[Socket] = []
+        for n in range(500):
+            socket = await stack.enter_async_context(node.socket(tokens[n % 10]))
+            await socket.send(
+                {"type": "subscribe", "topics": ["chat.session.abc"], "presence": False}
+            )
+            await socket.until("subscribed")
+            sockets.append(socket)
+        for n in range(3):
+            await node.publish("chat.session.abc", {"n": n})
+        received = [[(await s.message())["data"]["n"] for _ in range(3)] for s in sockets]
+        for socket in sockets:
+            socket.cut()
+    assert received == [[0, 1, 2]] * 500
+
+
+@pytest.mark.statement("H-004", "H-119", "H-015")
+async def test_dashboard_monitoring_and_billing_all_get_a_tool_call(node: Node) -> None:
+    async with AsyncExitStack() as stack:
+        consumers = [
+            await stack.enter_async_context(node.socket(node.iam.token(name, agents=["bot1"])))
+            for name in ("dashboard", "monitoring", "billing")
+        ]
+        for consumer in consumers:
+            await consumer.subscribe("agent.bot1.events")
+        call = {"tool": "search", "arguments": {"q": "x"}}
+        bot = node.iam.service("bot1")
+        await node.publish("agent.bot1.events", call, "tool.call", token=bot)
+        received = [await consumer.message("tool.call") for consumer in consumers]
+    assert [message["data"] for message in received] == [call] * 3
+    assert len({message["id"] for message in received}) == 1
+
+
+@pytest.mark.statement("H-008", "H-118")
+async def test_tokens_that_the_gateway_posts_reach_every_browser_of_the_session(node: Node) -> None:
+    async with (
+        node.socket(node.iam.token("alice", sessions_owned=["abc"])) as owner,
+        node.socket(node.iam.token("bob", sessions_shared=["abc"])) as guest,
+    ):
+        await owner.subscribe("chat.session.abc")
+        await guest.subscribe("chat.session.abc")
+        for index, word in enumerate(("Hello", ",", " world")):
+            await node.publish("chat.session.abc", {"content": word, "index": index})
+        texts = [
+            "".join([(await browser.message("token"))["data"]["content"] for _ in range(3)])
+            for browser in (owner, guest)
+        ]
+    assert texts == ["Hello, world"] * 2
+
+
+@pytest.mark.statement("H-013")
+async def test_a_client_with_the_grant_reaches_another_client(open_node: Node) -> None:
+    async with (
+        open_node.socket(open_node.iam.token("alice")) as alice,
+        open_node.socket(open_node.iam.token("bob")) as bob,
+    ):
+        await bob.subscribe("room.lobby")
+        await alice.send({"type": "publish", "topic": "room.lobby", "data": {"text": "hi bob"}})
+        message = await bob.message()
+    assert (message["data"], message["sender"]["id"]) == ({"text": "hi bob"}, "alice")
+
+
+@pytest.mark.statement("H-020")
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "chat.session.sess_abc123",
+        "agent.bot1.events",
+        "org.acme.notifications",
+        "user.alice.alerts",
+        "system.announcements",
+    ],
+)
+async def test_the_five_shapes_of_topics_carry_messages(node: Node, topic: str) -> None:
+    token = node.iam.token("alice", orgs=["acme"], agents=["bot1"], sessions_owned=["sess_abc123"])
+    async with node.socket(token) as socket:
+        assert (await socket.subscribe(topic))["topics"] == [topic]
+        await node.publish(topic, {"n": 1})
+        assert (await socket.message())["topic"] == topic
+
+
+@pytest.mark.statement("H-021", "H-022", "H-023")
+@pytest.mark.parametrize(
+    ("pattern", "topic", "matches"),
+    [
+        ("chat.session.*", "chat.session.abc", True),
+        ("chat.session.*", "chat.session.abc.tokens", False),
+        ("chat.session.*", "chat.session", False),
+        ("chat.*.abc", "chat.session.abc", True),
+        ("agent.**", "agent.bot1.events", True),
+        ("agent.**", "agent.bot1.tools.calls", True),
+        ("agent.**", "agent", False),
+        ("agent.**.events", "agent.bot1.events", True),
+        ("agent.**.events", "agent.bot1.tools.events", True),
+        ("agent.**.events", "agent.events", False),
+        ("agent.**.events", "agent.bot1.tools", False),
+        ("**", "anything.at.all", True),
+    ],
+)
+async def test_wildcards_match_as_hip_56_says(
+    open_node: Node, pattern: str, topic: str, matches: bool
+) -> None:
+    async with open_node.socket(open_node.iam.token()) as socket:
+        await socket.subscribe(pattern)
+        await open_node.publish(topic, {"n": 1})
+        received = await socket.messages()
+    assert [message["topic"] for message in received] == ([topic] if matches else [])
+
+
+@pytest.mark.statement("H-024")
+async def test_a_wildcard_covers_topics_that_exist_and_topics_created_later(
+    open_node: Node,
+) -> None:
+    await open_node.publish("agent.old.events", {"n": 0})
+    async with open_node.socket(open_node.iam.token()) as socket:
+        subscribed = await socket.subscribe("agent.**", since=1)
+        await open_node.publish("agent.new.events", {"n": 1})
+        message = await socket.message()
+    assert [m["topic"] for m in subscribed["history"]] == ["agent.old.events"]
+    assert message["topic"] == "agent.new.events"
+
+
+@pytest.mark.statement("H-015")
+async def test_overlapping_patterns_of_one_connection_deliver_one_copy(open_node: Node) -> None:
+    async with open_node.socket(open_node.iam.token()) as socket:
+        await socket.subscribe("agent.**", "agent.*.events", "agent.bot1.events")
+        await open_node.publish("agent.bot1.events", {"n": 1})
+        assert len(await socket.messages()) == 1
+
+
+@pytest.mark.statement("H-018")
+async def test_two_publishers_are_seen_in_one_order_by_all_subscribers(open_node: Node) -> None:
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        first = await enter(open_node.socket(open_node.iam.token("alice")))
+        second = await enter(open_node.socket(open_node.iam.token("bob")))
+        readers = [await enter(open_node.socket(open_node.iam.token(f"r{n}"))) for n in range(3)]
+        for reader in readers:
+            await reader.subscribe("room.lobby")
+
+        async def talk(publisher: Socket, name: str) -> None:
+            for n in range(100):
+                frame = {"topic": "room.lobby", "data": {"who": name, "n": n}}
+                await publisher.send({"type": "publish", **frame})
+
+        await asyncio.gather(talk(first, "a"), talk(second, "b"))
+        seen = [[(await reader.message())["data"] for _ in range(200)] for reader in readers]
+    assert seen[0] == seen[1] == seen[2]
+    for name in ("a", "b"):
+        assert [d["n"] for d in cast("list[Any]", seen[0]) if d["who"] == name] == list(range(100))
