@@ -1,0 +1,195 @@
+"""Who is present: a member map for each topic, folded from snapshots, joins, updates and leaves."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+from pydantic import ValidationError
+
+from hanzoai.pubsub.generated.wire import PresenceMember
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from hanzoai.pubsub.generated.wire import Envelope
+
+ChangeKind: TypeAlias = Literal["snapshot", "join", "update", "leave"]
+
+KINDS: Final[dict[str, ChangeKind]] = {
+    "presence.join": "join",
+    "presence.update": "update",
+    "presence.leave": "leave",
+}
+"""What a message of each presence type does."""
+
+MAX_TOPICS: Final = 10_000
+"""Topics whose members are kept; the one idle longest gives way."""
+
+MAX_MEMBERS: Final = 10_000
+"""Members kept of one topic; more are not shown."""
+
+class Change(NamedTuple):
+    """One change of the members of a topic; `member` is None for a snapshot."""
+
+    topic: str
+    members: tuple[PresenceMember, ...]
+    kind: ChangeKind
+    member: PresenceMember | None
+
+
+class _Room:
+    __slots__ = ("complete", "members")
+
+    def __init__(self) -> None:
+        self.members: dict[str, PresenceMember] = {}
+        self.complete = False
+
+
+class PresenceMap:
+    """Members by topic and client id (PRES-1, H-082 to H-085).
+
+    What was known before a reconnect stays until the snapshot that follows it; then only the
+    differences are told.
+    """
+
+    def __init__(self) -> None:
+        self._rooms: OrderedDict[str, _Room] = OrderedDict()
+
+    def members(self, topic: str) -> tuple[PresenceMember, ...]:
+        """Everybody known to be present, by time of joining."""
+        room = self._rooms.get(topic)
+        return () if room is None else _in_order(room)
+
+    def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[Change]:
+        """Take a complete list: told whole the first time, and as differences after that."""
+        room = self._open(topic)
+        old = room.members
+        new = {member.client_id: member for member in members[:MAX_MEMBERS]}
+        if not room.complete:
+            room.complete = True
+            room.members = new
+            return [Change(topic, _in_order(room), "snapshot", None)]
+        out: list[Change] = []
+        room.members = dict(old)
+        for client_id, member in old.items():
+            if client_id not in new:
+                del room.members[client_id]
+                out.append(Change(topic, _in_order(room), "leave", member))
+        for client_id, member in new.items():
+            before = old.get(client_id)
+            if before is None or _differs(before, member):
+                room.members[client_id] = member
+                kind: ChangeKind = "join" if before is None else "update"
+                out.append(Change(topic, _in_order(room), kind, member))
+        return out
+
+    def apply(self, message: Envelope) -> list[Change]:
+        """Take a join, update or leave that came as a message."""
+        kind = KINDS.get(message.type)
+        data = _member_data(message.data)
+        if kind is None or data is None:
+            return []
+        topic, client_id = message.topic, cast("str", data["client_id"])
+        if kind == "leave" and topic not in self._rooms:
+            return []
+        room = self._open(topic)
+        before = room.members.get(client_id)
+        if kind == "leave":
+            if before is None:
+                return []
+            del room.members[client_id]
+            return [Change(topic, _in_order(room), "leave", before)]
+        if before is None and len(room.members) >= MAX_MEMBERS:
+            return []
+        member = _merge(before, data, message.timestamp)
+        if member is None or (before is not None and not _differs(before, member)):
+            return []
+        room.members[client_id] = member
+        return [Change(topic, _in_order(room), "join" if before is None else "update", member)]
+
+    def forget_unproven(self, takes: Callable[[str], bool]) -> list[Change]:
+        """After a reconnect: drop the members that no snapshot is going to confirm.
+
+        Args:
+            takes: Whether a topic belongs to the subscription that has just been answered.
+        """
+        out: list[Change] = []
+        for topic, room in self._rooms.items():
+            if not room.complete and room.members and takes(topic):
+                room.members = {}
+                out.append(Change(topic, (), "snapshot", None))
+        return out
+
+    def keep(self, wanted: Callable[[str], bool]) -> None:
+        """Forget the topics that nobody wants any more."""
+        for topic in [topic for topic in self._rooms if not wanted(topic)]:
+            del self._rooms[topic]
+
+    def _open(self, topic: str) -> _Room:
+        room = self._rooms.get(topic)
+        if room is None:
+            if len(self._rooms) >= MAX_TOPICS:
+                self._rooms.popitem(last=False)
+            room = self._rooms[topic] = _Room()
+        else:
+            self._rooms.move_to_end(topic)
+        return room
+
+
+class OwnPresence:
+    """What the user said of itself, to be said again on a new connection (PRES-3)."""
+
+    def __init__(self) -> None:
+        self._said: dict[str | None, dict[str, Any]] = {}
+
+    def update(self, topic: str | None, data: Mapping[str, Any]) -> None:
+        """Merge an update: the last word on each key counts; null deletes on the server."""
+        if topic is None:
+            for said in self._said.values():
+                for key in data:
+                    said.pop(key, None)
+            self._said = {t: said for t, said in self._said.items() if said}
+        said = self._said.pop(topic, {})
+        self._said[topic] = {**said, **data}
+        while len(self._said) > MAX_TOPICS:
+            del self._said[next(iter(self._said))]
+
+    def items(self) -> Iterable[tuple[str | None, dict[str, Any]]]:
+        """What to say: first that for all topics, then that for each."""
+        return sorted(self._said.items(), key=lambda item: item[0] is not None)
+
+    def keep(self, wanted: Callable[[str], bool]) -> None:
+        """Forget what was said on topics that nobody wants any more."""
+        self._said = {t: said for t, said in self._said.items() if t is None or wanted(t)}
+
+
+def _in_order(room: _Room) -> tuple[PresenceMember, ...]:
+    return tuple(sorted(room.members.values(), key=lambda m: (m.joined_at, m.client_id)))
+
+
+def _differs(a: PresenceMember, b: PresenceMember) -> bool:
+    """Whether anything but the time of the last sign of life is another."""
+    return a is not b and a.model_copy(update={"last_seen": b.last_seen}) != b
+
+
+def _member_data(data: object) -> dict[str, Any] | None:
+    """The member in the data of a presence message: as it is, or under `member`."""
+    for value in (data, data.get("member") if isinstance(data, dict) else None):
+        if isinstance(value, dict) and isinstance(value.get("client_id"), str):
+            return cast("dict[str, Any]", value)
+    return None
+
+
+def _merge(
+    before: PresenceMember | None, data: Mapping[str, Any], at: int
+) -> PresenceMember | None:
+    """A member after a join or update whose data may be only a part."""
+    fields: dict[str, Any] = {"user_id": "", "name": "", "joined_at": at}
+    if before is not None:
+        fields |= before.wire()
+    fields |= {"last_seen": at, **data}
+    try:
+        return PresenceMember.model_validate(fields)
+    except ValidationError:
+        return None
