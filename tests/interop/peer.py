@@ -1,20 +1,19 @@
-"""A literal peer: what HIP-56 writes down, sent through `websockets` and `httpx`, and nothing of the SDK.
+"""A literal peer: what HIP-56 writes down, through `websockets` and `httpx`, nothing of the SDK.
 
-`Iam` stands in for hanzo.id, `Node` is one running server, `Socket` and `EventStream` are the two transports.
+`Iam` stands in for hanzo.id, `Node` is one running server, `Socket` and `EventStream` are the two
+transports.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import jwt
@@ -23,9 +22,22 @@ from jwt.algorithms import ECAlgorithm
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
 Json = dict[str, Any]
 PATIENCE = 10.0
 """Seconds that an answer may take before a test fails."""
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Asks until this holds."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if await holds():
+                return
+            await asyncio.sleep(0.02)
 
 
 class Iam:
@@ -129,12 +141,12 @@ class Socket:
 
     async def closed(self) -> int:
         """Reads to the end; the close code."""
-        try:
+        with suppress(ConnectionClosed):
             while True:
                 await self.next()
-        except ConnectionClosed as end:
-            assert end.rcvd is not None, "the connection broke without a close frame"
-            return end.rcvd.code
+        code = self.connection.close_code
+        assert code not in {None, 1006}, "the connection broke without a close frame"
+        return code or 0
 
     def cut(self) -> None:
         """Breaks the connection without a closing handshake."""

@@ -1,14 +1,15 @@
-"""A server that knows the frames of HIP-56 and nothing more: no `seq`, no `ref`, no acknowledgement, no batch.
+"""A server that knows HIP-56 and nothing more: no `seq`, no `ref`, no acknowledgement, no batch.
 
-It exists to prove that the SDK keeps its promises against such a peer. Its messages come flat or nested, and its clock stands
-still for as long as the test wants, so that many messages share a millisecond.
+It exists to prove that the SDK keeps its promises against such a peer. Its messages come flat or
+nested, and its clock stands still for as long as the test wants, so that many messages share a
+millisecond.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -31,7 +32,7 @@ class PlainServer:
         self._server: Server | None = None
         self._count = 0
 
-    async def __aenter__(self) -> PlainServer:
+    async def __aenter__(self) -> Self:
         self._server = await serve(self._serve, "127.0.0.1", 0, compression=None)
         return self
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop.conftest import RulesFile, Start
-from tests.interop.peer import Json, Node
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.interop.conftest import RulesFile, Start
+    from tests.interop.peer import Json, Node
 
 RULES_OF_HIP_56 = [
     ("org.acme.notifications", {"orgs": ["acme"]}, True),
@@ -149,5 +152,5 @@ async def test_one_denied_topic_of_a_list_leaves_the_others_granted(node: Node) 
 async def test_rules_that_cannot_be_read_keep_the_server_from_starting(
     start: Start, tmp_path: Path
 ) -> None:
-    with pytest.raises(Exception, match="missing.yaml"):
+    with pytest.raises(Exception, match=r"missing\.yaml"):
         await start(rules=tmp_path / "missing.yaml")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pubsub_server.config import Settings
-from tests.interop.conftest import Start
-from tests.interop.peer import PATIENCE, Node
+from tests.interop.peer import Node, eventually
+
+if TYPE_CHECKING:
+    from tests.interop.conftest import Start
 
 TOPIC = "system.announcements"
 
@@ -20,10 +23,12 @@ async def numbers(node: Node, topic: str = TOPIC) -> list[int]:
 
 
 async def retained(node: Node, expected: list[int]) -> None:
-    """Asks until this is all that is retained."""
-    async with asyncio.timeout(PATIENCE):
-        while await numbers(node) != expected:
-            await asyncio.sleep(0.05)
+    """Waits until this is all that is retained."""
+
+    async def holds() -> bool:
+        return await numbers(node) == expected
+
+    await eventually(holds)
 
 
 @pytest.mark.statement("H-014", "H-100", "H-101")
@@ -101,9 +106,11 @@ async def test_between_replay_and_live_nothing_is_lost_and_nothing_comes_twice(n
                 assert answer.is_success
 
         publishing = asyncio.create_task(publish())
-        async with asyncio.timeout(PATIENCE):
-            while len(await numbers(node)) < 20:
-                await asyncio.sleep(0)
+
+        async def some() -> bool:
+            return len(await numbers(node)) >= 20
+
+        await eventually(some)
         subscribed = await socket.subscribe(TOPIC, since=1)
         await publishing
         replayed = [m["data"]["n"] for m in subscribed["history"]]

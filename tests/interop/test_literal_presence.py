@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pubsub_server.config import Settings
-from tests.interop.conftest import Start
-from tests.interop.peer import Json, Node, Socket
+
+if TYPE_CHECKING:
+    from tests.interop.conftest import Start
+    from tests.interop.peer import Json, Node, Socket
 
 TOPIC = "chat.session.abc"
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import httpx
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pubsub_server.config import Settings
-from tests.interop.peer import Json, Node
+
+if TYPE_CHECKING:
+    import httpx
+
+    from tests.interop.peer import Json, Node
 
 TOPIC = "agent.bot1.events"
 

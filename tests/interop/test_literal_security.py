@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
-from contextlib import AsyncExitStack
-from pathlib import Path
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING
 
 import pytest
 import trustme
@@ -14,8 +14,12 @@ from websockets.exceptions import ConnectionClosed
 from pubsub_server.api_keys import generate
 from pubsub_server.config import Settings
 from pubsub_server.config_sources import load
-from tests.interop.conftest import RulesFile, Start
 from tests.interop.peer import Iam, Json, Node
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.interop.conftest import RulesFile, Start
 
 TOPIC = "agent.bot1.events"
 GRANT = """
@@ -122,12 +126,11 @@ async def test_a_socket_that_does_not_authenticate_in_time_is_closed(start: Star
 async def test_frames_other_than_auth_do_not_put_the_deadline_off(start: Start) -> None:
     node = await start(auth_deadline=300)
     async with node.open() as socket:
-        with pytest.raises(ConnectionClosed) as end:
+        with suppress(ConnectionClosed):
             while True:
                 await socket.send({"type": "ping"})
                 await socket.next()
-    assert end.value.rcvd is not None
-    assert end.value.rcvd.code == 4401
+        assert await socket.closed() == 4401
 
 
 @pytest.mark.statement("H-141", "H-153")

@@ -6,12 +6,13 @@ import asyncio
 import json
 import re
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.interop.conftest import RulesFile, Start
-from tests.interop.peer import Json, Node, Socket
+if TYPE_CHECKING:
+    from tests.interop.conftest import RulesFile, Start
+    from tests.interop.peer import Json, Node, Socket
 
 STANDARD_TYPES = (
     "token",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pubsub_server.config import Settings
-from tests.interop.conftest import Start
-from tests.interop.peer import Node
+
+if TYPE_CHECKING:
+    from tests.interop.conftest import Start
+    from tests.interop.peer import Node
 
 TOPIC = "chat.session.abc"
 

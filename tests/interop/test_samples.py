@@ -9,10 +9,9 @@ import re
 import socket
 import time
 import types
-from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trustme
@@ -20,8 +19,12 @@ import trustme
 from hanzoai.pubsub import Gap, Message, PresenceChange, PubSubClient
 from pubsub_server.authenticators import TokenRouter
 from pubsub_server.identity import Identity
-from tests.interop.conftest import Start
 from tests.interop.peer import PATIENCE, Json, Node
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+
+    from tests.interop.conftest import Start
 
 SAMPLES = Path(__file__).parent / "samples"
 TOKEN_OF_THE_SAMPLES = "ey..."
@@ -64,7 +67,7 @@ async def hanzo_ai(
     import ssl
 
     node.ssl = ssl.create_default_context(cafile=str(trusted))
-    yield node
+    return node
 
 
 def _port(url: str) -> int:
