@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import yaml
 
@@ -12,31 +12,33 @@ from spec._generate.lifecycle import SpecError
 if TYPE_CHECKING:
     from pathlib import Path
 
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+
 _OUTSIDE = "./pubsub.schema.json#/$defs/"
 _INSIDE = "#/components/schemas/"
 
 
 def bundle(description: Path, schema: Path) -> str:
     """The JSON of an OpenAPI document with every type that it needs under `components`."""
-    document = yaml.safe_load(description.read_text(encoding="utf-8"))
-    definitions: dict[str, Any] = json.loads(schema.read_text(encoding="utf-8"))["$defs"]
+    source: Json = yaml.safe_load(description.read_text(encoding="utf-8"))
+    definitions: dict[str, Json] = json.loads(schema.read_text(encoding="utf-8"))["$defs"]
     wanted: set[str] = set()
-    document = _inside(document, wanted)
-    schemas: dict[str, Any] = document["components"]["schemas"]
+    document = cast("dict[str, dict[str, Json]]", _inside(source, wanted))
+    schemas = cast("dict[str, Json]", document["components"]["schemas"])
     while missing := sorted(wanted - schemas.keys()):
         for name in missing:
             if name not in definitions:
                 raise SpecError(f"{description.name}: {schema.name} defines no {name!r}")
             schemas[name] = _inside(definitions[name], wanted)
-    order = [*definitions, *(schemas.keys() - definitions.keys())]
+    order = [*definitions, *sorted(schemas.keys() - definitions.keys())]
     document["components"]["schemas"] = {name: schemas[name] for name in order if name in schemas}
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
-def _inside(node: Any, wanted: set[str]) -> Any:
+def _inside(node: Json, wanted: set[str]) -> Json:
     """The same node with references to components; collects the names of the types."""
     if isinstance(node, dict):
-        return {str(key): _inside(value, wanted) for key, value in node.items()}
+        return {key: _inside(value, wanted) for key, value in node.items()}
     if isinstance(node, list):
         return [_inside(value, wanted) for value in node]
     if isinstance(node, str):

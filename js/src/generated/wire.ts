@@ -55,7 +55,7 @@ export type Timestamp = number;
 
 /** Whether a value read from JSON is a Timestamp. */
 export function isTimestamp(value: unknown): value is Timestamp {
-  return isInteger(value, 0, Infinity);
+  return isInteger(value, 0, 9007199254740991);
 }
 
 /** Position of a message in the log of its topic: contiguous, +1 a message; a log that begins anew starts at its Unix milliseconds x 1000. At most 2^53-1. */

@@ -33,7 +33,7 @@ TopicPattern = TypeAliasType(
 """Topic name in which whole segments may be `*` (exactly one segment) or `**` (one or more). HIP-56 Wildcard Subscriptions."""
 
 
-Timestamp = TypeAliasType("Timestamp", Annotated[int, Field(ge=0)])
+Timestamp = TypeAliasType("Timestamp", Annotated[int, Field(ge=0, le=9007199254740991)])
 """Unix epoch, milliseconds."""
 
 

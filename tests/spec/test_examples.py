@@ -1,0 +1,177 @@
+"""The examples are accepted and refused alike by the schema, by Python and by TypeScript."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from hanzoai.pubsub.generated import wire
+from hanzoai.pubsub.model import Model
+from tests.spec.files import DEFINITIONS, EXAMPLES, ROOT, SCHEMA, Example
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+
+
+def adapter(kind: str) -> TypeAdapter[Any]:
+    return TypeAdapter(getattr(wire, kind))
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_every_type_has_two_examples_of_either_sort(kind: str) -> None:
+    own = [example for example in EXAMPLES if example.kind == kind]
+    assert sum(example.valid for example in own) >= 2
+    assert sum(not example.valid for example in own) >= 2
+
+
+def test_every_example_belongs_to_a_type() -> None:
+    assert {example.kind for example in EXAMPLES} == DEFINITIONS.keys()
+
+
+@each_example
+def test_the_schema_accepts_what_is_valid_and_nothing_else(example: Example) -> None:
+    validator = jsonschema.Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{example.kind}"})
+    assert validator.is_valid(example.value) is example.valid
+
+
+@each_example
+def test_python_accepts_what_is_valid_and_nothing_else(example: Example) -> None:
+    if example.valid:
+        adapter(example.kind).validate_json(example.text, strict=True)
+    else:
+        with pytest.raises(ValidationError):
+            adapter(example.kind).validate_json(example.text, strict=True)
+
+
+@each_example
+def test_python_judges_decoded_json_like_its_text(example: Example) -> None:
+    strict = None if DEFINITIONS[example.kind].get("type") == "object" else True
+    if example.valid:
+        adapter(example.kind).validate_python(example.value, strict=strict)
+    else:
+        with pytest.raises(ValidationError):
+            adapter(example.kind).validate_python(example.value, strict=strict)
+
+
+@each_example
+def test_python_writes_what_it_read_and_defaults_besides(example: Example) -> None:
+    if example.valid:
+        value = adapter(example.kind).validate_json(example.text)
+        if isinstance(value, Model):
+            written = value.wire()
+            assert holds(written, example.value)
+            assert json.loads(value.model_dump_json(exclude_none=True)) == written
+            assert type(value).model_validate(written) == value
+
+
+def holds(whole: Any, part: Any) -> bool:
+    """Whether all of `part` stands in `whole`."""
+    if isinstance(part, dict):
+        return all(key in whole and holds(whole[key], value) for key, value in part.items())
+    if isinstance(part, list):
+        return len(whole) == len(part) and all(map(holds, whole, part))
+    return bool(whole == part)
+
+
+def test_typescript_accepts_what_is_valid_and_nothing_else(tmp_path: Path) -> None:
+    generated = ROOT / "js/src/generated"
+    subprocess.run(
+        [
+            *(ROOT / "node_modules/.bin/tsc", "--outDir", tmp_path, "--rootDir", generated),
+            *("--target", "ES2022", "--module", "ES2022", "--moduleResolution", "bundler"),
+            *("--strict", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes"),
+            *("--ignoreConfig", generated / "wire.ts"),
+        ],
+        check=True,
+        timeout=50,
+    )
+    (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+    cases = [{"kind": example.kind, "text": example.text} for example in EXAMPLES]
+    judged = subprocess.run(
+        ["node", ROOT / "tests/spec/judge.mjs", tmp_path / "wire.js"],
+        input=json.dumps(cases),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        timeout=50,
+    )
+    verdicts = json.loads(judged.stdout)
+    assert len(verdicts) == len(EXAMPLES)
+    wrong = [e.name for e, got in zip(EXAMPLES, verdicts, strict=True) if got is not e.valid]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("kind", ["Envelope", "Publication", "PublishRequest"])
+def test_a_null_payload_is_written(kind: str) -> None:
+    example = next(e for e in EXAMPLES if e.kind == kind and e.name.endswith("payload-null"))
+    value = adapter(kind).validate_json(example.text)
+    assert value.wire()["data"] is None
+    assert json.loads(value.model_dump_json(exclude_none=True))["data"] is None
+
+
+def test_null_in_an_optional_field_reads_as_absent_and_is_not_written() -> None:
+    frame = wire.PongFrame.model_validate({"type": "pong", "server_time": None})
+    assert frame.wire() == {"type": "pong"}
+
+
+def test_none_inside_a_payload_is_kept() -> None:
+    frame = wire.PresenceUpdateFrame(data={"status": None})
+    assert frame.wire() == {"type": "presence.update", "data": {"status": None}}
+
+
+def test_unknown_fields_are_kept_and_written_out_again() -> None:
+    frame = wire.PongFrame.model_validate({"type": "pong", "load": 0.5})
+    assert frame.wire() == {"type": "pong", "load": 0.5}
+
+
+def test_a_frame_cannot_be_changed() -> None:
+    frame = wire.PingFrame()
+    with pytest.raises(ValidationError, match="frozen"):
+        frame.ref = "1"  # type: ignore[misc]
+
+
+def test_repr_shows_neither_token_nor_payload_nor_unknown_fields() -> None:
+    secret = "s3cret"
+    shown = repr(
+        [
+            wire.AuthFrame(token=secret),
+            wire.Publication(topic="a", data={"x": secret}, meta={"y": secret}),
+            wire.PresenceUpdateFrame(data={"x": secret}),
+            wire.PongFrame.model_validate({"type": "pong", "note": secret}),
+            wire.MessageFrame(
+                message=wire.Envelope(id="1", topic="a", type="t", data=secret, timestamp=1)
+            ),
+        ]
+    )
+    assert secret not in shown
+    assert "topic='a'" in shown
+
+
+def test_a_validation_error_shows_no_value() -> None:
+    with pytest.raises(ValidationError) as caught:
+        wire.AuthFrame.model_validate({"type": "auth", "token": ["s3cret"]})
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("union", ["ClientFrame", "ServerFrame"])
+def test_an_unknown_frame_type_is_told_from_a_broken_frame(union: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        adapter(union).validate_python({"type": "teleport"})
+    assert caught.value.errors()[0]["type"] == "union_tag_invalid"
+
+
+@pytest.mark.parametrize("union", ["ClientFrame", "ServerFrame"])
+def test_a_frame_is_decoded_to_the_class_of_its_type(union: str) -> None:
+    mapping = DEFINITIONS[union]["discriminator"]["mapping"]
+    for example in EXAMPLES:
+        if example.kind == union and example.valid:
+            value = adapter(union).validate_json(example.text)
+            assert isinstance(value, BaseModel)
+            assert type(value).__name__ == mapping[example.value["type"]].rsplit("/", 1)[1]
