@@ -24,7 +24,9 @@ from hanzoai.pubsub.checks import (
 )
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
+from hanzoai.pubsub.session_options import SessionOptions
 from hanzoai.pubsub.urls import endpoints, refuse_plaintext
+from hanzoai.pubsub.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -242,6 +244,39 @@ class ClientOptions:
             check_instance("ssl_context", self.ssl_context, ssl.SSLContext)
         if self.name is not None:
             check_name(self.name)
+
+    def session(self) -> SessionOptions:
+        """What the session needs of it, in milliseconds."""
+        return SessionOptions(
+            renewable=self.get_token is not None,
+            transport=self.transport,
+            client_name=self.name or "hanzoai.pubsub",
+            client_version=VERSION,
+            fetch_timeout=_ms(self.fetch_timeout),
+            open_timeout=_ms(self.open_timeout),
+            close_timeout=_ms(self.close_timeout),
+            ping_interval=_ms(self.ping_interval),
+            pong_timeout=_ms(self.pong_timeout),
+            retry_base=_ms(self.retry.base),
+            retry_cap=_ms(self.retry.cap),
+            stable_after=_ms(self.retry.stable_after),
+            suspend_after=_ms(self.suspend_after),
+            refresh_margin=_ms(self.refresh_margin),
+            fallback_after=_ms(self.fallback_after),
+            fallback_failures=self.fallback_failures,
+            short_life=self.short_life,
+            upgrade_after=_ms(self.upgrade_after),
+            overlap=_ms(self.overlap),
+            remembered_ids=self.remembered_ids,
+            remembered_topics=self.remembered_topics,
+            send_queue_messages=self.send_queue.messages,
+            send_queue_bytes=self.send_queue.bytes,
+            held_messages=self.held_messages,
+        )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 _TIMES: Final = (

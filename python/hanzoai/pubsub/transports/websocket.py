@@ -26,7 +26,7 @@ from websockets.protocol import CLOSED, OPEN
 
 from hanzoai.pubsub.codec import Malformed, Unknown, decode, encode
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed
-from hanzoai.pubsub.transports.reasons import close_code_for, retry_after_of, why_unreachable
+from hanzoai.pubsub.http_status import close_code_for, retry_after_of, why_unreachable
 from hanzoai.pubsub.urls import is_loopback
 from hanzoai.pubsub.version import USER_AGENT
 
@@ -45,8 +45,8 @@ logger = logging.getLogger("hanzoai.pubsub")
 _QUEUED_BYTES: Final = 1 << 20
 """Reading from the network stops while so much has arrived and was not taken."""
 
-_BURST: Final = 256
-"""Frames handed over at once: decoding them holds the loop for about a millisecond."""
+_BURST: Final = 32
+"""Frames handed over at once; measured: fewer pay for wake-ups, more for cold memory."""
 
 _CLOSE_TIMEOUT: Final = 1.0
 
@@ -138,7 +138,7 @@ class WebSocketTransport:
                 self._outgoing.append(data)
 
     async def receive(self) -> Sequence[ServerFrame]:
-        """Wait for frames: all that have arrived, at most 256, in order.
+        """Wait for frames: what has arrived, at most 32, in order.
 
         Raises:
             TransportClosed: The socket is closed and everything that came was handed out.
