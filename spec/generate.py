@@ -2,7 +2,8 @@
 
 Usage: python spec/generate.py [--check]
 
-With --check nothing is written: a unified diff shows what drifted, and the exit code is 1.
+With --check nothing is written: a unified diff shows what drifted, and the exit code is 1. Where
+the inputs contradict themselves nothing is written either, and the exit code is 2.
 """
 
 from __future__ import annotations
@@ -20,10 +21,16 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, show what drifted")
     check: bool = parser.parse_args().check
     sys.path.insert(0, str(ROOT))
+    from spec._generate.lifecycle import SpecError
     from spec._generate.outputs import outputs
 
+    try:
+        written = list(outputs(ROOT))
+    except SpecError as error:
+        print(error, file=sys.stderr)
+        return 2
     drifted = 0
-    for path, text in outputs(ROOT):
+    for path, text in written:
         name = str(path.relative_to(ROOT))
         current = path.read_text(encoding="utf-8") if path.exists() else ""
         if current == text:

@@ -1,0 +1,107 @@
+"""The tables of errors and close codes are complete and agree with the schema."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub.generated import errors
+from spec._generate.errors import compile_errors
+from spec._generate.lifecycle import SpecError
+from tests.spec.files import DEFINITIONS, read_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TABLE: dict[str, Any] = read_yaml("errors.yaml")
+
+
+def test_the_schema_names_every_code_of_the_wire_and_no_other() -> None:
+    named = DEFINITIONS["ErrorCode"]["anyOf"][0]["enum"]
+    assert named == [record.code for record in errors.CODES.values() if record.scope == "wire"]
+
+
+def test_every_code_from_1000_to_4999_has_one_answer() -> None:
+    for code in range(1000, 5000):
+        rows = [row for row in errors.CLOSE_CODES if row.first <= code <= row.last]
+        assert len(rows) == 1
+        assert errors.close_range(code) is rows[0]
+        assert errors.close_action(code) == rows[0].action
+
+
+@pytest.mark.parametrize("code", [None, -1, 0, 999, 5000, 65535])
+def test_a_close_code_outside_the_table_counts_as_a_lost_connection(code: int | None) -> None:
+    assert errors.close_range(code) is errors.close_range(1006)
+
+
+@pytest.mark.parametrize(
+    ("code", "action"),
+    [
+        (1000, "retry"),
+        (1001, "retry"),
+        (1006, "retry"),
+        (1008, "reauth"),
+        (1012, "retry"),
+        (4401, "reauth"),
+        (4403, "stop"),
+        (4408, "retry"),
+        (4409, "stop"),
+        (4413, "retry"),
+        (4429, "retry"),
+        (4500, "retry"),
+    ],
+)
+def test_the_close_codes_of_the_service_lead_where_they_should(code: int, action: str) -> None:
+    assert errors.close_action(code) == action
+
+
+def test_an_error_and_its_close_code_lead_to_the_same_action() -> None:
+    for record in errors.CODES.values():
+        if record.close is not None and record.code != "auth_timeout":
+            assert errors.close_action(record.close) == record.action, record.code
+
+
+def test_every_error_says_what_it_means_and_what_to_do() -> None:
+    for code, record in errors.CODES.items():
+        assert record.code == code
+        assert record.meaning.endswith(".")
+        assert record.remedy.endswith(".")
+
+
+def test_an_http_status_is_one_that_the_description_answers_with() -> None:
+    described = {400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 500, 503}
+    assert {r.status for r in errors.CODES.values() if r.status is not None} <= described
+
+
+def broken(change: Callable[[dict[str, Any]], object]) -> str:
+    table = deepcopy(TABLE)
+    change(table)
+    with pytest.raises(SpecError) as caught:
+        compile_errors(table)
+    return str(caught.value)
+
+
+def test_a_hole_in_the_close_codes_is_refused() -> None:
+    assert "want 1004" in broken(lambda table: table["close_codes"].pop(4))
+
+
+def test_close_codes_that_end_early_are_refused() -> None:
+    assert "4501 to 4999" in broken(lambda table: table["close_codes"].pop())
+
+
+def test_an_overlap_of_close_codes_is_refused() -> None:
+    assert "want 1003" in broken(lambda table: table["close_codes"][3].update({"from": 1002}))
+
+
+def test_an_unknown_action_is_refused() -> None:
+    assert "forbidden" in broken(lambda table: table["codes"]["forbidden"].update(action="panic"))
+
+
+def test_a_code_that_no_server_could_send_is_refused() -> None:
+    assert "no server" in broken(lambda table: table["codes"]["not_found"].pop("status"))
+
+
+def test_a_code_of_the_sdk_has_no_status() -> None:
+    assert "only wire codes" in broken(lambda table: table["codes"]["closed"].update(status=410))

@@ -1,0 +1,96 @@
+"""What is generated is current, and the generator says when it is not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spec._generate.outputs import outputs
+from tests.spec.files import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIGURATION = ("pyproject.toml", "js/biome.json")
+
+
+def generate(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, root / "spec/generate.py", *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=50,
+    )
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The inputs in a place of their own, and what was generated there."""
+    root = tmp_path_factory.mktemp("elsewhere")
+    shutil.copytree(ROOT / "spec", root / "spec", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in CONFIGURATION:
+        (root / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    (root / "node_modules").symlink_to(ROOT / "node_modules")
+    made = generate(root)
+    assert made.returncode == 0, made.stderr
+    return root
+
+
+@pytest.fixture
+def copy(elsewhere: Path, tmp_path: Path) -> Path:
+    """A copy of that, to be changed."""
+    return shutil.copytree(elsewhere, tmp_path / "copy", symlinks=True)
+
+
+def test_the_repository_holds_what_spec_says() -> None:
+    checked = generate(ROOT, "--check")
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_generating_in_another_place_gives_the_same_bytes(elsewhere: Path) -> None:
+    written = [path.relative_to(elsewhere) for path, _ in outputs(elsewhere)]
+    assert len(written) >= 11
+    for name in written:
+        assert (elsewhere / name).read_bytes() == (ROOT / name).read_bytes(), name
+
+
+def test_check_shows_a_diff_of_what_drifted_and_writes_nothing(copy: Path) -> None:
+    defaults = copy / "spec/defaults.yaml"
+    changed = defaults.read_text(encoding="utf-8").replace("overlap: 5000", "overlap: 5001")
+    defaults.write_text(changed, encoding="utf-8")
+    before = (copy / "js/src/generated/defaults.ts").read_bytes()
+    checked = generate(copy, "--check")
+    assert checked.returncode == 1
+    assert "-    overlap: int = 5000\n+    overlap: int = 5001\n" in checked.stdout
+    assert "-  overlap: 5000,\n+  overlap: 5001,\n" in checked.stdout
+    assert "run `make generate`" in checked.stderr
+    assert (copy / "js/src/generated/defaults.ts").read_bytes() == before
+
+
+def test_check_sees_a_file_edited_by_hand(copy: Path) -> None:
+    page = copy / "docs/errors.md"
+    page.write_text(page.read_text(encoding="utf-8") + "More.\n", encoding="utf-8")
+    checked = generate(copy, "--check")
+    assert checked.returncode == 1
+    assert "-More.\n" in checked.stdout
+
+
+def test_a_contradiction_in_the_inputs_is_told_in_words(copy: Path) -> None:
+    lifecycle = copy / "spec/lifecycle.yaml"
+    text = lifecycle.read_text(encoding="utf-8").replace("to: connected,", "to: online,", 1)
+    lifecycle.write_text(text, encoding="utf-8")
+    failed = generate(copy)
+    assert failed.returncode == 2
+    assert failed.stderr == "lifecycle.yaml: unknown name 'online'\n"
+
+
+def test_every_generated_file_says_so_on_its_first_line() -> None:
+    for path, text in outputs(ROOT):
+        if path.suffix != ".json":
+            assert "by `make generate`; do not edit." in text.splitlines()[0], path
