@@ -239,11 +239,9 @@ def read_error(
         topic: What the request concerned.
     """
     fields = _parse_object(body)
-    inner = fields.get("error")
-    if isinstance(inner, dict):
-        fields = cast("dict[str, object]", inner)
+    word = _text(fields.get("error"))
+    fields = _object(fields.get("error")) or fields
     code = _text(fields.get("code"))
-    word = _text(inner)
     if code is None and word in CODES:
         code = word
     message = (
@@ -344,11 +342,13 @@ def _topic_list(body: bytes) -> TopicList:
         known = _object(entry)
         name = _text(entry) or _text(known.get("topic")) or _text(known.get("name"))
         if name is not None:
-            counts = {
-                count: value if isinstance(value := known.get(count), int) and value >= 0 else 0
-                for count in ("subscribers", "messages")
-            }
-            infos.append(TopicInfo.model_construct(topic=name, **counts))
+            infos.append(
+                TopicInfo.model_construct(
+                    topic=name,
+                    subscribers=_count(known.get("subscribers")),
+                    messages=_count(known.get("messages")),
+                )
+            )
     return TopicList(topics=infos, has_more=fields.get("has_more") is True)
 
 
@@ -386,6 +386,10 @@ def _parse_object(body: bytes) -> dict[str, object]:
 
 def _object(value: object) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0
 
 
 def _text(value: object) -> str | None:

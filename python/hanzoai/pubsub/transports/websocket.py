@@ -25,8 +25,8 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import CLOSED, OPEN
 
 from hanzoai.pubsub.codec import Malformed, Unknown, decode, encode
-from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 from hanzoai.pubsub.http_status import close_code_for, retry_after_of, why_unreachable
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 from hanzoai.pubsub.urls import is_loopback
 from hanzoai.pubsub.version import USER_AGENT
 
