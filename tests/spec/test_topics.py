@@ -46,7 +46,7 @@ def test_there_are_enough_cases_and_no_two_are_the_same() -> None:
 
 def test_every_case_says_why() -> None:
     for group in KEYS:
-        assert all(len(case["why"]) >= 5 for case in TOPICS[group])
+        assert all(case["why"].strip() for case in TOPICS[group])
 
 
 @pytest.mark.parametrize("group", KEYS)
