@@ -1,0 +1,1 @@
+"""Short programs that use Hanzo PubSub; each is run by a test."""

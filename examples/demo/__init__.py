@@ -1,0 +1,1 @@
+"""The main job, shown: a text streamed word by word, while all goes wrong that can."""

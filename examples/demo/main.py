@@ -1,0 +1,189 @@
+"""Puts the show on, compares what was published with what was seen, and says so."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+from rich.console import Console
+
+from examples.demo import plain, screen
+from examples.demo.cast import (
+    TOPIC,
+    Reader,
+    Tokens,
+    come_late,
+    observe,
+    sabotage,
+    speak,
+    visit,
+)
+from examples.demo.ledger import Reading, judge, percentile, summary
+from examples.demo.server import Server, ServerFailed, start
+from examples.demo.stage import Stage
+from examples.demo.story import Word, load_words
+from hanzoai.pubsub import PubSubError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CUTS = (0.18, 0.46, 0.78)
+"""Where the reader's connection is cut, as shares of the text."""
+ROTATIONS = (0.32, 0.62)
+"""Where its token is renewed."""
+RATE, FAST = 54.0, 240.0
+"""Words a second: a quick model, and with --fast."""
+FEWEST = 100
+"""Words below which there is no time for all that is to happen."""
+PATIENCE = 30.0
+"""Seconds over the expected time after which the show is given up."""
+COLUMNS = [
+    "reader", "over", "received", "lost", "twice", "disordered", "reconnects", "rotations",
+    "p50 ms", "p99 ms",
+]  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demonstration.
+
+    Returns:
+        0 where every reader saw every word once and in order, and everything that was to happen
+        happened; else 1.
+    """
+    args = _parser().parse_args(argv)
+    try:
+        return asyncio.run(perform(args))
+    except ServerFailed as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="make demo", description="The main job, shown on a terminal in under a minute."
+    )
+    parser.add_argument("--fast", action="store_true", help="four times the speed of a model")
+    parser.add_argument("--plain", action="store_true", help="lines instead of a picture")
+    parser.add_argument("--words", type=int, metavar="N", help="only the first N; default: all")
+    parser.add_argument("--seed", type=int, default=56, metavar="N", help="of the rhythm")
+    parser.add_argument(
+        "--lose",
+        action="store_true",
+        help="empty the history during the first cut: shows what a real loss looks like",
+    )
+    return parser
+
+
+async def perform(args: argparse.Namespace) -> int:
+    """One show, from the start of the server to the verdict."""
+    words = load_words(args.words)
+    if len(words) < FEWEST or (args.words and args.words > len(words)):
+        print(f"--words is from {FEWEST} to {len(load_words()):,}", file=sys.stderr)
+        return 2
+    stage = Stage(TOPIC, len(words))
+    console = Console()
+    plainly = args.plain or not console.is_terminal
+    show = plain.show(stage) if plainly else screen.show(stage, console)
+    wrong: list[str] = []
+    async with start(words=len(words), rate=_rate(args), notice=_notice(args, words)) as server:
+        stage.began = time.perf_counter()
+        async with show:
+            try:
+                async with asyncio.timeout(len(words) / _rate(args) + PATIENCE):
+                    await _play(server, stage, words, args)
+            except TimeoutError:
+                wrong.append(f"not finished {PATIENCE:.0f} s after it should have been")
+            except ExceptionGroup as failures:
+                known, other = failures.split((PubSubError, httpx.HTTPError))
+                if other is not None:
+                    raise
+                wrong += [str(failure) for failure in known.exceptions] if known else []
+            stage.ended = time.perf_counter()
+    wrong += judge(
+        stage.ledger,
+        len(words),
+        _readings(stage),
+        reconnects=len(CUTS),
+        rotations=len(ROTATIONS),
+    )
+    _conclude(stage, console, wrong, plainly=plainly)
+    return 1 if wrong else 0
+
+
+def _rate(args: argparse.Namespace) -> float:
+    return FAST if args.fast else RATE
+
+
+def _notice(args: argparse.Namespace, words: Sequence[Word]) -> float:
+    """Seconds before a token's end at which the server asks for another: 3, where there is time."""
+    return max(0.3, min(3.0, len(words) / _rate(args) * 0.08))
+
+
+async def _play(
+    server: Server, stage: Stage, words: Sequence[Word], args: argparse.Namespace
+) -> None:
+    rate = _rate(args)
+    notice, length = _notice(args, words), len(words) / rate
+    lives = [notice + length * (b - a) for a, b in zip((0, *ROTATIONS), ROTATIONS, strict=False)]
+    reader = Reader(server, stage, Tokens(server, stage, lives, notice))
+    observing = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reader.read())
+        group.create_task(observe(server, stage, observing))
+        await reader.subscribed.wait()
+        await observing.wait()
+        stage.tell("stream", f"{len(words):,} words at {rate:.0f} a second")
+        group.create_task(visit(server, stage, "alice", come=0.06, leave=0.72))
+        group.create_task(visit(server, stage, "bob", come=0.24, leave=0.88))
+        group.create_task(sabotage(server, stage, reader, CUTS, lose=args.lose))
+        group.create_task(
+            speak(
+                server,
+                stage,
+                words,
+                rate=rate,
+                seed=args.seed,
+                finale=lambda: (
+                    stage.reader.reconnects >= len(CUTS)
+                    and stage.reader.rotations >= len(ROTATIONS)
+                ),
+            )
+        )
+    await come_late(server, stage)
+
+
+def _conclude(stage: Stage, console: Console, wrong: list[str], *, plainly: bool) -> None:
+    rows = [(reading, _cells(stage, reading)) for reading in _readings(stage)]
+    if plainly:
+        plain.result([cells for _, cells in rows], COLUMNS)
+    else:
+        screen.result(console, rows, COLUMNS)
+    for difference in wrong:
+        print(f"✗ {difference}", file=sys.stderr)
+    print(summary(stage.ledger, stage.reader), flush=True)
+
+
+def _readings(stage: Stage) -> list[Reading]:
+    return [stage.reader, stage.observer, stage.latecomer]
+
+
+def _cells(stage: Stage, reading: Reading) -> list[str]:
+    account = stage.ledger.account(reading)
+    counts = (
+        account.received,
+        account.lost,
+        account.twice,
+        account.disordered,
+        reading.reconnects,
+        reading.rotations,
+    )
+    cells = [reading.name, reading.transport, *(f"{count:,}" for count in counts)]
+    if not reading.latencies:
+        return [*cells, "-", "-"]
+    return [*cells, *(f"{percentile(reading.latencies, p) * 1000:.1f}" for p in (0.5, 0.99))]

@@ -1,0 +1,67 @@
+"""The show as lines, where there is no terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from examples.demo.ledger import percentile
+from examples.demo.stage import SYMBOLS, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+BEAT = 5.0
+"""Seconds between two lines of figures."""
+
+
+@asynccontextmanager
+async def show(stage: Stage) -> AsyncIterator[None]:
+    """Print what happens until the block ends."""
+    told = 0
+
+    def tell() -> None:
+        nonlocal told
+        for event in stage.happenings[told:]:
+            print(f"{event.at:5.1f}s {SYMBOLS[event.kind]} {event.text}", flush=True)
+        told = len(stage.happenings)
+
+    async def play() -> None:
+        beat = BEAT
+        while True:
+            tell()
+            if stage.elapsed >= beat:
+                beat += BEAT
+                print(figures(stage), flush=True)
+            await asyncio.sleep(0.1)
+
+    player = asyncio.create_task(play())
+    try:
+        yield
+    finally:
+        player.cancel()
+        tell()
+
+
+def figures(stage: Stage) -> str:
+    """Where the show stands, in one line."""
+    slow = percentile(stage.reader.latencies, 0.99) * 1000
+    return (
+        f"{stage.elapsed:5.1f}s   {len(stage.ledger.index_of):,}/{stage.total:,} words, "
+        f"{stage.rate:.0f}/s · reader {len(stage.reader.seen):,} · "
+        f"observer {len(stage.observer.seen):,} · "
+        f"p50 {percentile(stage.reader.latencies, 0.5) * 1000:.1f} ms, p99 {slow:.0f} ms"
+    )
+
+
+def result(rows: list[list[str]], columns: list[str]) -> None:
+    """The table at the end."""
+    texts = [columns, *rows]
+    widths = [max(len(row[i]) for row in texts) for i in range(len(columns))]
+    for row in texts:
+        cells = [
+            cell.ljust(width) if i < 2 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())

@@ -1,0 +1,224 @@
+"""Servers and proxies that are broken in one way each, for the doctor."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+from websockets.asyncio.server import ServerConnection, serve
+
+from hanzoai.pubsub.cli.doctor.examination import Patient, examine
+from hanzoai.pubsub.cli.doctor.findings import Finding, Report
+from hanzoai.pubsub.urls import endpoints
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+HOST = "127.0.0.1"
+PATIENCE = 0.6
+
+
+def token(*, expires_in: float = 3600, algorithm: str = "HS256") -> str:
+    """A JWT whose signature nobody made."""
+    header = {"alg": algorithm, "typ": "JWT"}
+    claims = {"sub": "alice", "exp": time.time() + expires_in}
+    parts = [json.dumps(part).encode() for part in (header, claims)]
+    return ".".join(
+        [*(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts), "c2ln"]
+    )
+
+
+@dataclass
+class Fake:
+    """A server in good health, unless told otherwise."""
+
+    clock: float = 0.0
+    refuse: dict[str, Any] | None = None
+    close: tuple[int, str] | None = None
+    max_payload: int = 262_144
+    largest_frame: int = 2**20
+    access: dict[str, Any] = field(
+        default_factory=lambda: {"subscribe": True, "publish": True, "rule": "x", "reason": "ok"}
+    )
+    health: int = 200
+    tls: ssl.SSLContext | None = None
+    received: list[str] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[tuple[int, int]]:
+        """Ports of HTTP and WebSocket."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/v1/subscribe", self._stream)
+        app.router.add_get("/v1/access", self._access)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, HOST, 0, ssl_context=self.tls)
+        await site.start()
+        port: int = runner.addresses[0][1]
+        async with serve(
+            self._talk, HOST, 0, ssl=self.tls, compression=None, max_size=self.largest_frame
+        ) as sockets:
+            try:
+                yield port, next(iter(sockets.sockets)).getsockname()[1]
+            finally:
+                await runner.cleanup()
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"}, status=self.health)
+
+    async def _access(self, request: web.Request) -> web.Response:
+        return web.json_response({"topic": request.query["topic"], **self.access})
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        await answer.write(b'event: subscribed\ndata: {"topics":[]}\n\n')
+        await asyncio.sleep(30)
+        return answer
+
+    async def _talk(self, connection: ServerConnection) -> None:
+        if self.close:
+            await connection.close(*self.close)
+            return
+        async for text in connection:
+            self.received.append(str(text))
+            frame = json.loads(text)
+            if frame["type"] == "ping":
+                await connection.send(json.dumps({"type": "pong"}))
+            elif self.refuse is not None:
+                await connection.send(json.dumps({"type": "auth.error", **self.refuse}))
+            else:
+                answer = {
+                    "type": "auth.ok",
+                    "client_id": "cl_1",
+                    "user_id": "alice",
+                    "version": 1,
+                    "server_time": int((time.time() + self.clock) * 1000),
+                    "limits": {"max_payload": self.max_payload},
+                }
+                await connection.send(json.dumps(answer))
+
+
+@asynccontextmanager
+async def listener(
+    handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[int]:
+    """A TCP server on a free port; connections end with the block."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await handle(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            tasks.discard(task)
+            writer.close()
+
+    server = await asyncio.start_server(accept, HOST, 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in [*tasks]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A black hole: reads everything, answers nothing."""
+    while await reader.read(65536):
+        pass
+
+
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Ends every connection as soon as something is said."""
+    await reader.read(1)
+
+
+def proxy(
+    port: int, *, strip_upgrade: bool = False, buffer: bool = False
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    """An HTTP proxy before a server on this machine.
+
+    Args:
+        port: Of the server.
+        strip_upgrade: Drop what a WebSocket handshake needs, as proxies do that were not told.
+        buffer: Hand on a response only when it is complete.
+    """
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if strip_upgrade:
+            head = re.sub(rb"(?im)^(upgrade|connection): .*\r\n", b"", head)
+        if buffer:
+            head = re.sub(rb"(?im)^connection: .*\r\n", b"", head)
+            head = head[:-2] + b"Connection: close\r\n\r\n"
+        inner, outer = await asyncio.open_connection(HOST, port)
+        try:
+            outer.write(head)
+            if buffer:
+                writer.write(await inner.read())
+                await writer.drain()
+                return
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_pump(reader, outer))
+                group.create_task(_pump(inner, writer))
+        finally:
+            outer.close()
+
+    return handle
+
+
+async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    while data := await source.read(65536):
+        target.write(data)
+        await target.drain()
+    if target.can_write_eof():
+        target.write_eof()
+
+
+async def diagnose(
+    url: str,
+    rest_url: str | None = None,
+    *,
+    bearer: str | None = None,
+    topics: tuple[str, ...] = (),
+    patience: float = PATIENCE,
+    **more: Any,
+) -> Report:
+    """What the doctor finds."""
+    patient = Patient(
+        endpoints=endpoints(url, rest_url),
+        token=token() if bearer is None else bearer or None,
+        topics=topics,
+        patience=patience,
+        **more,
+    )
+    report = Report()
+    async with asyncio.timeout(20):
+        async for finding in examine(patient):
+            report.findings.append(finding)
+    return report
+
+
+def cause(report: Report) -> str:
+    """The code of the first cause; empty where all is well."""
+    return report.cause.code if report.cause else ""
+
+
+def found(report: Report, name: str) -> Finding:
+    """What one check found."""
+    return next(finding for finding in report.findings if finding.name == name)

@@ -1,0 +1,305 @@
+"""One broken environment a test: the doctor names the first cause."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from hanzoai.pubsub.cli.doctor.findings import Status
+from tests.cli.lab import (
+    HOST,
+    Fake,
+    cause,
+    diagnose,
+    found,
+    hang_up,
+    listener,
+    proxy,
+    swallow,
+    token,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def urls(http: int, ws: int, *, host: str = HOST, secure: bool = False) -> tuple[str, str]:
+    s = "s" if secure else ""
+    return f"ws{s}://{host}:{ws}/ws", f"http{s}://{host}:{http}"
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.fixture
+def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trustme.CA:
+    """A CA that this machine trusts during the test."""
+    made = trustme.CA()
+    made.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    return made
+
+
+def serving(certificate: trustme.LeafCert) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    return context
+
+
+async def test_a_healthy_server_has_no_cause() -> None:
+    fake = Fake()
+    async with fake.run() as (http, ws):
+        report = await diagnose(*urls(http, ws), topics=("chat.session.1",))
+    assert report.healthy
+    names = [finding.name for finding in report.findings]
+    assert names == [
+        *("dns", "tcp", "tls", "http", "websocket", "auth", "sse", "clock", "token"),
+        *("access", "payload"),
+    ]
+    others = {f.name for f in report.findings if f.status is not Status.OK}
+    assert others == {"tls"}, "unencrypted on this machine: skipped, not failed"
+    assert len(fake.received[1]) > 262_000, "a frame of nearly the limit was sent"
+
+
+async def test_a_closed_port_is_named(closed_port: int) -> None:
+    report = await diagnose(f"ws://{HOST}:{closed_port}/ws")
+    assert cause(report) == "port_closed"
+    assert str(closed_port) in found(report, "tcp").message
+    assert found(report, "auth").status is Status.SKIPPED
+
+
+async def test_a_host_without_address_is_named() -> None:
+    report = await diagnose("wss://pubsub.invalid:8057/ws", patience=5)
+    assert cause(report) == "dns_unresolved"
+
+
+async def test_the_http_port_in_place_of_the_websocket_port_is_recognized() -> None:
+    async with Fake().run() as (http, _ws):
+        report = await diagnose(f"ws://{HOST}:{http}/ws")
+    assert cause(report) == "wrong_port_http"
+
+
+async def test_the_websocket_port_in_place_of_the_http_port_is_recognized() -> None:
+    async with Fake().run() as (_http, ws):
+        report = await diagnose(f"ws://{HOST}:{ws}/ws")
+    assert cause(report) == "wrong_port_websocket"
+    assert report.cause is not None
+    assert "--rest-url" in report.cause.remedy
+
+
+async def test_another_web_server_is_recognized() -> None:
+    async with Fake(health=404).run() as (http, ws):
+        report = await diagnose(*urls(http, ws))
+    assert cause(report) == "wrong_port_other"
+
+
+async def test_a_certificate_of_an_unknown_authority_is_told() -> None:
+    stranger = trustme.CA().issue_cert(HOST)
+    async with Fake(tls=serving(stranger)).run() as (http, ws):
+        report = await diagnose(*urls(http, ws, secure=True))
+    assert cause(report) == "certificate_untrusted"
+
+
+async def test_an_expired_certificate_is_told(authority: trustme.CA) -> None:
+    long_ago = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    old = authority.issue_cert(HOST, not_before=long_ago, not_after=long_ago.replace(year=2021))
+    async with Fake(tls=serving(old)).run() as (http, ws):
+        report = await diagnose(*urls(http, ws, secure=True))
+    assert cause(report) == "certificate_expired"
+
+
+async def test_a_certificate_for_another_name_is_told(authority: trustme.CA) -> None:
+    other = authority.issue_cert("elsewhere.example")
+    async with Fake(tls=serving(other)).run() as (http, ws):
+        report = await diagnose(*urls(http, ws, secure=True))
+    assert cause(report) == "certificate_wrong_name"
+
+
+async def test_a_certificate_that_ends_soon_is_a_warning(authority: trustme.CA) -> None:
+    soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=3)
+    async with Fake(tls=serving(authority.issue_cert(HOST, not_after=soon))).run() as (http, ws):
+        report = await diagnose(*urls(http, ws, secure=True))
+    assert report.healthy
+    assert found(report, "tls").code == "certificate_expires_soon"
+
+
+async def test_an_unencrypted_url_at_a_tls_port_is_told(authority: trustme.CA) -> None:
+    async with Fake(tls=serving(authority.issue_cert(HOST))).run() as (http, ws):
+        report = await diagnose(*urls(http, ws))
+    assert cause(report) == "tls_required"
+    assert report.cause is not None
+    assert "wss://" in report.cause.remedy
+
+
+async def test_an_encrypted_url_at_a_plain_port_is_told() -> None:
+    async with Fake().run() as (http, ws):
+        report = await diagnose(*urls(http, ws, secure=True))
+    assert cause(report) == "tls_not_spoken"
+    assert report.cause is not None
+    assert "http://" in report.cause.remedy
+
+
+async def test_a_proxy_that_buffers_the_event_stream_is_told() -> None:
+    async with Fake().run() as (http, ws), listener(proxy(http, buffer=True)) as before:
+        report = await diagnose(*urls(before, ws))
+    assert cause(report) == "sse_buffered"
+    assert report.cause is not None
+    assert "proxy_buffering" in report.cause.remedy
+
+
+async def test_a_proxy_that_blocks_the_upgrade_is_told() -> None:
+    async with Fake().run() as (http, ws), listener(proxy(ws, strip_upgrade=True)) as before:
+        report = await diagnose(*urls(http, before))
+    assert cause(report) == "upgrade_blocked"
+    assert found(report, "sse").status is Status.OK, "what works meanwhile is tried"
+
+
+@pytest.mark.parametrize("offset", [600.0, -600.0])
+async def test_clocks_that_differ_are_told_with_their_direction(offset: float) -> None:
+    async with Fake(clock=offset).run() as (http, ws):
+        report = await diagnose(*urls(http, ws))
+    assert cause(report) == "clock_skew"
+    assert ("behind" if offset > 0 else "ahead") in found(report, "clock").message
+
+
+async def test_an_expired_token_is_told_with_its_age() -> None:
+    refusal = {"code": "token_expired", "message": "expired"}
+    async with Fake(refuse=refusal).run() as (http, ws):
+        report = await diagnose(*urls(http, ws), bearer=token(expires_in=-180))
+    assert cause(report) == "token_expired"
+    assert "3 min ago" in found(report, "auth").message
+    assert found(report, "token").status is Status.FAILED
+
+
+async def test_a_token_refused_as_expired_that_is_not_points_at_the_clocks() -> None:
+    refusal = {"code": "token_expired", "message": "expired"}
+    async with Fake(refuse=refusal).run() as (http, ws):
+        report = await diagnose(*urls(http, ws))
+    assert "clocks" in found(report, "auth").remedy
+
+
+async def test_a_forged_token_is_told() -> None:
+    refusal = {"code": "token_invalid", "message": "signature does not match"}
+    async with Fake(refuse=refusal).run() as (http, ws):
+        report = await diagnose(*urls(http, ws))
+    assert cause(report) == "token_invalid"
+    assert "signature" in found(report, "auth").message
+
+
+async def test_a_missing_token_is_told() -> None:
+    async with Fake().run() as (http, ws):
+        report = await diagnose(*urls(http, ws), bearer="")
+    assert cause(report) == "token_missing"
+
+
+async def test_a_forbidden_topic_is_told_with_its_rule() -> None:
+    no = {"subscribe": False, "publish": False, "reason": "rule 2 requires the owner"}
+    async with Fake(access=no).run() as (http, ws):
+        report = await diagnose(*urls(http, ws), topics=("chat.session.x",))
+    assert cause(report) == "forbidden"
+    assert "rule 2" in found(report, "access").message
+
+
+@pytest.mark.parametrize(
+    ("close", "code"),
+    [
+        ((1013, "unavailable"), "unavailable"),
+        ((4429, "connection_limit"), "connection_limit"),
+        ((1001, "going_away"), "going_away"),
+        ((1008, "no"), "closed"),
+    ],
+)
+async def test_a_server_that_refuses_is_told_by_its_close_code(
+    close: tuple[int, str], code: str
+) -> None:
+    async with Fake(close=close).run() as (http, ws):
+        report = await diagnose(*urls(http, ws))
+    assert cause(report) == code
+
+
+async def test_a_server_that_is_starting_is_told() -> None:
+    async with Fake(health=503).run() as (http, ws):
+        report = await diagnose(*urls(http, ws))
+    assert cause(report) == "server_unavailable"
+
+
+async def test_a_port_that_swallows_everything_is_told() -> None:
+    async with listener(swallow) as hole:
+        report = await diagnose(f"ws://{HOST}:{hole}/ws")
+    assert cause(report) == "http_silent"
+
+
+async def test_a_port_that_swallows_the_tls_handshake_is_told() -> None:
+    async with listener(swallow) as hole:
+        report = await diagnose(f"wss://{HOST}:{hole}/ws")
+    assert cause(report) == "tls_timeout"
+
+
+async def test_a_port_that_swallows_the_websocket_alone_is_told() -> None:
+    async with Fake().run() as (http, _ws), listener(swallow) as hole:
+        report = await diagnose(*urls(http, hole))
+    assert cause(report) == "websocket_silent"
+
+
+async def test_a_port_that_hangs_up_is_told() -> None:
+    async with listener(hang_up) as port:
+        report = await diagnose(f"ws://{HOST}:{port}/ws")
+    assert cause(report) == "http_failed"
+
+
+async def test_a_limit_on_frames_below_that_of_the_server_is_told() -> None:
+    async with Fake(largest_frame=65_536).run() as (http, ws):
+        report = await diagnose(*urls(http, ws))
+    assert cause(report) == "payload_cut"
+
+
+async def test_an_unencrypted_url_of_another_machine_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hanzoai.pubsub.cli.doctor.examination.is_loopback", lambda _host: False)
+    async with Fake().run() as (http, ws):
+        report = await diagnose(*urls(http, ws))
+        allowed = await diagnose(*urls(http, ws), allow_insecure=True)
+    assert cause(report) == "insecure_url"
+    assert allowed.healthy
+
+
+@pytest.mark.parametrize(
+    ("bearer", "code"),
+    [
+        (token(algorithm="none"), "token_unsigned"),
+        ("Bearer abc def\nghi", "token_malformed"),
+        (token(expires_in=-5), "token_expired"),
+    ],
+)
+async def test_what_is_wrong_with_a_token_is_seen_without_its_key(bearer: str, code: str) -> None:
+    async with Fake().run() as (http, ws):
+        report = await diagnose(*urls(http, ws), bearer=bearer)
+    assert found(report, "token").code == code
+
+
+async def test_no_finding_repeats_the_token(closed_port: int) -> None:
+    secret = token()
+    async with Fake(refuse={"code": "token_invalid", "message": "no"}).run() as (http, ws):
+        reports = [await diagnose(*urls(http, ws), bearer=secret)]
+    reports.append(await diagnose(f"ws://{HOST}:{closed_port}/ws", bearer=secret))
+    told = "".join(str(finding.to_json()) for report in reports for finding in report.findings)
+    assert not any(part in told for part in secret.split("."))
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "ws_proxy", "wss_proxy", "socks_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
