@@ -29,7 +29,7 @@ _DURATIONS = {
 def errors(table: Errors) -> str:
     """The page `docs/errors.md`."""
     out = [
-        _header("spec/errors.yaml"),
+        header("spec/errors.yaml"),
         "",
         "# Errors",
         "",
@@ -100,7 +100,7 @@ def lifecycle(machine: Lifecycle, groups: tuple[Group, ...], prose: str) -> str:
     """The page `docs/lifecycle.md`: the hand-written prose, then what the table says."""
     values = {constant.name: constant.value for group in groups for constant in group.constants}
     out = [
-        _header("spec/lifecycle.yaml and spec/lifecycle.md"),
+        header("spec/lifecycle.yaml and spec/lifecycle.md"),
         "",
         prose.strip(),
         "",
@@ -175,5 +175,6 @@ def _diagram(machine: Lifecycle) -> list[str]:
     ]
 
 
-def _header(source: str) -> str:
+def header(source: str) -> str:
+    """The first line of a generated page."""
     return f"<!-- Generated from {source} by `make generate`; do not edit. -->"

@@ -12,6 +12,7 @@ from spec._generate import (
     emit_openapi,
     emit_python,
     emit_typescript,
+    emit_wire_page,
     errors,
     lifecycle,
     wire_python,
@@ -51,6 +52,7 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
     server = root / "server-mock/pubsub_server/generated"
     yield server / "openapi.json", emit_openapi.bundle(spec / "openapi.yaml", schema)
     yield root / "docs/errors.md", emit_docs.errors(table)
+    yield root / "docs/wire.md", emit_wire_page.wire(schema, spec / "examples")
     prose = (spec / "lifecycle.md").read_text(encoding="utf-8")
     yield root / "docs/lifecycle.md", emit_docs.lifecycle(machine, groups, prose)
 
