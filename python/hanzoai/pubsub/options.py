@@ -44,6 +44,7 @@ TransportChoice = Literal["auto", "websocket", "sse"]
 
 URL_VARIABLE: Final = "HANZO_PUBSUB_URL"
 TOKEN_VARIABLE: Final = "HANZO_PUBSUB_TOKEN"
+REST_URL_VARIABLE: Final = "HANZO_PUBSUB_REST_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +335,8 @@ def read_options(
         token: Default `HANZO_PUBSUB_TOKEN`, where no `get_token` is given.
         get_token: A function or a coroutine function.
         transport: `auto`, `websocket` or `sse`.
-        rest_url: Base of the HTTP API; default derived from `url`.
+        rest_url: Base of the HTTP API; default `HANZO_PUBSUB_REST_URL` where `url` comes from the
+            environment, too, else derived from `url`.
         allow_insecure: Send a token unencrypted to another machine.
         name: Name of the program.
         echo: Whether subscriptions get what this client published.
@@ -352,6 +354,7 @@ def read_options(
     _refuse_unknown(given)
     if url is None:
         url = environ.get(URL_VARIABLE) or None
+        rest_url = rest_url or environ.get(REST_URL_VARIABLE) or None
     if url is None:
         raise InvalidOption(
             "No URL was given.",
