@@ -269,7 +269,11 @@ export const TABLE: Readonly<Record<State, Cells>> = {
     abort: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
     token: [{ guards: [], to: 'dialing', actions: ['keepToken'] }],
     token_failed: [{ guards: ['refused'], to: 'failed', actions: ['stopAll', 'hangUp', 'fail'] }],
-    opened: [{ guards: [], to: 'authenticating', actions: ['sendAuth'] }],
+    opened: [
+      { guards: ['hasToken'], to: 'authenticating', actions: ['sendAuth'] },
+      { guards: ['overdue'], to: 'suspended', actions: ['stopOpen', 'hangUp', 'scheduleRetry'] },
+      { guards: [], to: 'waiting', actions: ['stopOpen', 'hangUp', 'scheduleRetry'] },
+    ],
     dropped: [
       { guards: ['finalClose'], to: 'failed', actions: ['stopAll', 'fail'] },
       { guards: ['authClose', 'cannotRenew'], to: 'failed', actions: ['stopAll', 'fail'] },
@@ -464,7 +468,7 @@ export const TABLE: Readonly<Record<State, Cells>> = {
       { guards: [], to: 'waiting', actions: ['leave', 'hangUp', 'scheduleRetry'] },
     ],
     refresh_due: [{ guards: [], to: 'connected', actions: ['fetchToken'] }],
-    token_expired: [{ guards: [], to: 'connected', actions: ['forgetToken'] }],
+    token_expired: [{ guards: [], to: 'connected', actions: ['forgetToken', 'fetchToken'] }],
     stable_due: [{ guards: [], to: 'connected', actions: ['resetRetry'] }],
     fallback_due: [],
     upgrade_due: [{ guards: [], to: 'connected', actions: ['probe'] }],

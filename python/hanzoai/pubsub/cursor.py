@@ -113,6 +113,21 @@ class SeqCursor:
         """Position of the newest message of each topic."""
         return {topic: mark.seq for topic, mark in self._marks.items()}
 
+    @property
+    def topics(self) -> list[str]:
+        """Topics of which something is remembered."""
+        return list(self._marks)
+
+    @property
+    def newest(self) -> int | None:
+        """Time of the newest message, Unix milliseconds."""
+        return max((mark.at for mark in self._marks.values()), default=self._since)
+
+    def begin(self, since: int | None) -> None:
+        """Begin at another time than was asked for, knowing nothing."""
+        self._since = since
+        self._marks.clear()
+
     def request(self) -> Request:
         """What to ask for."""
         return Request(self._since, self.positions)
@@ -283,6 +298,16 @@ class IdCursor:
     def topics(self) -> list[str]:
         """Topics of which something is remembered."""
         return list(self._near)
+
+    @property
+    def newest(self) -> int | None:
+        """Time of the newest message, Unix milliseconds."""
+        return self._start if self._newest is None else self._newest
+
+    def begin(self, since: int | None) -> None:
+        """Begin at another time than was asked for, knowing nothing."""
+        self._start = since
+        self._unproven = ()
 
     def request(self) -> Request:
         """What to ask for."""

@@ -7,7 +7,6 @@ the queue on a drop if the peer publishes an id once, and is unknown otherwise. 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.effects import Acked, Rejected, Send, Settle, Unknown
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.effects import Effect, Outcome
     from hanzoai.pubsub.events import Publish
     from hanzoai.pubsub.generated.wire import ErrorFrame, PublishedFrame
+    from hanzoai.pubsub.peer import Peer
 
 RATE_LIMITED: Final = "rate_limited"
 PAUSE: Final = 1_000
@@ -24,25 +24,6 @@ PAUSE: Final = 1_000
 
 MAX_PAUSE: Final = 60_000
 """Longest pause that a server may impose, milliseconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """What the server of the present connection can do.
-
-    Attributes:
-        ref: It echoes `ref`.
-        ack: It answers `publish`.
-        idempotent: It publishes an id once.
-        batch: It takes `publish` with `messages`.
-        rate: Publishes a second that it allows; None or 0 for no limit that is known.
-    """
-
-    ref: bool = False
-    ack: bool = False
-    idempotent: bool = False
-    batch: bool = False
-    rate: int | None = None
 
 
 class _Entry:
@@ -170,8 +151,9 @@ class Outbox:
         _count(self._queued, entry.publish, +1)
 
     def _make_room(self, count: int, size: int, out: list[Effect]) -> None:
-        for entry in [entry for entry in self._queue.values() if not entry.sent]:
-            if self.has_room(count, size):
+        while not self.has_room(count, size):
+            entry = next((entry for entry in self._queue.values() if not entry.sent), None)
+            if entry is None:
                 return
             self._drop(entry)
             message = "A newer publish needed its place in the queue."
@@ -403,6 +385,3 @@ def _is_number(text: str) -> bool:
 def _unanswered() -> PublishResult:
     message = "The server sent no result for this message."
     return PublishResult(error=ErrorInfo(code="outcome_unknown", message=message))
-
-
-__all__ = ["MAX_PAUSE", "PAUSE", "Outbox", "Peer", "rejected"]

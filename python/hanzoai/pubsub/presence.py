@@ -29,6 +29,7 @@ MAX_TOPICS: Final = 10_000
 MAX_MEMBERS: Final = 10_000
 """Members kept of one topic; more are not shown."""
 
+
 class Change(NamedTuple):
     """One change of the members of a topic; `member` is None for a snapshot."""
 
@@ -60,6 +61,10 @@ class PresenceMap:
         """Everybody known to be present, by time of joining."""
         room = self._rooms.get(topic)
         return () if room is None else _in_order(room)
+
+    def complete(self) -> list[tuple[str, tuple[PresenceMember, ...]]]:
+        """Every topic of which a snapshot has come, with its members."""
+        return [(topic, _in_order(room)) for topic, room in self._rooms.items() if room.complete]
 
     def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[Change]:
         """Take a complete list: told whole the first time, and as differences after that."""

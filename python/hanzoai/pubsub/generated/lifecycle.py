@@ -383,7 +383,11 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
         "token": (Row((), "dialing", ("keep_token",)),),
         "token_failed": (Row(("refused",), "failed", ("stop_all", "hang_up", "fail")),),
-        "opened": (Row((), "authenticating", ("send_auth",)),),
+        "opened": (
+            Row(("has_token",), "authenticating", ("send_auth",)),
+            Row(("overdue",), "suspended", ("stop_open", "hang_up", "schedule_retry")),
+            Row((), "waiting", ("stop_open", "hang_up", "schedule_retry")),
+        ),
         "dropped": (
             Row(("final_close",), "failed", ("stop_all", "fail")),
             Row(("auth_close", "cannot_renew"), "failed", ("stop_all", "fail")),
@@ -538,7 +542,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), "waiting", ("leave", "hang_up", "schedule_retry")),
         ),
         "refresh_due": (Row((), "connected", ("fetch_token",)),),
-        "token_expired": (Row((), "connected", ("forget_token",)),),
+        "token_expired": (Row((), "connected", ("forget_token", "fetch_token")),),
         "stable_due": (Row((), "connected", ("reset_retry",)),),
         "fallback_due": (),
         "upgrade_due": (Row((), "connected", ("probe",)),),

@@ -1,0 +1,526 @@
+"""Subscriptions inside a session: asked for, answered, routed to; each with a cursor of its own.
+
+A subscription is pending (not asked for on this connection), joining (asked, not answered: matching
+live messages are held), or live. HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.cursor import JUMP, NEW, IdCursor, Missing, Replay, SeqCursor
+from hanzoai.pubsub.effects import Deliver, Gap, Joined, PresenceChanged, Send
+from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.generated.wire import (
+    Denial,
+    ErrorFrame,
+    SubscribedFrame,
+    SubscribeFrame,
+    UnsubscribeFrame,
+)
+from hanzoai.pubsub.presence import KINDS, PresenceMap
+from hanzoai.pubsub.topics import TopicTrie, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hanzoai.pubsub.effects import Effect
+    from hanzoai.pubsub.events import Subscribe
+    from hanzoai.pubsub.generated.wire import Envelope, PresenceSnapshotFrame
+    from hanzoai.pubsub.peer import Peer
+    from hanzoai.pubsub.presence import Change
+    from hanzoai.pubsub.session_options import SessionOptions
+
+PENDING: Final = 0
+JOINING: Final = 1
+LIVE: Final = 2
+
+ROUTES: Final = 4_096
+"""Topics whose subscriptions are remembered; beyond that they are looked up anew."""
+
+REFUSED_FOR_NOW: Final = 1_000
+"""Milliseconds to wait where a server refuses a subscription for now and names no time."""
+
+MAX_WAIT: Final = 60_000
+"""Longest such wait that a server may impose, milliseconds."""
+
+MAX_ASKS: Final = 10_000
+"""Unanswered requests remembered against a peer that echoes no `ref`."""
+
+_OF_PUBLISH: Final = frozenset(
+    {"rate_limited", "payload_too_large", "invalid_payload", "conflict", "slow_consumer"}
+)
+"""Codes that cannot be the answer to a `subscribe`."""
+
+
+class Join:
+    """One subscription of the user."""
+
+    __slots__ = (
+        "again",
+        "answered",
+        "ask",
+        "cursor",
+        "denied",
+        "event",
+        "healing",
+        "held",
+        "history",
+        "lost",
+        "patterns",
+        "phase",
+        "positions",
+        "quiet",
+        "reset",
+        "sub",
+        "timestamp",
+        "truncated",
+        "whole",
+    )
+
+    def __init__(self, event: Subscribe, cursor: SeqCursor | IdCursor) -> None:
+        self.event = event
+        self.sub = event.sub
+        self.patterns = list(event.topics)
+        self.cursor = cursor
+        self.phase = PENDING
+        self.ask = ""
+        self.answered = False
+        self.again = False
+        self.quiet = False
+        self.denied: list[Denial] = []
+        self.lost: dict[str, int] = {}
+        self.held: list[Envelope] = []
+        self.healing = False
+        self.whole = True
+        self.clear_answer()
+
+    def clear_answer(self) -> None:
+        """Forget what has come of an answer that is not complete."""
+        self.history: list[Envelope] = []
+        self.positions: dict[str, int] = {}
+        self.truncated: dict[str, None] = {}
+        self.reset: dict[str, None] = {}
+        self.timestamp: int | None = None
+
+    def forget(self) -> None:
+        """The connection is gone: what was held and not replayed would make the mark jump."""
+        self.phase = PENDING
+        self.ask = ""
+        self.held = []
+        self.lost = {}
+        self.whole = True
+        self.healing = self.quiet = self.again = False
+        self.clear_answer()
+
+    def takes(self, topic: str) -> bool:
+        """Whether a pattern in force takes the topic."""
+        return any(matches(pattern, topic) for pattern in self.patterns)
+
+
+class Joins:
+    """All subscriptions of a session. Methods append effects to `out`."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self._due: int | None = None
+        self._running: int | None = None
+        self.presence: Final = PresenceMap()
+        self._options = options
+        self._joins: dict[int, Join] = {}
+        self._trie: TopicTrie[Join] = TopicTrie()
+        self._routes: dict[str, tuple[Join, ...]] = {}
+        self._asks: dict[str, tuple[Join, frozenset[str]]] = {}
+        self._peer: Peer | None = None
+        self._number = 0
+
+    # ---------------------------------------------------------------- what others may ask
+
+    def positions(self, sub: int) -> dict[str, int]:
+        """Position of the newest message of each topic, in order to begin there another time."""
+        join = self._joins.get(sub)
+        return {} if join is None else join.cursor.positions
+
+    def wants(self, topic: str) -> bool:
+        """Whether any subscription takes the topic."""
+        return bool(self._route(topic))
+
+    def take_due(self) -> int | None:
+        """Milliseconds after which the timer `rejoin` is to fire, if it has to be started anew."""
+        due, self._due = self._due, None
+        return due
+
+    # ---------------------------------------------------------------- from the user
+
+    def subscribe(self, event: Subscribe, out: list[Effect]) -> None:
+        """Take a subscription; ask for it if there is a connection."""
+        if event.sub in self._joins or not event.topics:
+            return
+        peer = self._peer
+        join = Join(event, self._new_cursor(event, peer))
+        self._joins[event.sub] = join
+        for pattern in join.patterns:
+            self._trie.insert(pattern, join)
+        self._routes.clear()
+        if event.presence:
+            for topic, members in self.presence.complete():
+                if join.takes(topic):
+                    out.append(PresenceChanged(join.sub, topic, members, "snapshot"))
+        if peer is not None:
+            if peer.incremental:
+                self._ask(join, out)
+            else:
+                self._later(0)
+
+    def unsubscribe(self, sub: int, out: list[Effect]) -> None:
+        """End a subscription; tell the server of patterns that no other one has."""
+        join = self._joins.get(sub)
+        if join is None:
+            return
+        patterns = list(join.patterns)
+        asked = join.phase != PENDING
+        self._remove(join)
+        if self._peer is None or not asked:
+            return
+        if not self._peer.incremental:
+            if self._joins:
+                self._later(0)
+                return
+            freed = patterns
+        else:
+            freed = [p for p in patterns if not self._has_pattern(p)]
+        if freed:
+            self._number += 1
+            ref = f"u{self._number}" if self._peer.ref else None
+            out.append(Send(UnsubscribeFrame(topics=freed, ref=ref)))
+
+    # ---------------------------------------------------------------- from the connection
+
+    def connected(self, peer: Peer, out: list[Effect]) -> None:
+        """A connection is there: ask for every subscription, each from where it stands."""
+        self._peer = peer
+        for join in list(self._joins.values()):
+            self._suit(join, peer, out)
+            self._ask(join, out)
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._peer = None
+        self._asks.clear()
+        self._due = self._running = None
+        for join in self._joins.values():
+            join.forget()
+
+    def rejoin(self, out: list[Effect]) -> None:
+        """The timer `rejoin` fired: ask for what was refused for now; on a stream, for all."""
+        self._running = None
+        if self._peer is None:
+            return
+        for join in list(self._joins.values()):
+            if not self._peer.incremental or join.phase == PENDING or join.again:
+                join.quiet = join.quiet or join.phase == LIVE
+                self._ask(join, out, keep_held=True)
+
+    def message(self, message: Envelope, out: list[Effect]) -> None:
+        """Take a live message to every subscription that wants it, once."""
+        topic = message.topic
+        joins = self._routes.get(topic)
+        if joins is None:
+            joins = self._route(topic)
+        shown = message.type not in KINDS
+        for join in joins:
+            if join.phase == LIVE:
+                verdict = join.cursor.admit(message) if shown or message.seq is not None else NEW
+                if verdict == NEW:
+                    if shown:
+                        out.append(Deliver(join.sub, message))
+                elif verdict == JUMP:
+                    self._heal(join, message, out)
+            elif join.phase == JOINING and (shown or message.seq is not None):
+                self._hold(join, message)
+        if not shown and any(join.event.presence for join in joins):
+            self._tell(self.presence.apply(message), out)
+
+    def snapshot(self, frame: PresenceSnapshotFrame, out: list[Effect]) -> None:
+        """Everybody present on a topic."""
+        if any(join.event.presence for join in self._route(frame.topic)):
+            self._tell(self.presence.snapshot(frame.topic, frame.members), out)
+
+    def subscribed(self, frame: SubscribedFrame, at: int, out: list[Effect]) -> None:
+        """The server answered a `subscribe`, in whole or in part."""
+        found = self._find(frame)
+        if found is None:
+            return
+        ref, join = found
+        if join.ask != ref:
+            self._asks.pop(ref, None)
+            return
+        join.history += frame.history or ()
+        join.positions |= frame.positions or {}
+        join.truncated |= dict.fromkeys(frame.truncated or ())
+        join.reset |= dict.fromkeys(frame.reset or ())
+        join.denied += frame.denied or ()
+        if join.timestamp is None:
+            join.timestamp = frame.timestamp
+        if not frame.more:
+            if frame.ref is None:
+                granted = set(frame.topics)
+                told = {denial.topic for denial in join.denied}
+                join.denied += [
+                    Denial(topic=pattern, code="forbidden")
+                    for pattern in join.patterns
+                    if granted and pattern not in granted and pattern not in told
+                ]
+            del self._asks[ref]
+            self._answered(join, at, out)
+        elif len(join.history) > self._options.held_messages:
+            self._admit(join, at, out, complete=False)
+
+    def failed(self, frame: ErrorFrame, out: list[Effect]) -> bool:
+        """The server refused; False if that answers no `subscribe`."""
+        ref = frame.ref
+        if ref is None:
+            if self._peer is None or self._peer.ref or frame.code in _OF_PUBLISH:
+                return False
+            ref = next(
+                (r for r, (_, topics) in self._asks.items() if frame.topic in topics),
+                next(iter(self._asks), None) if frame.topic is None else None,
+            )
+        if ref is None or ref not in self._asks:
+            return False
+        join, _ = self._asks.pop(ref)
+        if join.ask != ref:
+            return True
+        join.forget()
+        if _for_now(frame.code):
+            self._later(max(REFUSED_FOR_NOW, frame.retry_after_ms or 0))
+            return True
+        refused = join.patterns
+        if frame.topic in join.patterns and len(join.patterns) > 1:
+            refused = [frame.topic]
+        join.denied += [Denial(topic=p, code=frame.code, message=frame.message) for p in refused]
+        self._deny(join, refused)
+        if join.patterns:
+            self._ask(join, out)
+        else:
+            out.append(Joined(join.sub, (), tuple(join.denied)))
+        return True
+
+    # ---------------------------------------------------------------- inside
+
+    def _new_cursor(self, event: Subscribe, peer: Peer | None) -> SeqCursor | IdCursor:
+        options = self._options
+        if peer is None or peer.seq:
+            return SeqCursor(event.since, event.after, remembered=options.remembered_topics)
+        return IdCursor(
+            event.since,
+            event.after,
+            overlap=options.overlap,
+            ids=options.remembered_ids,
+            topics=options.remembered_topics,
+            history=peer.history,
+        )
+
+    def _suit(self, join: Join, peer: Peer, out: list[Effect]) -> None:
+        """Give the subscription the cursor that fits the peer, which may be another than before."""
+        if isinstance(join.cursor, SeqCursor) == peer.seq:
+            return
+        old = join.cursor
+        join.cursor = self._new_cursor(join.event, peer)
+        if join.answered:
+            join.answered = False
+            join.cursor.begin(old.newest)
+            out.extend(Gap(join.sub, topic, None, None, None, "unproven") for topic in old.topics)
+
+    def _ask(
+        self, join: Join, out: list[Effect], *, healing: bool = False, keep_held: bool = False
+    ) -> None:
+        peer = self._peer
+        if peer is None:
+            return
+        if peer.ref:
+            self._asks.pop(join.ask, None)
+        elif len(self._asks) >= MAX_ASKS:
+            del self._asks[next(iter(self._asks))]
+        self._number += 1
+        ref = f"s{self._number}"
+        self._asks[ref] = (join, frozenset(join.patterns))
+        join.ask = ref
+        join.phase = JOINING
+        join.again = False
+        join.healing = join.healing or healing
+        join.clear_answer()
+        if not keep_held:
+            join.held = []
+            join.lost = {}
+            join.whole = True
+        since, after = join.cursor.request()
+        limit = None if join.answered else join.event.history
+        if peer.plain:
+            if since is None and limit is not None:
+                since = 0
+            out.append(Send(SubscribeFrame(topics=list(join.patterns), since=since)))
+            return
+        out.append(
+            Send(
+                SubscribeFrame(
+                    topics=list(join.patterns),
+                    since=since,
+                    after=after if peer.seq and after else None,
+                    history=limit,
+                    presence=join.event.presence,
+                    ref=ref if peer.ref else None,
+                )
+            )
+        )
+
+    def _heal(self, join: Join, message: Envelope, out: list[Effect]) -> None:
+        """A jump: ask once more from where the cursor stands, and hold what comes meanwhile."""
+        join.quiet = join.healing = True
+        join.held = [message]
+        join.lost = {}
+        join.whole = True
+        join.phase = JOINING
+        if self._peer is not None and self._peer.incremental:
+            self._ask(join, out, keep_held=True)
+        else:
+            join.ask = ""
+            self._later(0)
+
+    def _hold(self, join: Join, message: Envelope) -> None:
+        if join.whole and len(join.held) < self._options.held_messages:
+            join.held.append(message)
+            return
+        for one in (*join.held, message):
+            if one.seq is None and isinstance(join.cursor, SeqCursor):
+                join.lost[one.topic] = join.lost.get(one.topic, 0) + 1
+        join.held = []
+        join.whole = False
+
+    def _find(self, frame: SubscribedFrame) -> tuple[str, Join] | None:
+        """The request that a `subscribed` answers: by its `ref`, or the oldest of its topics."""
+        if frame.ref is not None:
+            found = self._asks.get(frame.ref)
+            return None if found is None else (frame.ref, found[0])
+        topics = frozenset(frame.topics)
+        for ref, (join, asked) in self._asks.items():
+            if asked == topics:
+                return ref, join
+        for ref, (join, asked) in self._asks.items():
+            if topics and topics < asked:
+                return ref, join
+        return None
+
+    def _answered(self, join: Join, at: int, out: list[Effect]) -> None:
+        denied = [d for d in join.denied if not _for_now(d.code)]
+        if len(denied) < len(join.denied):
+            join.again = True
+            self._later(REFUSED_FOR_NOW)
+        join.denied = []
+        self._deny(join, [denial.topic for denial in denied])
+        if not join.quiet or denied:
+            out.append(Joined(join.sub, tuple(join.patterns), tuple(denied)))
+        if not join.patterns:
+            return
+        first, quiet = not join.answered, join.quiet
+        whole = join.whole
+        rest = self._admit(join, at, out, complete=True)
+        join.answered = True
+        join.phase = LIVE
+        join.ask = ""
+        join.healing = join.quiet = False
+        join.held = []
+        join.lost = {}
+        join.whole = True
+        if join.event.presence and not first and not quiet:
+            self._tell(self.presence.forget_unproven(join.takes), out)
+        if rest or not whole:
+            join.quiet = True
+            join.phase = JOINING
+            join.held = list(rest)
+            join.healing = bool(rest)
+            if self._peer is not None and self._peer.incremental:
+                self._ask(join, out, keep_held=True)
+            else:
+                self._later(0)
+
+    def _admit(
+        self, join: Join, at: int, out: list[Effect], *, complete: bool
+    ) -> Sequence[Envelope]:
+        replay = Replay(
+            history=join.history,
+            held=join.held if complete else (),
+            positions=join.positions if complete else {},
+            truncated=join.truncated,
+            reset=join.reset,
+            timestamp=join.timestamp,
+            at=at,
+            first=not join.answered,
+            limit=None if join.answered else join.event.history,
+            whole=join.whole,
+            healing=join.healing,
+        )
+        steps, rest = join.cursor.replay(replay)
+        join.history = []
+        join.reset = {}
+        sub = join.sub
+        for step in steps:
+            if isinstance(step, Missing):
+                out.append(Gap(sub, *step))
+            elif step.type not in KINDS:
+                out.append(Deliver(sub, step))
+        if complete:
+            for topic, count in join.lost.items():
+                out.append(Gap(sub, topic, None, None, count, "unproven"))
+        return rest
+
+    def _deny(self, join: Join, patterns: Sequence[str]) -> None:
+        for pattern in patterns:
+            if pattern in join.patterns:
+                join.patterns.remove(pattern)
+                self._trie.remove(pattern, join)
+        if patterns:
+            self._routes.clear()
+            if not join.patterns:
+                self._remove(join)
+
+    def _remove(self, join: Join) -> None:
+        self._joins.pop(join.sub, None)
+        for pattern in join.patterns:
+            self._trie.remove(pattern, join)
+        self._routes.clear()
+        if self._peer is not None and self._peer.ref:
+            self._asks.pop(join.ask, None)
+        join.ask = ""
+        if join.event.presence:
+            self.presence.keep(
+                lambda topic: any(other.event.presence for other in self._route(topic))
+            )
+
+    def _has_pattern(self, pattern: str) -> bool:
+        return any(pattern in join.patterns for join in self._joins.values())
+
+    def _route(self, topic: str) -> tuple[Join, ...]:
+        joins = self._routes.get(topic)
+        if joins is None:
+            if len(self._routes) >= ROUTES:
+                self._routes.clear()
+            found = self._trie.match(topic)
+            joins = self._routes[topic] = tuple(sorted(found, key=lambda join: join.sub))
+        return joins
+
+    def _later(self, milliseconds: int) -> None:
+        """Have `rejoin` called after so long, unless that is going to happen sooner."""
+        if self._running is None or milliseconds < self._running:
+            self._due = self._running = min(MAX_WAIT, milliseconds)
+
+    def _tell(self, changes: Sequence[Change], out: list[Effect]) -> None:
+        for change in changes:
+            for join in self._route(change.topic):
+                if join.event.presence:
+                    out.append(PresenceChanged(join.sub, *change))
+
+
+def _for_now(code: str) -> bool:
+    """Whether a refusal is worth another try by itself."""
+    known = CODES.get(code)
+    return known is not None and known.retryable
