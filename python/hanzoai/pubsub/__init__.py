@@ -1,1 +1,196 @@
-"""Client of Hanzo PubSub."""
+"""Client of Hanzo PubSub (HIP-56): typed, async and blocking, over WebSocket and server-sent events.
+
+The shortest program::
+
+    from hanzoai.pubsub import PubSubClient
+
+    async with PubSubClient(url="wss://pubsub.example.com/ws", token="...") as ps:
+        await ps.publish("agent.bot1.events", {"type": "agent.status", "data": {"status": "idle"}})
+        async for message in ps.subscribe("agent.**.events"):
+            print(message.topic, message.data)
+
+The classes and functions of ``__all__`` are the public names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .blocking import BlockingBatch, BlockingSubscription, BlockingTopicHandle, PubSub
+    from .client import PubSubClient
+    from .errors import (
+        AuthError,
+        AuthRefused,
+        ClosedError,
+        Conflict,
+        ConnectionFailed,
+        ConnectionLimit,
+        InsecureUrl,
+        InvalidOption,
+        InvalidPayload,
+        InvalidTopic,
+        LimitExceeded,
+        NotFound,
+        OperationTimeout,
+        PayloadTooLarge,
+        PermissionDenied,
+        ProtocolError,
+        PubSubError,
+        QueueFull,
+        RateLimited,
+        SlowConsumer,
+        Superseded,
+        TokenExpired,
+        Unavailable,
+        Unsupported,
+        UsageError,
+    )
+    from .options import ClientOptions, ReceiveQueue, RetryOptions, SendQueue, Settings
+    from .publishing import Batch
+    from .subscription import Subscription
+    from .topic import TopicHandle
+    from .values import (
+        Event,
+        Gap,
+        Message,
+        PresenceChange,
+        PresenceMember,
+        Publication,
+        Published,
+        StateChange,
+        StateName,
+        SubscriptionStats,
+        Token,
+        TokenContext,
+        TopicInfo,
+    )
+    from .version import VERSION as __version__
+
+logging.getLogger("hanzoai.pubsub").addHandler(logging.NullHandler())
+
+# Loaded at first use: the server and the command line need a part of this package alone.
+_HOMES: Final = {
+    "blocking": ("BlockingBatch", "BlockingSubscription", "BlockingTopicHandle", "PubSub"),
+    "client": ("PubSubClient",),
+    "errors": (
+        "AuthError",
+        "AuthRefused",
+        "ClosedError",
+        "Conflict",
+        "ConnectionFailed",
+        "ConnectionLimit",
+        "InsecureUrl",
+        "InvalidOption",
+        "InvalidPayload",
+        "InvalidTopic",
+        "LimitExceeded",
+        "NotFound",
+        "OperationTimeout",
+        "PayloadTooLarge",
+        "PermissionDenied",
+        "ProtocolError",
+        "PubSubError",
+        "QueueFull",
+        "RateLimited",
+        "SlowConsumer",
+        "Superseded",
+        "TokenExpired",
+        "Unavailable",
+        "Unsupported",
+        "UsageError",
+    ),
+    "options": ("ClientOptions", "ReceiveQueue", "RetryOptions", "SendQueue", "Settings"),
+    "publishing": ("Batch",),
+    "subscription": ("Subscription",),
+    "topic": ("TopicHandle",),
+    "values": (
+        "Event",
+        "Gap",
+        "Message",
+        "PresenceChange",
+        "PresenceMember",
+        "Publication",
+        "Published",
+        "StateChange",
+        "StateName",
+        "SubscriptionStats",
+        "Token",
+        "TokenContext",
+        "TopicInfo",
+    ),
+    "version": ("__version__",),
+}
+_HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = importlib.import_module(f"{__name__}.{module}")
+    value: object = getattr(found, "VERSION" if name == "__version__" else name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+__all__ = [
+    "AuthError",
+    "AuthRefused",
+    "Batch",
+    "BlockingBatch",
+    "BlockingSubscription",
+    "BlockingTopicHandle",
+    "ClientOptions",
+    "ClosedError",
+    "Conflict",
+    "ConnectionFailed",
+    "ConnectionLimit",
+    "Event",
+    "Gap",
+    "InsecureUrl",
+    "InvalidOption",
+    "InvalidPayload",
+    "InvalidTopic",
+    "LimitExceeded",
+    "Message",
+    "NotFound",
+    "OperationTimeout",
+    "PayloadTooLarge",
+    "PermissionDenied",
+    "PresenceChange",
+    "PresenceMember",
+    "ProtocolError",
+    "PubSub",
+    "PubSubClient",
+    "PubSubError",
+    "Publication",
+    "Published",
+    "QueueFull",
+    "RateLimited",
+    "ReceiveQueue",
+    "RetryOptions",
+    "SendQueue",
+    "Settings",
+    "SlowConsumer",
+    "StateChange",
+    "StateName",
+    "Subscription",
+    "SubscriptionStats",
+    "Superseded",
+    "Token",
+    "TokenContext",
+    "TokenExpired",
+    "TopicHandle",
+    "TopicInfo",
+    "Unavailable",
+    "Unsupported",
+    "UsageError",
+    "__version__",
+]

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+import asyncio
+import warnings
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from .driver import Driver
-from .options import ReceiveQueue, SendQueue, Settings
+from .errors import ClosedError, UsageError
+from .operations import Operations
+from .options import SendQueue, Settings, TransportChoice
 from .publishing import Batch
+from .subscribing import Request
+from .surroundings import surroundings
 from .topic import TopicHandle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
     from .errors import PubSubError
-    from .subscription import StateLoader, Subscription
+    from .handlers import Handler, StateLoader
+    from .options import ReceiveQueue
+    from .subscription import Subscription
     from .values import (
         Gap,
         Message,
@@ -54,7 +61,7 @@ class PubSubClient:
         on_error: Called with every error that no call can raise: exceptions of handlers, refusals by the server that
             concern no call. Without it they are logged at ERROR.
         send_queue: Bounds of what waits to be sent, and what happens when it is full.
-        **settings: Times and limits by name; ``hanzoai.pubsub.options.Settings`` lists them with their defaults.
+        **settings: Times (seconds) and limits by name; ``hanzoai.pubsub.options.ClientOptions`` has them all.
 
     Raises:
         InvalidOption: An option is of a wrong type or out of range; the error names it.
@@ -67,31 +74,50 @@ class PubSubClient:
         token: str | None = None,
         *,
         get_token: TokenCallback | None = None,
-        transport: Literal["auto", "websocket", "sse"] = "auto",
+        transport: TransportChoice = "auto",
         rest_url: str | None = None,
         allow_insecure: bool = False,
         name: str | None = None,
         echo: bool = True,
-        on_state: Callable[[StateChange], Awaitable[None] | None] | None = None,
-        on_error: Callable[[Exception], Awaitable[None] | None] | None = None,
+        on_state: Handler[StateChange] | None = None,
+        on_error: Handler[Exception] | None = None,
         send_queue: SendQueue | None = None,
         **settings: Unpack[Settings],
-    ) -> None: ...
+    ) -> None:
+        self._around = surroundings(url)
+        self._options = self._around.read_options(
+            url,
+            token,
+            get_token=get_token,
+            transport=transport,
+            rest_url=rest_url,
+            allow_insecure=allow_insecure,
+            name=name,
+            echo=echo,
+            send_queue=send_queue,
+            settings=settings,
+        )
+        self._on_state = on_state
+        self._on_error = on_error
+        self._operations: Operations | None = None
+        self._closed = False
 
     @property
     def state(self) -> StateName:
         """The state at this moment."""
-        ...
+        if self._operations is not None:
+            return self._operations.state
+        return "closed" if self._closed else "initialized"
 
     @property
     def client_id(self) -> str | None:
         """The id the server gave this client; None before it was ever connected."""
-        ...
+        return None if self._operations is None else self._operations.client_id
 
     @property
     def url(self) -> str:
-        """The WebSocket URL, without any credentials."""
-        ...
+        """The URL of the WebSocket; it never holds a token."""
+        return self._options.socket_url
 
     async def connect(self, timeout: float | None = None) -> None:
         """Connect, and wait until the client is connected.
@@ -107,6 +133,7 @@ class PubSubClient:
             PermissionDenied: The server does not let this identity connect.
             ClosedError: The client is closed.
         """
+        await self._ready().connect(timeout)
 
     async def close(self, timeout: float | None = None) -> None:
         """End: settle what was published, close the connection, end the subscriptions.
@@ -117,16 +144,21 @@ class PubSubClient:
             timeout: Seconds for publishes still on their way; default ``close_timeout``. What is not settled then
                 raises in its own call. 0 ends at once.
         """
+        self._closed = True
+        if self._operations is not None:
+            self._check_loop(self._operations)
+            await self._operations.close(timeout)
 
     async def disconnect(self) -> None:
-        """``close()`` under the name of HIP-56's sample."""
+        """``close()`` under the name that HIP-56's sample has for it."""
+        await self.close()
 
     def states(self) -> AsyncIterator[StateChange]:
         """Changes of state from this call on; ends when the client has ended.
 
-        One that is not read holds at most its newest 256 changes.
+        One that is not read holds its newest 256 changes.
         """
-        ...
+        return self._ready().states()
 
     def subscribe(
         self,
@@ -135,9 +167,10 @@ class PubSubClient:
         since: Since | None = None,
         history: int | None = None,
         after: Mapping[str, int] | None = None,
-        on_message: Callable[[Message], Awaitable[None] | None] | None = None,
-        on_presence: Callable[[PresenceChange], Awaitable[None] | None] | None = None,
-        on_gap: Callable[[Gap], Awaitable[None] | None] | None = None,
+        on_message: Handler[Message] | None = None,
+        on_presence: Handler[PresenceChange] | None = None,
+        on_gap: Handler[Gap] | None = None,
+        presence: bool | None = None,
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,
     ) -> Subscription:
@@ -152,8 +185,10 @@ class PubSubClient:
             history: Replay at most so many of the newest messages of each topic, 0 to 10,000.
             after: Replay what follows these positions, by concrete topic: ``sub.positions`` of an earlier program.
             on_message: Called with each message, in order, one at a time; a function or a coroutine function.
-            on_presence: Called with each change of who is present. Asks the server for presence.
+            on_presence: Called with each change of who is present. Without ``on_message`` it runs beside the iteration.
             on_gap: Called with each gap, in its place between the messages.
+            presence: Whether to ask for presence; default where ``on_presence`` is given. Without that handler, changes
+                come in ``sub.events()``.
             state_loader: Called once for each gap to load the state anew (REC-4), with the positions from before the call;
                 messages that come meanwhile are kept and follow.
             queue: Bounds of what waits for the program, and what happens when it is full.
@@ -164,7 +199,25 @@ class PubSubClient:
             ClosedError: The client is closed.
             UsageError: The client runs in another event loop.
         """
-        ...
+        if self._closed:
+            raise ClosedError
+        request = Request.read(
+            topics,
+            since=since,
+            history=history,
+            after=after,
+            on_message=on_message,
+            on_presence=on_presence,
+            on_gap=on_gap,
+            presence=presence,
+            state_loader=state_loader,
+            queue=queue or self._options.receive_queue,
+            now_ms=self._around.clock.wall_ms(),
+        )
+        subscription = request.subscription(self._ready)
+        if _loop_is_running():
+            subscription.start()
+        return subscription
 
     async def publish(
         self,
@@ -201,7 +254,9 @@ class PubSubClient:
             OperationTimeout: Not settled in time; ``outcome_unknown`` says whether it may have been published, ``id`` lets it be repeated.
             ClosedError: The client is closed.
         """
-        ...
+        return await self._ready().publish(
+            topic, message, ttl=ttl, id=id, key=key, timeout=timeout, via=via
+        )
 
     async def publish_many(
         self,
@@ -225,7 +280,9 @@ class PubSubClient:
             InvalidPayload: A payload is not JSON; nothing was sent.
             PayloadTooLarge: A payload is over the limit; nothing was sent.
         """
-        ...
+        operations = self._ready()
+        prepared = [operations.prepare_item(item) for item in messages]
+        return await operations.publish_many(prepared, timeout=timeout, via=via)
 
     def batch(self, *, timeout: float | None = None, via: Via = "auto") -> Batch:
         """Collect publishes and send them together.
@@ -233,7 +290,11 @@ class PubSubClient:
         ``async with ps.batch() as b: b.publish(topic, message)``; at the end ``b.results`` has one result a message, and
         the first error among them is raised.
         """
-        ...
+        operations = self._ready()
+        return Batch(
+            operations.prepare,
+            lambda items: operations.publish_many(items, timeout=timeout, via=via),
+        )
 
     def history(
         self,
@@ -260,7 +321,9 @@ class PubSubClient:
             PermissionDenied: The access rules do not allow it.
             ConnectionFailed: The HTTP API could not be reached.
         """
-        ...
+        return self._ready().history(
+            topic, since=since, before=before, after=after, limit=limit, timeout=timeout
+        )
 
     async def presence(self, topic: str, *, timeout: float | None = None) -> list[PresenceMember]:
         """Everybody present on a topic.
@@ -269,7 +332,7 @@ class PubSubClient:
             topic: A topic without wildcards.
             timeout: Seconds; default ``operation_timeout``.
         """
-        ...
+        return await self._ready().presence(topic, timeout=timeout)
 
     async def update_presence(
         self, topic: str | None, data: Mapping[str, Any], *, timeout: float | None = None
@@ -281,6 +344,7 @@ class PubSubClient:
             data: ``status``, ``name``, ``avatar_url`` change the member, other keys go into ``metadata``; None deletes.
             timeout: Seconds to wait for a connection; default ``operation_timeout``.
         """
+        await self._ready().update_presence(topic, data, timeout=timeout)
 
     async def topics(
         self, prefix: str | None = None, *, limit: int | None = None, timeout: float | None = None
@@ -292,13 +356,15 @@ class PubSubClient:
             limit: At most so many.
             timeout: Seconds; default ``operation_timeout``.
         """
-        ...
+        return await self._ready().topics(prefix, limit=limit, timeout=timeout)
 
     def topic(self, name: str) -> TopicHandle:
         """A handle on one topic, with no effect on the wire: ``.publish .subscribe .history .presence``."""
-        ...
+        return TopicHandle(self, name)
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        self._ready()
+        return self
 
     async def __aexit__(
         self,
@@ -307,3 +373,54 @@ class PubSubClient:
         traceback: TracebackType | None,
     ) -> None:
         """Settle what was published and close; after an exception close at once."""
+        await self.close(None if exc_type is None else 0)
+
+    def __repr__(self) -> str:
+        return f"<PubSubClient {self.url} {self.state}>"
+
+    def __del__(self) -> None:
+        operations = getattr(self, "_operations", None)
+        if operations is not None and operations.abandon():
+            warnings.warn(
+                f"{self!r} was dropped without close(); use `async with`",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    # ------------------------------------------------------------ inside
+
+    def _ready(self) -> Operations:
+        """The operations in the running loop, begun at the first use."""
+        operations = self._operations
+        if operations is None:
+            if self._closed:
+                raise ClosedError
+            if not _loop_is_running():
+                raise UsageError(
+                    "No event loop is running.",
+                    remedy="Call this inside a coroutine, or use the blocking client `PubSub`.",
+                )
+            operations = self._operations = Operations(
+                self._options, self._around, on_state=self._on_state, on_error=self._on_error
+            )
+        else:
+            self._check_loop(operations)
+        if self._closed:
+            raise operations.error or ClosedError()
+        return operations
+
+    def _check_loop(self, operations: Operations) -> None:
+        if asyncio.get_running_loop() is not operations.loop:
+            raise UsageError(
+                "This client runs in another event loop.",
+                remedy="Use one client a loop, or the blocking client `PubSub`.",
+            )
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

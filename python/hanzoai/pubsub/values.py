@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
+from .effects import GapReason, PresenceChangeKind
 from .generated.wire import Envelope, PresenceMember, Publication, TopicInfo
 
 Message: TypeAlias = Envelope
@@ -99,17 +100,18 @@ class Gap:
 
     Attributes:
         topic: The concrete topic, or the pattern where the topic is unknown.
-        from_: First missing position; None against a server without positions.
-        to: Last missing position; None where unknown.
-        missed: How many messages; None where unknown.
-        reason: ``history_trimmed``, ``slow_consumer``, ``log_reset`` or ``unknown``.
+        from_: Position of the last message before the gap; None against a server without positions.
+        to: Position of the first message that can follow; None against a server without positions.
+        missed: How many messages are missing; None where nobody can know.
+        reason: ``history_trimmed``: no longer retained. ``log_reset``: the log began anew.
+            ``slow_consumer``: the queue of this subscription was full. ``unproven``: nobody can tell.
     """
 
     topic: str
     from_: int | None
     to: int | None
     missed: int | None
-    reason: str
+    reason: GapReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +120,15 @@ class PresenceChange:
 
     Attributes:
         topic: The topic.
-        members: Everybody present.
-        change: ``snapshot``, ``join``, ``update`` or ``leave``.
+        members: Everybody present now, by time of joining.
+        change: ``snapshot`` for the first complete list; then what ``member`` did.
+        member: Who joined, was updated or left; None for ``snapshot``.
     """
 
     topic: str
     members: tuple[PresenceMember, ...]
-    change: str
+    change: PresenceChangeKind
+    member: PresenceMember | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,577 @@
+"""The driver: performs what the session decides, and tells it what happens.
+
+One task reads the transport and never awaits user code. Events are handled one at a time; what is fed while one is
+being handled waits for its turn, so a session never sees two at once. Every task is kept until it has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from . import effects, events
+from .effects import Deliver
+from .errors import AuthRefused, PubSubError, from_code
+from .events import Received, TimerFired
+from .generated.lifecycle import PUBLIC
+from .generated.wire import AuthOkFrame, Limits
+from .inbox import denial_error
+from .peer import Peer, read_peer
+from .transports import TransportClosed, TransportFailed
+from .values import Gap, PresenceChange, StateChange, StateName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from .clock import Clock, TimerHandle
+    from .effects import Effect, Outcome, TransportName
+    from .events import Event
+    from .generated.wire import ClientFrame, Envelope, ServerFrame
+    from .inbox import Inbox
+    from .options import ClientOptions
+    from .publishing import Prepared
+    from .session import Session
+    from .tokens import TokenSource
+    from .transports import Transport
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_WATCH_EVERY: Final = 5.0
+"""Seconds between two looks at the clocks (LIFE-5)."""
+
+_SLEPT: Final = 5.0
+"""Seconds by which the wall clock must have run ahead of the monotonic one to mean that the machine slept."""
+
+_OWN_IDS: Final = 10_000
+"""Ids of own messages that are remembered with ``echo=False``: what may be on its way back."""
+
+_TURN: Final = 256
+"""Frames handled before the loop's other tasks get their turn."""
+
+_STUBBORN: Final = 1.0
+"""Seconds that a cancelled task of user code gets to end."""
+
+
+class _Link:
+    """One transport and the task that reads it."""
+
+    __slots__ = ("task", "transport")
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.task: asyncio.Task[None] | None = None
+
+
+class Driver:
+    """Runs one session in one event loop.
+
+    Args:
+        session: Decides.
+        options: What the client is set to.
+        clock: Every timer and both readings of time.
+        tokens: Asks the program for tokens.
+        dial: Makes a transport that is not open yet.
+        on_state: Called with each change of the public state.
+        on_error: Called with errors that no call can raise, and the topic.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        options: ClientOptions,
+        clock: Clock,
+        tokens: TokenSource,
+        *,
+        dial: Callable[[TransportName], Transport],
+        on_state: Callable[[StateChange], None],
+        on_error: Callable[[Exception, str | None], None],
+    ) -> None:
+        self.session = session
+        self.options = options
+        self.clock = clock
+        self.tokens = tokens
+        self.loop = asyncio.get_running_loop()
+        self.inboxes: dict[int, tuple[Inbox, Inbox]] = {}
+        self.state: StateName = "initialized"
+        self.last_change: StateChange | None = None
+        self.finished = False
+        self.error: PubSubError | None = None
+        self.client_id: str | None = None
+        self.limits = Limits()
+        self.peer: Peer | None = None
+        self.on_welcome: Callable[[AuthOkFrame], None] = _ignore
+        self.on_settle: Callable[[], None] = _nothing
+        self.transport_name: TransportName | None = None
+        self._dial_transport = dial
+        self._on_state = on_state
+        self._on_error = on_error
+        self._queue: deque[Event] = deque()
+        self._busy = False
+        self._outgoing: list[ClientFrame] = []
+        self._link: _Link | None = None
+        self._turn = 0
+        self._reading_paused = False
+        self._timers: dict[str, TimerHandle] = {}
+        self._drain_ms: int | None = None
+        self._fetches: dict[int, asyncio.Task[None]] = {}
+        self._settles: dict[int, asyncio.Future[Outcome]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._watch: TimerHandle | None = None
+        self._readings = (0.0, 0.0)
+        self._own_ids: dict[str, None] = {}
+        self._perform_one: dict[type[Any], Callable[[Any], None]] = {
+            effects.StateChanged: self._change_state,
+            effects.Fetch: self._fetch,
+            effects.AbandonFetch: self._abandon_fetch,
+            effects.Dial: self._dial,
+            effects.HangUp: self._hang_up,
+            effects.Send: self._send,
+            effects.StartTimer: self._start_timer,
+            effects.CancelTimer: self._cancel_timer,
+            effects.Probe: self._probe,
+            effects.Gap: self._tell_gap,
+            effects.Joined: self._join,
+            effects.PresenceChanged: self._tell_presence,
+            effects.Settle: self._settle,
+            effects.Problem: self._problem,
+            effects.Finished: self._finish,
+        }
+
+    # ------------------------------------------------------------ events in, effects out
+
+    def feed(self, event: Event) -> None:
+        """Have the session handle an event, now or after the one it is at."""
+        self._queue.append(event)
+        if not self._busy:
+            self._run_queue()
+            self._flush()
+
+    def _run_queue(self) -> None:
+        self._busy = True
+        try:
+            while self._queue:
+                self._perform(self.session.handle(self._queue.popleft()))
+        finally:
+            self._busy = False
+
+    def _receive(self, frame: ServerFrame, at: int) -> None:
+        """Handle one frame. The usual outcome, one message for one subscription, goes the short way."""
+        if type(frame) is AuthOkFrame:
+            self._welcome(frame)
+        self._busy = True
+        try:
+            produced = self.session.handle(Received(frame, at))
+            if len(produced) == 1 and type(effect := produced[0]) is Deliver:
+                self._deliver(effect.sub, effect.message)
+            else:
+                self._perform(produced)
+        finally:
+            self._busy = False
+        if self._queue:
+            self._run_queue()
+
+    def _welcome(self, frame: AuthOkFrame) -> None:
+        link = self._link
+        self.client_id = frame.client_id
+        self.limits = frame.limits or Limits()
+        self.peer = read_peer(frame, incremental=link is None or link.transport.incremental)
+        self.on_welcome(frame)
+
+    def _perform(self, produced: Sequence[Effect]) -> None:
+        run: list[Envelope] = []  # messages of one subscription in a row: a replay
+        run_sub = 0
+        for effect in produced:
+            if type(effect) is Deliver:
+                if run and effect.sub != run_sub:
+                    self._deliver_run(run_sub, run)
+                    run = []
+                run_sub = effect.sub
+                run.append(effect.message)
+                continue
+            if run:
+                self._deliver_run(run_sub, run)
+                run = []
+            self._perform_one[type(effect)](effect)
+        if run:
+            self._deliver_run(run_sub, run)
+
+    def _flush(self) -> None:
+        if self._outgoing and self._link is not None:
+            self._link.transport.send(self._outgoing)
+            self._outgoing = []
+
+    # ------------------------------------------------------------ what others need of it
+
+    def add(self, sub: int, inbox: Inbox, presence_inbox: Inbox) -> None:
+        """Route what the session delivers to a subscription; its presence changes may go elsewhere."""
+        self.inboxes[sub] = (inbox, presence_inbox)
+
+    def remove(self, sub: int) -> None:
+        """End a subscription. Does nothing when it has ended."""
+        if self.inboxes.pop(sub, None) is not None and not self.finished:
+            self.feed(events.Unsubscribe(sub))
+
+    def begin(self, event: events.Publish) -> asyncio.Future[Outcome]:
+        """Publish; the future gets the outcome."""
+        settled: asyncio.Future[Outcome] = self.loop.create_future()
+        self._settles[event.ref] = settled
+        self.feed(event)
+        return settled
+
+    def remember_own(self, items: Sequence[Prepared]) -> None:
+        """Keep messages of this client from its own subscriptions, where ``echo`` is off."""
+        if self.options.echo:
+            return
+        own = self._own_ids
+        for item in items:
+            own[item.id] = None
+        while len(own) > _OWN_IDS:
+            del own[next(iter(own))]
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start a task and keep it until it has ended."""
+        task = self.loop.create_task(coroutine, name=f"hanzoai.pubsub {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait for a change of state, an answered subscription or the end, until the condition holds.
+
+        Returns:
+            Whether it holds; False also where the client has ended or the time has passed first.
+        """
+        if condition():
+            return True
+        passed = False
+
+        def expire() -> None:
+            nonlocal passed
+            passed = True
+            self._notify()
+
+        timer = None if seconds is None else self.clock.call_later(seconds, expire)
+        try:
+            while not (met := condition()) and not passed and not self.finished:
+                waiter = self.loop.create_future()
+                self._waiters.add(waiter)
+                try:
+                    await waiter
+                finally:
+                    self._waiters.discard(waiter)
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return met
+
+    def connect(self) -> None:
+        """Connect, unless that was asked for before."""
+        if self.state == "initialized":
+            self._readings = (self.clock.wall_ms() / 1000, self.clock.now())
+            self._watch = self.clock.call_later(_WATCH_EVERY, self._look_at_clocks)
+            self.feed(events.Connect())
+
+    async def close(self, timeout: float | None) -> None:
+        """Settle the publishes, end, and wait for every task."""
+        if not self.finished:
+            if timeout is not None:
+                self._drain_ms = round(timeout * 1000)
+            self.feed(events.Abort() if timeout == 0 else events.Close())
+        await self.until(lambda: self.finished)
+        await self._tidy(self.options.close_timeout if timeout is None else timeout)
+
+    async def _tidy(self, timeout: float) -> None:
+        me = asyncio.current_task()
+        if me is not None and me in self._tasks:
+            # A handler closes the client: its own task ends after it, nobody can wait for that.
+            self._tasks.discard(me)
+        patience = self.clock.call_later(timeout, self._cancel_tasks)
+        try:
+            while self._tasks:
+                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            patience.cancel()
+
+    def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+        def give_up() -> None:
+            for task in list(self._tasks):
+                logger.error("%s ignores its cancellation and is left behind", task.get_name())
+                self._tasks.discard(task)
+
+        self.loop.call_later(_STUBBORN, give_up)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("%s failed", task.get_name(), exc_info=error)
+
+    def _notify(self) -> None:
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # ------------------------------------------------------------ the transport
+
+    def _dial(self, effect: effects.Dial) -> None:
+        self.transport_name = effect.transport
+        link = self._link = _Link(self._dial_transport(effect.transport))
+        link.task = self.spawn(self._serve(link), f"reader ({effect.transport})")
+
+    async def _serve(self, link: _Link) -> None:
+        transport = link.transport
+        try:
+            await transport.open()
+            if self._link is link:
+                self.feed(events.Opened(transport.incremental))
+            while self._link is link:
+                await self._take(link, await transport.receive())
+        except (TransportFailed, TransportClosed) as end:
+            after = end.retry_after
+            self._lost(link, end.code, end.reason, None if after is None else round(after * 1000))
+        except Exception:
+            logger.exception("The connection is given up after an unexpected exception")
+            self._lost(link, None, "an unexpected exception in the client", None)
+
+    async def _take(self, link: _Link, frames: Sequence[ServerFrame]) -> None:
+        at = self.clock.wall_ms()
+        for frame in frames:
+            if self._link is not link:
+                return
+            self._receive(frame, at)
+            self._turn += 1
+            if self._turn >= _TURN:
+                self._flush()
+                await self._let_others_run()
+        self._flush()
+
+    async def _let_others_run(self) -> None:
+        """Give way to the tasks that read the inboxes; where one says ``block``, until it has room."""
+        self._turn = 0
+        await asyncio.sleep(0)
+        self._reading_paused = True
+        try:
+            while waiting := [
+                inbox
+                for inbox, _ in self.inboxes.values()
+                if inbox.full and inbox.policy == "block" and not inbox.finished
+            ]:
+                await waiting[0].wait()
+        finally:
+            self._reading_paused = False
+
+    def _lost(self, link: _Link, code: int | None, reason: str, retry_after: int | None) -> None:
+        if self._link is not link:
+            return
+        self._link = None
+        self._outgoing.clear()
+        self.spawn(link.transport.close(), "closing transport")
+        self.feed(events.Dropped(code, reason, retry_after))
+
+    def _hang_up(self, effect: effects.HangUp) -> None:
+        self._flush()
+        self._outgoing.clear()
+        link, self._link = self._link, None
+        if link is None:
+            return
+        task = link.task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+        self.spawn(link.transport.close(effect.code), "closing transport")
+
+    def _send(self, effect: effects.Send) -> None:
+        self._outgoing.append(effect.frame)
+
+    def _probe(self, _: effects.Probe) -> None:
+        self.spawn(self._run_probe(), "probe")
+
+    async def _run_probe(self) -> None:
+        transport = self._dial_transport("websocket")
+        try:
+            async with asyncio.timeout(self.options.open_timeout):
+                await transport.open()
+            reachable = True
+        except (TransportFailed, TimeoutError):
+            reachable = False
+        finally:
+            await transport.close()
+        self.feed(events.Probed(reachable))
+
+    # ------------------------------------------------------------ tokens
+
+    def _fetch(self, effect: effects.Fetch) -> None:
+        fixed = self.tokens.fixed
+        if fixed is not None:
+            self.feed(events.Token(effect.id, fixed.value))
+        else:
+            self._fetches[effect.id] = self.spawn(self._run_fetch(effect), "token")
+
+    async def _run_fetch(self, effect: effects.Fetch) -> None:
+        try:
+            token = await self.tokens.fetch(effect.reason, effect.attempt)
+        except Exception as error:  # noqa: BLE001 - whatever the callback raises
+            self._fetches.pop(effect.id, None)
+            refused = isinstance(error, AuthRefused)
+            # What a stranger's exception says may hold a secret; its class says enough.
+            said = error.message if isinstance(error, PubSubError) else type(error).__name__
+            if not refused:
+                logger.warning("get_token failed: %s", type(error).__name__)
+                self._on_error(
+                    from_code("token_unavailable", f"get_token raised {said}.", cause=error), None
+                )
+            self.feed(events.TokenFailed(effect.id, refused, said))
+            return
+        self._fetches.pop(effect.id, None)
+        ends = token.expires_at
+        left = None if ends is None else max(0, ends - self.clock.wall_ms())
+        self.feed(events.Token(effect.id, token.value, left))
+
+    def _abandon_fetch(self, effect: effects.AbandonFetch) -> None:
+        task = self._fetches.pop(effect.id, None)
+        if task is not None:
+            task.cancel()
+
+    # ------------------------------------------------------------ timers
+
+    def _start_timer(self, effect: effects.StartTimer) -> None:
+        name = effect.name
+        self._cancel(name)
+        after = effect.after
+        if name == "drain" and self._drain_ms is not None:
+            after = self._drain_ms
+        self._timers[name] = self.clock.call_later(after / 1000, lambda: self._fire(effect.name))
+
+    def _fire(self, name: events.TimerName) -> None:
+        self._timers.pop(name, None)
+        idle = 0
+        if self._link is not None and not self._reading_paused:
+            # While the program holds up the reading, silence is our own doing.
+            idle = max(0, round((self.clock.now() - self._link.transport.last_heard) * 1000))
+        self.feed(TimerFired(name, idle))
+
+    def _cancel_timer(self, effect: effects.CancelTimer) -> None:
+        self._cancel(effect.name)
+
+    def _cancel(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _look_at_clocks(self) -> None:
+        wall, steady = self.clock.wall_ms() / 1000, self.clock.now()
+        ahead = (wall - self._readings[0]) - (steady - self._readings[1])
+        self._readings = (wall, steady)
+        self._watch = self.clock.call_later(_WATCH_EVERY, self._look_at_clocks)
+        if ahead > _SLEPT:
+            logger.info("The machine slept for %.0f s", ahead)
+            self.feed(events.Woke())
+
+    # ------------------------------------------------------------ to the subscriptions
+
+    def _deliver(self, sub: int, message: Envelope) -> None:
+        found = self.inboxes.get(sub)
+        if found is None or (self._own_ids and message.id in self._own_ids):
+            return
+        inbox = found[0]
+        inbox.put(message)
+        if inbox.full:
+            self._turn = _TURN
+
+    def _deliver_run(self, sub: int, messages: list[Envelope]) -> None:
+        if len(messages) == 1:
+            self._deliver(sub, messages[0])
+            return
+        found = self.inboxes.get(sub)
+        if found is None:
+            return
+        if self._own_ids:
+            messages = [message for message in messages if message.id not in self._own_ids]
+        found[0].put_replay(messages)
+        self._turn = _TURN
+
+    def _tell_gap(self, effect: effects.Gap) -> None:
+        found = self.inboxes.get(effect.sub)
+        if found is not None:
+            found[0].put_other(
+                Gap(effect.topic, effect.from_, effect.to, effect.missed, effect.reason)
+            )
+
+    def _tell_presence(self, effect: effects.PresenceChanged) -> None:
+        found = self.inboxes.get(effect.sub)
+        if found is not None:
+            found[1].put_other(
+                PresenceChange(effect.topic, effect.members, effect.change, effect.member)
+            )
+
+    def _join(self, effect: effects.Joined) -> None:
+        found = self.inboxes.get(effect.sub)
+        if found is None:
+            return
+        for inbox in found:
+            inbox.join(effect.topics, effect.denied)
+            if not effect.topics:
+                inbox.finish(denial_error(effect.denied, inbox.topics))
+        if not effect.topics:
+            del self.inboxes[effect.sub]
+        self._notify()
+
+    # ------------------------------------------------------------ to the calls and listeners
+
+    def _settle(self, effect: effects.Settle) -> None:
+        settled = self._settles.pop(effect.ref, None)
+        if settled is not None and not settled.done():
+            settled.set_result(effect.outcome)
+        self.on_settle()
+
+    def _change_state(self, effect: effects.StateChanged) -> None:
+        before = PUBLIC[effect.from_]
+        if before == effect.public:
+            return
+        self.state = effect.public
+        change = self.last_change = StateChange(
+            from_=before,
+            to=effect.public,
+            code=effect.code,
+            reason=effect.reason or "",
+            retry_in=effect.retry_in,
+            attempt=effect.attempt,
+        )
+        logger.debug("%s -> %s %s", before, effect.public, effect.code or "")
+        self._on_state(change)
+        self._notify()
+
+    def _problem(self, effect: effects.Problem) -> None:
+        self._on_error(from_code(effect.code, effect.message, topic=effect.topic), effect.topic)
+
+    def _finish(self, effect: effects.Finished) -> None:
+        self.finished = True
+        said = effect.error
+        if said is not None:
+            self.error = from_code(said.code, said.message, remedy=said.remedy, topic=said.topic)
+        for name in list(self._timers):
+            self._cancel(name)
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        for task in self._fetches.values():
+            task.cancel()
+        self._fetches.clear()
+        for pair in self.inboxes.values():
+            for inbox in pair:
+                inbox.finish(self.error)
+        self.inboxes.clear()
+        self._notify()
+
+
+def _ignore(_: AuthOkFrame) -> None:
+    """Nobody asks what the server can do."""
+
+
+def _nothing() -> None:
+    """Nobody waits for room in the queue of publishes."""

@@ -1,0 +1,153 @@
+"""A clock that a test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_START_MS: Final = 1_740_307_200_000
+_TURNS: Final = 25
+"""Turns of the event loop in a row without a new timer or a fired one, after which nothing is left to happen."""
+
+
+class VirtualTimer:
+    """A timer of a ``VirtualClock``."""
+
+    __slots__ = ("_callback", "due")
+
+    def __init__(self, due: float, callback: Callable[[], None]) -> None:
+        self.due = due
+        self._callback: Callable[[], None] | None = callback
+
+    @property
+    def pending(self) -> bool:
+        """Whether it can still fire."""
+        return self._callback is not None
+
+    def cancel(self) -> None:
+        """Take it back."""
+        self._callback = None
+
+    def fire(self) -> None:
+        """Call the callback, unless it was cancelled."""
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
+class VirtualClock:
+    """Time that stands still until a test moves it: no test waits, and every run is the same.
+
+    Give it to ``MemoryServer``, whose clients and hub then live by it.
+
+    Args:
+        start_ms: What the wall clock says at first, Unix milliseconds.
+    """
+
+    def __init__(self, start_ms: int = _START_MS) -> None:
+        self._now = 0.0
+        self._wall = start_ms / 1000
+        self._timers: list[tuple[float, int, VirtualTimer]] = []
+        self._numbers = itertools.count()
+        self._stirred = 0
+
+    def now(self) -> float:
+        """Seconds that the test has let pass."""
+        return self._now
+
+    def wall_ms(self) -> int:
+        """Unix milliseconds."""
+        return round(self._wall * 1000)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> VirtualTimer:
+        """Call ``callback`` when the test has moved the clock by ``seconds``."""
+        timer = VirtualTimer(self._now + max(0.0, seconds), callback)
+        heapq.heappush(self._timers, (timer.due, next(self._numbers), timer))
+        self._stirred += 1
+        return timer
+
+    async def sleep(self, seconds: float) -> None:
+        """Suspend the calling task until the test has moved the clock by ``seconds``."""
+        woken = asyncio.get_running_loop().create_future()
+        timer = self.call_later(seconds, lambda: woken.done() or woken.set_result(None))
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    @property
+    def pending(self) -> int:
+        """How many timers could still fire: 0 once everything is closed."""
+        return sum(1 for _, _, timer in self._timers if timer.pending)
+
+    async def settle(self) -> None:
+        """Let every task run until all of them wait for time or for the outside."""
+        turns = 0
+        stirred = self._stirred
+        while turns < _TURNS:
+            await asyncio.sleep(0)
+            turns += 1
+            if self._stirred != stirred:
+                stirred, turns = self._stirred, 0
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass: timers fire in the order of their times, tasks run in between.
+
+        Args:
+            seconds: 0 or more.
+        """
+        end = self._now + seconds
+        await self.settle()
+        while (due := self._next_due()) is not None and due <= end:
+            self._move(due)
+            while self._timers and self._timers[0][0] <= self._now:
+                _, _, timer = heapq.heappop(self._timers)
+                timer.fire()
+                self._stirred += 1
+            await self.settle()
+        self._move(end)
+        await self.settle()
+
+    async def advance_until(self, happened: Callable[[], object], limit: float = 3_600.0) -> float:
+        """Let time pass until something is so.
+
+        Args:
+            happened: Asked after each timer.
+            limit: Seconds after which it is given up.
+
+        Returns:
+            Seconds that passed.
+
+        Raises:
+            AssertionError: It did not come true.
+        """
+        began = self._now
+        await self.settle()
+        while not happened():
+            due = self._next_due()
+            if due is None or due > began + limit:
+                raise AssertionError(f"It did not happen within {limit:g} virtual seconds")
+            await self.advance(due - self._now)
+        return self._now - began
+
+    async def machine_sleeps(self, seconds: float) -> None:
+        """Suspend the machine: the wall clock goes on, the monotonic one and all timers stand still."""
+        await self.settle()
+        self._wall += seconds
+
+    def _next_due(self) -> float | None:
+        while self._timers and not self._timers[0][2].pending:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def _move(self, to: float) -> None:
+        self._wall += to - self._now
+        self._now = to
+
+
+__all__ = ["VirtualClock", "VirtualTimer"]

@@ -1,0 +1,182 @@
+"""Frames handed to a server in the same process, for tests: no socket, no thread, no wait.
+
+They still go through the codec, so that what is tested is what goes over the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+from weakref import WeakValueDictionary
+
+from hanzoai.pubsub.codec import Malformed, Unknown, decode, encode
+from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import httpx
+
+    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.effects import TransportName
+    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+
+SCHEME: Final = "memory://"
+
+
+class MemoryEnd(Protocol):
+    """The server's end of one connection."""
+
+    def receive(self, data: bytes) -> None:
+        """Take one frame of the client."""
+
+    def closed(self, code: int | None) -> None:
+        """The client has gone."""
+
+
+class MemoryPeer(Protocol):
+    """A server that programs of this process reach without a socket."""
+
+    clock: Clock
+    random: Callable[[], float]
+
+    async def accept(self, client: MemoryTransport, transport: TransportName) -> MemoryEnd:
+        """Take a connection.
+
+        Raises:
+            TransportFailed: It refuses.
+        """
+        ...
+
+    def http_transport(self) -> httpx.AsyncBaseTransport:
+        """What carries requests to its HTTP API."""
+        ...
+
+
+_peers: WeakValueDictionary[str, MemoryPeer] = WeakValueDictionary()
+
+
+def register(name: str, peer: MemoryPeer) -> str:
+    """Make a peer known, and give the URL that leads to it."""
+    _peers[name] = peer
+    return f"{SCHEME}{name}"
+
+
+def forget(name: str) -> None:
+    """Make it unknown."""
+    _peers.pop(name, None)
+
+
+def find(url: str) -> MemoryPeer:
+    """The peer of a URL.
+
+    Raises:
+        InvalidOption: There is none.
+    """
+    peer = _peers.get(url.removeprefix(SCHEME).partition("/")[0])
+    if peer is None:
+        raise InvalidOption(
+            "No server of that name runs in this process.",
+            remedy="Take the `url` of a running hanzoai.pubsub.testing.MemoryServer.",
+            field="url",
+        )
+    return peer
+
+
+class MemoryTransport:
+    """One connection to a server of this process.
+
+    Args:
+        peer: The server.
+        name: What it stands for.
+    """
+
+    incremental: bool = True
+
+    def __init__(self, peer: MemoryPeer, name: TransportName = "websocket") -> None:
+        self._peer = peer
+        self._name: TransportName = name
+        self._end: MemoryEnd | None = None
+        self._arrived: deque[str | bytes] = deque()
+        self._over: TransportClosed | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+        self.last_heard: float = peer.clock.now()
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            TransportFailed: The server refuses.
+        """
+        end = await self._peer.accept(self, self._name)
+        if self._closed:
+            end.closed(None)
+            raise TransportFailed(None, "The connection was given up while it was opened.")
+        self._end = end
+        self.last_heard = self._peer.clock.now()
+
+    def send(self, frames: Sequence[ClientFrame]) -> None:
+        """Hand frames to the server."""
+        if self._end is not None and not self._closed:
+            for frame in frames:
+                self._end.receive(encode(frame))
+
+    async def receive(self) -> Sequence[ServerFrame]:
+        """Wait for frames.
+
+        Raises:
+            TransportClosed: The server or a fault ended the connection, and everything was handed out.
+        """
+        while True:
+            frames: list[ServerFrame] = []
+            while self._arrived:
+                frame = decode(self._arrived.popleft())
+                if not isinstance(frame, Malformed | Unknown):
+                    frames.append(frame)
+            if frames:
+                return frames
+            if self._over is not None:
+                raise self._over
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+
+    async def close(self, code: int = 1000) -> None:
+        """End it."""
+        if not self._closed:
+            self._closed = True
+            if self._end is not None and self._over is None:
+                self._end.closed(code)
+            self.ended(code, "closed by the client")
+
+    # ------------------------------------------------------------ the server's side
+
+    def arrived(self, data: str | bytes) -> None:
+        """The server has sent one frame."""
+        if self._over is None:
+            self._arrived.append(data)
+            self.last_heard = self._peer.clock.now()
+            self._wake()
+
+    def ended(self, code: int | None, reason: str, *, lose: bool = False) -> None:
+        """The connection has ended.
+
+        Args:
+            code: Close code; None where it broke.
+            reason: In words.
+            lose: Whether what is on its way is lost, as it is when a network breaks.
+        """
+        if self._over is None:
+            if lose:
+                self._arrived.clear()
+            self._over = TransportClosed(code, reason)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
