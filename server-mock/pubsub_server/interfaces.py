@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from pubsub_server.identity import Identity as Identity
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pubsub_server.codec import Draft, SubscribeRequest, UnsubscribeRequest
     from pubsub_server.connection import Connection
     from pubsub_server.errors import ServiceError
+    from pubsub_server.identity import Identity as Identity
 
 
 class WireForm(IntEnum):
@@ -168,7 +167,7 @@ class Stats:
     replayed: int = 0
     slow_consumers: int = 0
     presence_changes: int = 0
-    refused: dict[str, int] = field(default_factory=lambda: {})  # by error code
+    refused: dict[str, int] = field(default_factory=dict)  # by error code
 
 
 # ---------------------------------------------------------------- listeners and the hub
@@ -181,7 +180,8 @@ class Sink(Protocol):
         """Hand ready wire bytes to the transport at once; once a connection and loop turn.
 
         A sink whose transport has more unsent bytes than it should calls `Service.pause`, and
-        `Service.resume` when they are gone; the hub keeps what comes in between.
+        `Service.resume` when they are gone; the hub keeps what comes in between. Pings and the
+        comments that keep a stream alive come this way too. After the end it does nothing.
         """
         ...
 
@@ -191,6 +191,10 @@ class Sink(Protocol):
 
     def close(self, code: int, reason: str) -> None:
         """Send what was written, then end the connection with this close code."""
+        ...
+
+    def abort(self) -> None:
+        """Cut the connection without a word, as a network that fails does."""
         ...
 
 
@@ -279,6 +283,10 @@ class Service(Protocol):
         Raises:
             ServiceError: `token_invalid`, `token_expired`, `unavailable`.
         """
+        ...
+
+    def session(self, identity: Identity) -> AuthOk:
+        """What `auth.ok` would say to this identity, for a caller without a connection."""
         ...
 
     async def authenticate(
@@ -373,54 +381,27 @@ class Service(Protocol):
         ...
 
 
-class HubSettings(Protocol):
-    """What the hub reads of `config.Settings`; times in milliseconds, sizes in bytes."""
-
-    @property
-    def auth_deadline(self) -> int: ...
-    @property
-    def expiring_notice(self) -> int: ...
-    @property
-    def max_payload(self) -> int: ...
-    @property
-    def max_subscriptions(self) -> int: ...
-    @property
-    def max_batch(self) -> int: ...
-    @property
-    def presence_timeout(self) -> int: ...
-    @property
-    def presence_grace(self) -> int: ...
-    @property
-    def presence_max_members(self) -> int: ...
-    @property
-    def history_max_messages(self) -> int: ...
-    @property
-    def history_max_age(self) -> int: ...
-    @property
-    def history_max_bytes(self) -> int: ...
-    @property
-    def history_page_default(self) -> int: ...
-    @property
-    def history_page_max(self) -> int: ...
-    @property
-    def topics_max(self) -> int: ...
-    @property
-    def send_queue_bytes(self) -> int: ...
-    @property
-    def server_ping_interval(self) -> int: ...
-
-
 # ---------------------------------------------------------------- backplanes
 
 
 @dataclass(slots=True)
 class Entry:
-    """One stored or passing message: its position, and its envelope's JSON, encoded once."""
+    """One stored or passing message: its position, and its envelope's JSON, encoded once.
+
+    Attributes:
+        topic: Where.
+        id: Its id.
+        timestamp: Unix ms, never less than that of an earlier one of the topic.
+        seq: Its position; None for one that is not kept.
+        expires: Unix ms when it leaves the log.
+        body: The envelope as JSON.
+    """
 
     topic: str
     id: str
     timestamp: int
     seq: int | None
+    expires: int
     body: bytes
 
 
@@ -482,8 +463,16 @@ class Backplane(Protocol):
         """One page of one topic."""
         ...
 
-    def reports(self, prefix: str, limit: int) -> list[TopicReport]:
-        """Topics with a log, by name; ``subscribers`` is 0."""
+    def reports(self, prefix: str) -> list[TopicReport]:
+        """Topics with a log whose name begins so; ``subscribers`` is 0."""
+        ...
+
+    def expire(self) -> None:
+        """Let go of what is too old; called now and then."""
+        ...
+
+    def evict(self, topic: str | None, *, log_too: bool) -> None:
+        """Drop retained messages (of all topics for None), for tests; the numbering too."""
         ...
 
     async def close(self) -> None:

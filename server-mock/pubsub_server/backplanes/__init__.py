@@ -1,0 +1,1 @@
+"""What keeps the logs and joins the nodes."""

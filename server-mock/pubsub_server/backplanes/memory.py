@@ -1,0 +1,99 @@
+"""One node, everything in this process: each call answers at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.ids import message_id
+from pubsub_server.interfaces import Entry, Page, Published, Replay, TopicReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pubsub_server.codec import Draft
+    from pubsub_server.errors import ServiceError
+    from pubsub_server.history import MemoryStore
+
+
+class MemoryBackplane:
+    """See `interfaces.Backplane`.
+
+    Args:
+        store: The logs.
+        wall: Unix ms.
+    """
+
+    def __init__(self, store: MemoryStore, wall: Callable[[], int]) -> None:
+        self.store = store
+        self._wall = wall
+        self._deliver: Callable[[Entry], None] | None = None
+
+    def start(self, deliver: Callable[[Entry], None]) -> None:
+        """See `interfaces.Backplane`."""
+        self._deliver = deliver
+
+    def publish(
+        self, drafts: Sequence[Draft], sender: tuple[str, str]
+    ) -> list[Published | ServiceError]:
+        """See `interfaces.Backplane`."""
+        now = self._wall()
+        results: list[Published | ServiceError] = []
+        for draft in drafts:
+            entry = self.store.append(draft, draft.id or message_id(), sender, now)
+            if isinstance(entry, Entry):
+                if self._deliver is not None:
+                    self._deliver(entry)
+                results.append(Published(entry.id, entry.timestamp, entry.seq, False))
+            else:
+                results.append(entry)
+        return results
+
+    def replay(
+        self,
+        topics: Sequence[str],
+        patterns: Sequence[str],
+        *,
+        since: int | None,
+        after: Mapping[str, int],
+        newest: int | None,
+        allowed: Callable[[str], bool],
+    ) -> Replay:
+        """See `interfaces.Backplane`."""
+        return self.store.replay(
+            topics,
+            patterns,
+            self._wall(),
+            since=since,
+            after=after,
+            newest=newest,
+            allowed=allowed,
+        )
+
+    def page(
+        self,
+        topic: str,
+        *,
+        since: int | None,
+        before: str | None,
+        after: int | None,
+        limit: int,
+    ) -> Page:
+        """See `interfaces.Backplane`."""
+        return self.store.page(
+            topic, self._wall(), since=since, before=before, after=after, limit=limit
+        )
+
+    def reports(self, prefix: str) -> list[TopicReport]:
+        """See `interfaces.Backplane`."""
+        return self.store.reports(prefix, self._wall())
+
+    def expire(self) -> None:
+        """See `interfaces.Backplane`."""
+        self.store.expire(self._wall())
+
+    def evict(self, topic: str | None, *, log_too: bool) -> None:
+        """See `interfaces.Backplane`."""
+        self.store.evict(topic, log_too=log_too)
+
+    async def close(self) -> None:
+        """Nothing to end."""

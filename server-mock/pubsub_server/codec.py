@@ -1,0 +1,507 @@
+"""Bytes to requests, and messages to bytes: once for each wire form.
+
+What comes in is decoded in every plausible reading of HIP-56 (see `decode`); each problem becomes
+a `ServiceError` that names the field and never repeats a value. What goes out is the envelope's
+JSON, made once, in the frame of a WebSocket text message or in a chunk of an event stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.generated import wire
+from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.topics import validate_pattern, validate_topic
+from pubsub_server.errors import ServiceError
+from pubsub_server.interfaces import WireForm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic_core import ErrorDetails
+
+MAX_PAYLOAD: Final = 262_144
+"""Bytes of JSON-encoded ``data``. HIP-56 Security 5."""
+MAX_META: Final = 8_192
+"""Bytes of JSON-encoded ``meta``."""
+MAX_BATCH: Final = 1_000
+MAX_NAMED: Final = 1_000
+"""Topics of one subscribe frame; positions in its ``after`` may be ten times as many."""
+
+Ref: TypeAlias = str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A publication whose form is checked, its payload already JSON."""
+
+    topic: str
+    type: str
+    data: bytes
+    ttl: int | None
+    id: str | None
+    meta: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuthRequest:
+    """`auth`: H-041, H-153."""
+
+    token: str
+    client_id: str | None
+    ref: Ref
+
+    def __repr__(self) -> str:
+        return "AuthRequest(...)"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRequest:
+    """`subscribe`: valid patterns in the order given, each once; errors of the others."""
+
+    topics: Sequence[str]
+    since: int | None = None
+    after: Mapping[str, int] | None = None
+    history: int | None = None
+    presence: bool | None = None
+    ref: Ref = None
+    invalid: Sequence[ServiceError] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeRequest:
+    """`unsubscribe`: patterns as they were subscribed."""
+
+    topics: Sequence[str]
+    ref: Ref = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """`publish`: one item, or a batch with an answer for each."""
+
+    items: Sequence[Draft | ServiceError]
+    batch: bool
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceRequest:
+    """`presence.update`: on one topic, or on all where the connection is a member."""
+
+    topic: str | None
+    data: Mapping[str, Any]
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class PingRequest:
+    """`ping`."""
+
+    ref: Ref
+
+
+Request: TypeAlias = (
+    AuthRequest
+    | SubscribeRequest
+    | UnsubscribeRequest
+    | PublishRequest
+    | PresenceRequest
+    | PingRequest
+)
+
+
+class _Subscribe(BaseModel):
+    """`wire.SubscribeFrame` with patterns of any form: a bad one is refused by itself."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+    topics: Annotated[list[str], Field(max_length=MAX_NAMED, min_length=1)]
+    since: wire.Timestamp | None = None
+    after: Annotated[dict[str, wire.Seq] | None, Field(max_length=10 * MAX_NAMED)] = None
+    history: Annotated[int | None, Field(ge=0, le=10_000)] = None
+    presence: bool | None = None
+
+
+class _Unsubscribe(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+    topics: Annotated[list[str], Field(max_length=MAX_NAMED, min_length=1)]
+
+
+class _Publication(BaseModel):
+    """`wire.Publication` but for the topic, which has errors of its own, and the payload."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+    type: Annotated[str | None, Field(max_length=128, min_length=1)] = None
+    ttl: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    id: wire.MessageId | None = None
+    meta: dict[str, Any] | None = None
+
+
+class _Presence(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+    topic: str | None = None
+    data: dict[str, Any]
+
+
+# ---------------------------------------------------------------- in
+
+
+def decode(data: str | bytes, *, max_payload: int = MAX_PAYLOAD) -> Request:
+    """One inbound frame.
+
+    Readings of `publish` that are understood: the publication nested under ``message``,
+    ``envelope`` or ``payload``; flat with the application's type in ``message_type``, ``msg_type``
+    or ``event``; flat without one (type ``message``); and a frame whose ``type`` is no frame type
+    but which has ``topic`` and ``data``, as HIP-56's table of fields reads when the second ``type``
+    wins.
+
+    Raises:
+        ServiceError: `invalid_frame`, `invalid_topic`, `unsupported`; for a publish with
+            ``message`` the error stands in the request, so that its ``ref`` is known. ``ref`` of a
+            frame that failed is found by `ref_of`.
+    """
+    return decode_object(parse(data), max_payload=max_payload)
+
+
+def parse(data: str | bytes) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        ServiceError: `invalid_frame`.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise ServiceError(
+            "invalid_frame", f"not valid JSON: {error.msg} at character {error.pos + 1}"
+        ) from None
+    if not isinstance(value, dict):
+        raise ServiceError("invalid_frame", f"a frame is a JSON object, not {_kind(value)}")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def ref_of(frame: Mapping[str, Any]) -> Ref:
+    """The ``ref`` of a frame that may be wrong in other ways."""
+    ref = frame.get("ref")
+    return ref if isinstance(ref, str) and 0 < len(ref) <= 64 else None
+
+
+def decode_object(frame: Mapping[str, Any], *, max_payload: int = MAX_PAYLOAD) -> Request:
+    """As `decode`, of a parsed object."""
+    kind = frame.get("type")
+    if not isinstance(kind, str):
+        raise ServiceError(
+            "invalid_frame",
+            "`type` is missing" if kind is None else f"`type` is a string, not {_kind(kind)}",
+            field="type",
+        )
+    ref = frame.get("ref")
+    if ref is not None and ref_of(frame) is None:
+        raise ServiceError("invalid_frame", "`ref` is a string of 1 to 64 characters", field="ref")
+    if kind == "publish":
+        return _publish(frame, ref, max_payload)
+    if kind == "ping":
+        return PingRequest(ref)
+    if kind == "subscribe":
+        return decode_subscription(frame)
+    if kind == "unsubscribe":
+        return UnsubscribeRequest(
+            tuple(dict.fromkeys(_checked(_Unsubscribe, frame, "invalid_frame").topics)), ref
+        )
+    if kind == "auth":
+        auth = _checked(wire.AuthFrame, frame, "invalid_frame")
+        return AuthRequest(auth.token, auth.client_id or None, ref)
+    if kind == "presence.update":
+        update = _checked(_Presence, frame, "invalid_frame")
+        topic = None if update.topic is None else _topic(update.topic, "topic")
+        return PresenceRequest(topic, update.data, ref)
+    if "topic" in frame and "data" in frame:
+        return PublishRequest([_item(frame, frame, kind, "", max_payload)], False, ref)
+    raise ServiceError("unsupported", "the type of this frame is not known", field="type")
+
+
+def decode_subscription(frame: Mapping[str, Any]) -> SubscribeRequest:
+    """A subscribe frame, or one item of `SubscribeRequest` of the HTTP API.
+
+    Raises:
+        ServiceError: `invalid_frame`.
+    """
+    wanted = _checked(_Subscribe, frame, "invalid_frame")
+    good: dict[str, None] = {}
+    bad: list[ServiceError] = []
+    for pattern in wanted.topics:
+        try:
+            good[validate_pattern(pattern)] = None
+        except InvalidTopic as error:
+            bad.append(
+                ServiceError("invalid_topic", error.message, topic=pattern[:255], field="topics")
+            )
+    return SubscribeRequest(
+        topics=tuple(good),
+        since=wanted.since,
+        after=wanted.after,
+        history=wanted.history,
+        presence=wanted.presence,
+        ref=ref_of(frame),
+        invalid=bad,
+    )
+
+
+def decode_publication(
+    body: Mapping[str, Any],
+    *,
+    topic: str | None = None,
+    field: str = "",
+    max_payload: int = MAX_PAYLOAD,
+) -> Draft:
+    """One publication.
+
+    Args:
+        body: ``type``, ``data``, ``ttl``, ``id``, ``meta``, and ``topic`` where none is given.
+        topic: The topic, where the address says it.
+        field: Where the body stands in a larger one, for errors.
+        max_payload: Bytes of JSON-encoded ``data``.
+
+    Raises:
+        ServiceError: `invalid_topic`, `invalid_frame`, `invalid_payload`, `payload_too_large`.
+    """
+    prefix = f"{field}." if field else ""
+    name = topic if topic is not None else body.get("topic")
+    if name is None:
+        raise ServiceError("invalid_frame", "`topic` is missing", field=f"{prefix}topic")
+    name = _topic(name, f"{prefix}topic")
+    checked = _checked(_Publication, body, "invalid_frame", prefix)
+    if "data" not in body:
+        raise ServiceError("invalid_frame", "`data` is missing", topic=name, field=f"{prefix}data")
+    data = encode_payload(body["data"], f"{prefix}data", max_payload, name)
+    meta = (
+        encode_payload(checked.meta, f"{prefix}meta", MAX_META, name)
+        if checked.meta is not None
+        else None
+    )
+    return Draft(name, checked.type or "message", data, checked.ttl, checked.id, meta)
+
+
+def encode_payload(value: object, field: str, limit: int, topic: str | None = None) -> bytes:
+    """A value as JSON, within a limit.
+
+    Raises:
+        ServiceError: `invalid_payload`, `payload_too_large`.
+    """
+    try:
+        data = orjson.dumps(value)
+    except (orjson.JSONEncodeError, RecursionError):
+        raise ServiceError(
+            "invalid_payload",
+            f"`{field}` cannot be written as JSON: it is nested too deeply, or has a number or"
+            " character that JSON lacks",
+            topic=topic,
+            field=field,
+        ) from None
+    if len(data) > limit:
+        raise ServiceError(
+            "payload_too_large",
+            f"`{field}` has {len(data):,} bytes of JSON; at most {limit:,} are taken",
+            topic=topic,
+            field=field,
+        )
+    return data
+
+
+def _publish(frame: Mapping[str, Any], ref: Ref, max_payload: int) -> PublishRequest:
+    messages = frame.get("messages")
+    if messages is not None:
+        if not isinstance(messages, list) or not 0 < len(messages) <= MAX_BATCH:  # pyright: ignore[reportUnknownArgumentType]
+            raise ServiceError(
+                "invalid_frame", f"`messages` is a list of 1 to {MAX_BATCH} items", field="messages"
+            )
+        items = [
+            _item(message, frame, None, f"messages.{index}", max_payload)
+            for index, message in enumerate(messages)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+        ]
+        return PublishRequest(items, True, ref)
+    for name in ("message", "envelope", "payload"):
+        nested = frame.get(name)
+        if isinstance(nested, dict) or (nested is not None and "data" not in frame):
+            return PublishRequest([_item(nested, frame, None, name, max_payload)], False, ref)
+    kind = next(
+        (frame[name] for name in ("message_type", "msg_type", "event") if name in frame), None
+    )
+    return PublishRequest([_item(frame, frame, kind, "", max_payload, flat=True)], False, ref)
+
+
+def _item(
+    body: object,
+    frame: Mapping[str, Any],
+    kind: object,
+    field: str,
+    max_payload: int,
+    *,
+    flat: bool = False,
+) -> Draft | ServiceError:
+    if not isinstance(body, dict):
+        return ServiceError(
+            "invalid_frame", f"`{field}` is an object, not {_kind(body)}", field=field
+        )
+    if kind is not None or flat:
+        body = {**body, "type": kind}
+    elif "topic" not in body and "topic" in frame:
+        body = {**body, "topic": frame["topic"]}
+    try:
+        return decode_publication(body, field=field, max_payload=max_payload)  # pyright: ignore[reportUnknownArgumentType]
+    except ServiceError as error:
+        return error
+
+
+def _topic(name: object, field: str) -> str:
+    if not isinstance(name, str):
+        raise ServiceError(
+            "invalid_frame", f"`{field}` is a string, not {_kind(name)}", field=field
+        )
+    try:
+        return validate_topic(name)
+    except InvalidTopic as error:
+        raise ServiceError("invalid_topic", error.message, topic=name[:255], field=field) from None
+
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+def _checked(model: type[_M], value: Mapping[str, Any], code: str, prefix: str = "") -> _M:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise _problem(first, code, prefix) from None
+
+
+def _problem(first: ErrorDetails, code: str, prefix: str) -> ServiceError:
+    path = [str(part) for part in first["loc"]]
+    # The key of a map of the client's own is not a name of ours: it stays out of the message.
+    shown = [part for part in path if part.isascii() and part.replace("_", "").isalnum()]
+    field = prefix + ".".join(shown[:4])
+    said = (
+        "is missing" if first["type"] == "missing" else first["msg"][:1].lower() + first["msg"][1:]
+    )
+    return ServiceError(
+        code, f"`{field}`: {said}" if said != "is missing" else f"`{field}` is missing", field=field
+    )
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a string"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+# ---------------------------------------------------------------- out
+
+
+def envelope(
+    draft: Draft, id: str, timestamp: int, seq: int | None, sender: tuple[str, str]
+) -> bytes:
+    """The JSON of a message, as every transport delivers it. HIP-56 Message Format."""
+    body: dict[str, object] = {
+        "id": id,
+        "topic": draft.topic,
+        "type": draft.type,
+        "data": orjson.Fragment(draft.data),
+        "sender": {"type": sender[0], "id": sender[1]},
+        "timestamp": timestamp,
+    }
+    if draft.ttl is not None:
+        body["ttl"] = draft.ttl
+    if seq is not None:
+        body["seq"] = seq
+    if draft.meta is not None:
+        body["meta"] = orjson.Fragment(draft.meta)
+    return orjson.dumps(body)
+
+
+def text_frame(payload: bytes) -> bytes:
+    """A whole WebSocket text message, unmasked as servers send it. RFC 6455, 5.2."""
+    length = len(payload)
+    if length < 126:
+        return bytes((0x81, length)) + payload
+    if length < 65_536:
+        return b"\x81\x7e" + length.to_bytes(2, "big") + payload
+    return b"\x81\x7f" + length.to_bytes(8, "big") + payload
+
+
+def stream_chunk(payload: bytes) -> bytes:
+    """A chunk of an HTTP/1.1 body. RFC 9112, 7.1."""
+    return b"%x\r\n%b\r\n" % (len(payload), payload)
+
+
+def event(name: str, data: bytes, id: str | None = None) -> bytes:
+    """A chunk with one event of an event stream; ``data`` is JSON without line breaks."""
+    mark = f"id: {id}\n".encode() if id is not None else b""
+    return stream_chunk(b"%bevent: %b\ndata: %b\n\n" % (mark, name.encode(), data))
+
+
+def event_id(topic: str, timestamp: int, seq: int | None) -> str | None:
+    """Where a stream resumes after this message; None for one that is not kept."""
+    return None if seq is None else f"{timestamp}-{topic}@{seq}"
+
+
+KEEPALIVE: Final = {
+    WireForm.SOCKET: b"\x89\x00",
+    WireForm.EVENT_STREAM: stream_chunk(b": keepalive\n\n"),
+}
+"""A WebSocket ping without payload, which browsers answer by themselves; a comment on a stream."""
+
+
+def message_bytes(
+    form: WireForm, body: bytes, topic: str, timestamp: int, seq: int | None
+) -> bytes:
+    """A delivered message in one wire form."""
+    if form is WireForm.SOCKET:
+        return text_frame(b'{"type":"message","message":%b}' % body)
+    return event("message", body, event_id(topic, timestamp, seq))
+
+
+def frame_bytes(form: WireForm, frame: Mapping[str, object], id: str | None = None) -> bytes:
+    """Any other frame in one wire form: on an event stream its type becomes the event's name."""
+    if form is WireForm.SOCKET:
+        return text_frame(orjson.dumps(frame))
+    name = str(frame["type"])
+    rest = {key: value for key, value in frame.items() if key != "type"}
+    return event("presence" if name == "presence.snapshot" else name, orjson.dumps(rest), id)
+
+
+def error_frame(error: ServiceError, ref: Ref = None, *, type: str = "error") -> dict[str, object]:
+    """What a socket or stream says about an error; ``type`` may be ``auth.error``."""
+    frame: dict[str, object] = {"type": type, **error_info(error)}
+    if type != "error":
+        frame.pop("topic", None)
+    if ref is not None:
+        frame["ref"] = ref
+    return frame
+
+
+def error_info(error: ServiceError) -> dict[str, object]:
+    """`ErrorInfo` of the schema."""
+    info: dict[str, object] = {"code": error.code, "message": error.message}
+    record = CODES.get(error.code)
+    if record is not None:
+        info["remedy"] = record.remedy
+    if error.topic is not None:
+        info["topic"] = error.topic
+    if error.retry_after_ms is not None:
+        info["retry_after_ms"] = error.retry_after_ms
+    return info

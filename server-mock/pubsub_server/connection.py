@@ -1,0 +1,130 @@
+"""One connection: who it is, what it holds, and the bytes that wait for it.
+
+An idle one owns no task, no queue and no buffer: every field that may be empty is None then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Iterator
+
+    from pubsub_server.interfaces import Identity, Sink, WireForm
+
+PAUSED: Final = 1
+"""The transport holds too much."""
+REPLAYING: Final = 2
+"""What was asked for of history goes first."""
+FROZEN: Final = 4
+"""A fault holds everything back."""
+
+_FEW: Final = 8
+NEVER: Final = float("inf")
+
+
+class Keeper(Protocol):
+    """Looks after connections when their time comes."""
+
+    def check(self, connection: Connection, now: float) -> float | None:
+        """See `wheel.Waiting.due`."""
+        ...
+
+
+class Connection:
+    """State of one connection; only the hub and its parts change it.
+
+    Attributes:
+        sink: The listener's side.
+        form: Its wire form.
+        identity: Who it is; None before authentication.
+        client_id: Identifies it; kept over a resume.
+        patterns: What it is subscribed to.
+        silent: Those of its patterns whose presence it did not ask for.
+        pending: Wire bytes that leave with this loop turn, or when it is no longer stalled.
+        stalled: Why nothing is written: `PAUSED`, `REPLAYING`, `FROZEN`, or 0.
+        held: Bytes in ``pending`` while it is stalled.
+        backlog: Frames of history, made when there is room.
+        waiting: Inbound frames that came while the first ``auth`` was being checked.
+        verdicts: Whether it may read a topic, for patterns; dropped when it authenticates anew.
+        last_heard: When a byte came last, monotonic seconds.
+        deadline: When it must be authenticated, and then when its token ends.
+        next_check: Its place in the wheel.
+    """
+
+    __slots__ = (
+        "authenticating",
+        "backlog",
+        "bad_frames",
+        "client_id",
+        "closed",
+        "deadline",
+        "form",
+        "held",
+        "identity",
+        "keeper",
+        "last_heard",
+        "members",
+        "next_check",
+        "noticed",
+        "patterns",
+        "pending",
+        "silent",
+        "sink",
+        "stalled",
+        "verdicts",
+        "waiting",
+    )
+
+    def __init__(self, sink: Sink, form: WireForm, keeper: Keeper, now: float) -> None:
+        self.sink = sink
+        self.form = form
+        self.keeper = keeper
+        self.identity: Identity | None = None
+        self.client_id = ""
+        self.patterns: tuple[str, ...] | dict[str, None] = ()
+        self.silent: set[str] | None = None
+        self.members: tuple[str, ...] | dict[str, None] = ()
+        self.pending: list[bytes] | None = None
+        self.stalled = 0
+        self.held = 0
+        self.backlog: deque[Iterator[bytes]] | None = None
+        self.waiting: list[str | bytes] | None = None
+        self.verdicts: dict[str, bool] | None = None
+        self.authenticating = False
+        self.closed = False
+        self.noticed = False
+        self.bad_frames = 0
+        self.last_heard = now
+        self.deadline = NEVER
+        self.next_check = NEVER
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.client_id or 'unauthenticated'} {self.form.name.lower()}>"
+
+    def due(self, now: float) -> float | None:
+        """See `wheel.Waiting`."""
+        return self.keeper.check(self, now)
+
+    def hears_presence(self) -> bool:
+        """Whether it asked for presence with all its patterns."""
+        return self.silent is None
+
+
+def with_name(names: tuple[str, ...] | dict[str, None], name: str) -> Any:
+    """The collection with one name more: a tuple while they are few."""
+    if isinstance(names, dict):
+        names[name] = None
+        return names
+    if len(names) < _FEW:
+        return (*names, name)
+    return dict.fromkeys((*names, name))
+
+
+def without_name(names: tuple[str, ...] | dict[str, None], name: str) -> Any:
+    """The collection with one name less."""
+    if isinstance(names, dict):
+        names.pop(name, None)
+        return names if len(names) >= _FEW else tuple(names)
+    return tuple(other for other in names if other != name)
