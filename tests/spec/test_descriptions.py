@@ -31,6 +31,7 @@ PATHS = {
     "/v1/topics": {"get"},
     "/v1/subscribe": {"get", "post"},
     "/v1/session": {"get"},
+    "/v1/access": {"get"},
     "/v1/openapi.json": {"get"},
     "/healthz": {"get"},
     "/readyz": {"get"},
@@ -78,7 +79,7 @@ def test_every_path_is_described_with_its_methods() -> None:
 
 def test_every_operation_has_a_name_of_its_own_and_words() -> None:
     names = [operation["operationId"] for _, operation in operations()]
-    assert len(names) == len(set(names)) == 12
+    assert len(names) == len(set(names)) == 13
     assert all(operation["summary"] for _, operation in operations())
 
 

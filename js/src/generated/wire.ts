@@ -992,6 +992,32 @@ export function isSessionInfo(value: unknown): value is SessionInfo {
   );
 }
 
+/** Answer of `GET /v1/access`: what the caller may do with a topic or pattern, and why. */
+export interface AccessInfo {
+  /** As asked. */
+  readonly topic: string;
+  /** Whether the caller may subscribe to it. */
+  readonly subscribe: boolean;
+  /** Whether the caller may publish to it. */
+  readonly publish: boolean;
+  /** The access rule that decides, if one does. */
+  readonly rule?: string;
+  /** Why, in words. */
+  readonly reason: string;
+}
+
+/** Whether a value read from JSON is an AccessInfo. */
+export function isAccessInfo(value: unknown): value is AccessInfo {
+  return (
+    isObject(value) &&
+    typeof value['topic'] === 'string' &&
+    typeof value['subscribe'] === 'boolean' &&
+    typeof value['publish'] === 'boolean' &&
+    (value['rule'] === undefined || typeof value['rule'] === 'string') &&
+    typeof value['reason'] === 'string'
+  );
+}
+
 /** Body of every HTTP error, `application/problem+json` (RFC 9457). */
 export interface Problem {
   /** A URI reference for the kind of problem. */
@@ -1005,6 +1031,8 @@ export interface Problem {
   readonly detail?: string;
   /** What to do about it. */
   readonly remedy?: string;
+  /** The id of this request, as in `X-Request-Id` and in the server's log. */
+  readonly instance?: string;
   /** The parameter or body field at fault. */
   readonly field?: string;
   /** The topic it concerns. */
@@ -1023,6 +1051,7 @@ export function isProblem(value: unknown): value is Problem {
     isErrorCode(value['code']) &&
     (value['detail'] === undefined || typeof value['detail'] === 'string') &&
     (value['remedy'] === undefined || typeof value['remedy'] === 'string') &&
+    (value['instance'] === undefined || typeof value['instance'] === 'string') &&
     (value['field'] === undefined || typeof value['field'] === 'string') &&
     (value['topic'] === undefined || typeof value['topic'] === 'string') &&
     (value['retry_after_ms'] === undefined || isInteger(value['retry_after_ms'], 0, Infinity))

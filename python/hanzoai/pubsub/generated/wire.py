@@ -565,6 +565,21 @@ class SessionInfo(Model):
     limits: Limits | None = None
 
 
+class AccessInfo(Model):
+    """Answer of `GET /v1/access`: what the caller may do with a topic or pattern, and why."""
+
+    topic: str
+    """As asked."""
+    subscribe: bool
+    """Whether the caller may subscribe to it."""
+    publish: bool
+    """Whether the caller may publish to it."""
+    rule: str | None = None
+    """The access rule that decides, if one does."""
+    reason: str
+    """Why, in words."""
+
+
 class Problem(Model):
     """Body of every HTTP error, `application/problem+json` (RFC 9457)."""
 
@@ -579,6 +594,8 @@ class Problem(Model):
     """What went wrong here, in words."""
     remedy: str | None = None
     """What to do about it."""
+    instance: str | None = None
+    """The id of this request, as in `X-Request-Id` and in the server's log."""
     field: str | None = None
     """The parameter or body field at fault."""
     topic: str | None = None
