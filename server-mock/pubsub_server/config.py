@@ -22,6 +22,8 @@ from pydantic import (
     model_validator,
 )
 
+from pubsub_server.identity import DEFAULT_CLAIMS
+
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
@@ -145,6 +147,9 @@ class Settings(BaseModel):
     )
     jwt_audience: Items = Field((), description="accepted `aud`; empty accepts tokens without one")
     jwt_issuer: str | None = Field(None, description="required `iss`")
+    jwt_claims: dict[str, str] = Field(
+        default_factory=dict, description="claims by field, where IAM names them otherwise"
+    )
     jwt_leeway: Wait = Field(5_000, description="tolerated clock difference for `nbf` and `iat`")
     jwks_max_age: Milliseconds = Field(600_000, description="keys are fetched anew after")
     jwks_min_interval: Wait = Field(10_000, description="least time between two fetches of keys")
@@ -227,6 +232,14 @@ class Settings(BaseModel):
             if parts.scheme not in {"http", "https"} or not parts.hostname:
                 raise ValueError("must be an http:// or https:// URL")
         return url
+
+    @field_validator("jwt_claims")
+    @classmethod
+    def _claims(cls, claims: dict[str, str]) -> dict[str, str]:
+        for name in claims:
+            if name not in DEFAULT_CLAIMS:
+                raise ValueError(f"there is no field {name}; known are {', '.join(DEFAULT_CLAIMS)}")
+        return claims
 
     @field_validator("history_page_max")
     @classmethod

@@ -169,7 +169,7 @@ def _structured(name: str, value: object) -> object:
     annotation = Settings.model_fields[name].annotation
     if isinstance(value, bool) and annotation is not bool:
         raise ValueError(f"is {str(value).lower()}; expected {_kind(name)}")
-    if not isinstance(value, str) or name not in {"webhooks", "org_limits"}:
+    if not isinstance(value, str) or name not in {"webhooks", "org_limits", "jwt_claims"}:
         return value
     try:
         loaded: object = json.loads(value)
@@ -197,6 +197,7 @@ def _kind(name: str) -> str:
     special = {
         "webhooks": "a list of {url, secret, topics, events}",
         "org_limits": 'a map of organization to count, for example {"acme": 500}',
+        "jwt_claims": 'a map of field to claim, for example {"orgs": "owner"}',
         "redis_url": "a URL like redis://host:6379",
     }
     if name in special:

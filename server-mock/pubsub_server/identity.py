@@ -21,6 +21,9 @@ MAX_ID = 128
 MAX_NAMES = 10_000
 """Organizations, sessions or agents that one token may list."""
 
+MAX_SECONDS = 1e11
+"""Unix seconds that a token may name."""
+
 DEFAULT_CLAIMS: Mapping[str, str] = {
     "user_id": "sub",
     "name": "name",
@@ -94,7 +97,11 @@ def identity_from_claims(
     """
     named = {**DEFAULT_CLAIMS, **names}
     expires = claims.get("exp")
-    if expires is not None and (isinstance(expires, bool) or not isinstance(expires, int | float)):
+    if expires is not None and (
+        isinstance(expires, bool)
+        or not isinstance(expires, int | float)
+        or not abs(expires) < MAX_SECONDS
+    ):
         raise _bad("exp", "a number of seconds")
     kind = claims.get(named["kind"], "user")
     if kind not in KINDS:

@@ -18,7 +18,13 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from pubsub_server import documents
 from pubsub_server.errors import ServiceError
-from pubsub_server.identity import DEFAULT_CLAIMS, Identity, identity_from_claims, strip_bearer
+from pubsub_server.identity import (
+    DEFAULT_CLAIMS,
+    MAX_SECONDS,
+    Identity,
+    identity_from_claims,
+    strip_bearer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -279,6 +285,10 @@ def _refusal(error: jwt.PyJWTError) -> str:
 
 def _seconds(claims: Mapping[str, object], claim: str, default: float) -> float:
     value = claims.get(claim, default)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not abs(value) < MAX_SECONDS
+    ):
         raise ServiceError("token_invalid", f"the token's claim `{claim}` is no number of seconds")
     return float(value)

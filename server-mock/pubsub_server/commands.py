@@ -1,0 +1,180 @@
+"""`hanzo-pubsub serve` and `hanzo-pubsub token`: the entry points of `hanzo_pubsub.commands`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server import access, api_keys, config_sources, dev_tokens, logs
+from pubsub_server.access import StartError
+from pubsub_server.config_sources import SettingsError
+from pubsub_server.dev_tokens import KeyFileError
+from pubsub_server.identity import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pubsub_server.config import Settings
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the program `hanzo-pubsub`.
+
+    Attributes:
+        name: Behind `hanzo-pubsub`.
+        help: One line.
+        run: Takes the arguments behind the name, answers the exit code.
+    """
+
+    name: str
+    help: str
+    run: Callable[[Sequence[str]], int]
+
+    def __call__(self, argv: Sequence[str]) -> int:
+        """Runs the command and answers the exit code: 0, 1 for a failure, 2 for wrong usage."""
+        try:
+            return self.run(argv)
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else FAILED
+
+
+def _serve(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="hanzo-pubsub serve",
+        description="Runs a server of Hanzo PubSub until SIGTERM or Ctrl-C. When it accepts "
+        "connections it prints one JSON line with its addresses; logs go to standard error.",
+        epilog="Every setting is also an environment variable (HANZO_PUBSUB_HTTP_PORT) and a key "
+        "of the file (http_port). A flag wins over the environment, that over the file.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--check-config", action="store_true", help="print the effective settings and exit"
+    )
+    config_sources.add_flags(parser)
+    options: dict[str, object] = vars(parser.parse_args(argv))
+    only_check = bool(options.pop("check_config"))
+    file = options.pop("config") or os.environ.get("HANZO_PUBSUB_CONFIG")
+    try:
+        settings = config_sources.load(options, os.environ, Path(str(file)) if file else None)
+    except SettingsError as error:
+        return _fail(str(error), USAGE)
+    try:
+        access.check(settings)
+        if only_check:
+            access.build_policy(settings)
+            sys.stdout.write(config_sources.dump(settings))
+            return OK
+    except StartError as error:
+        return _fail(str(error))
+    return _run(settings)
+
+
+def _run(settings: Settings) -> int:
+    # Imported late: `--check-config` and `token` need none of it.
+    from pubsub_server.server import new_event_loop, run
+
+    logs.configure(settings)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(run(settings))
+    except StartError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        pass
+    return OK
+
+
+def _token(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="hanzo-pubsub token",
+        description="Prints a token that `hanzo-pubsub serve --dev` on this machine accepts, or "
+        "with --api-key a new API key and its entry for the file of --api-keys-file.",
+        allow_abbrev=False,
+    )
+    who = parser.add_argument_group("who")
+    who.add_argument("--user", required=True, metavar="ID", help="the user id")
+    who.add_argument("--name", help="display name")
+    who.add_argument("--avatar-url", metavar="URL", help="picture")
+    kind = who.add_mutually_exclusive_group()
+    kind.add_argument("--kind", choices=KINDS, default="user", help="what it is [user]")
+    for name in ("service", "admin"):
+        kind.add_argument(
+            f"--{name}", dest="kind", action="store_const", const=name, help=f"--kind {name}"
+        )
+    may = parser.add_argument_group("what it may reach (each may be repeated)")
+    for flag, target, text in (
+        ("--org", "orgs", "member of this organization"),
+        ("--session-owner", "sessions_owned", "owns this chat session"),
+        ("--session-shared", "sessions_shared", "shares this chat session"),
+        ("--agent", "agents", "has access to this agent"),
+    ):
+        may.add_argument(flag, dest=target, action="append", default=[], metavar="ID", help=text)
+    parser.add_argument(
+        "--ttl", type=float, default=3600, metavar="SECONDS", help="until it ends [3600]"
+    )
+    parser.add_argument(
+        "--dev-key-file",
+        type=Path,
+        metavar="FILE",
+        help="key that signs (HANZO_PUBSUB_DEV_KEY_FILE)",
+    )
+    parser.add_argument("--api-key", action="store_true", help="make an API key instead")
+    options = parser.parse_args(argv)
+    fields: dict[str, list[str]] = {
+        name: getattr(options, name)
+        for name in ("orgs", "sessions_owned", "sessions_shared", "agents")
+    }
+    if options.api_key:
+        return _api_key(options.user, options.kind, options.name, fields)
+    named = options.dev_key_file or os.environ.get("HANZO_PUBSUB_DEV_KEY_FILE")
+    try:
+        key = dev_tokens.load_key(Path(named) if named else dev_tokens.default_key_file())
+    except KeyFileError as error:
+        return _fail(str(error))
+    print(
+        dev_tokens.mint(
+            key,
+            options.user,
+            kind=options.kind,
+            ttl=options.ttl,
+            name=options.name,
+            avatar_url=options.avatar_url,
+            orgs=fields["orgs"],
+            sessions_owned=fields["sessions_owned"],
+            sessions_shared=fields["sessions_shared"],
+            agents=fields["agents"],
+        )
+    )
+    return OK
+
+
+def _api_key(user: str, kind: str, name: str | None, fields: Mapping[str, list[str]]) -> int:
+    key, digest = api_keys.generate()
+    entry: dict[str, object] = {"id": f"{user}-{digest[:8]}", "sha256": digest, "user": user}
+    entry |= {"kind": kind} if kind != "user" else {}
+    entry |= {"name": name} if name else {}
+    entry |= {field: values for field, values in fields.items() if values}
+    print(json.dumps({"key": key, "entry": entry}, indent=2 if sys.stdout.isatty() else None))
+    print("the key is shown this once; put `entry` under `keys:` of the file", file=sys.stderr)
+    return OK
+
+
+def _fail(text: str, code: int = FAILED) -> int:
+    for line in text.splitlines():
+        print(f"hanzo-pubsub: {line}", file=sys.stderr)
+    return code
+
+
+serve = Command("serve", "run the reference server", _serve)
+token = Command("token", "print a token for a development server, or make an API key", _token)

@@ -1,0 +1,372 @@
+"""The HTTP listener: routes, CORS, errors, and connections with deadlines and a cap."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+from aiohttp import web
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.listeners.pages import landing_page
+from pubsub_server.listeners.problems import problem
+from pubsub_server.listeners.requests import UnsupportedMedia
+from pubsub_server.listeners.rest import RestApi
+from pubsub_server.listeners.sse import EventStreams, StreamSink
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from pubsub_server.config import Settings
+    from pubsub_server.connection import Connection
+    from pubsub_server.faults import Faults
+    from pubsub_server.interfaces import Service
+    from pubsub_server.metrics import Metrics
+    from pubsub_server.policy import Policy
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+EXPOSED: Final = "Retry-After, X-Request-Id, WWW-Authenticate"
+ALLOWED_HEADERS: Final = (
+    "Authorization, Content-Type, Accept, Cache-Control, Idempotency-Key, Last-Event-ID, "
+    "X-Request-Id"
+)
+PREFLIGHT_SECONDS: Final = 600
+LINGER: Final = 2.0
+"""Seconds for which the rest of a refused body is read, so that the answer gets through."""
+
+_REQUEST_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
+_OVERLOADED: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
+_LOG: Final = logging.getLogger("pubsub_server.http")
+
+
+class HttpConnection(web.RequestHandler):
+    """aiohttp's connection with a deadline for the head, and one event stream at most.
+
+    Args:
+        manager: aiohttp's server.
+        loop: The event loop.
+        settings: Limits and deadlines.
+        listener: Counts the open connections.
+    """
+
+    __slots__ = ("_end_timer", "_head_timer", "_listener", "_settings", "_stream")
+
+    def __init__(
+        self,
+        manager: web.Server,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        listener: HttpListener,
+    ) -> None:
+        super().__init__(
+            manager,
+            loop=loop,
+            keepalive_timeout=settings.http_idle_timeout / 1000,
+            access_log=None,  # type: ignore[arg-type]
+            max_headers=settings.max_headers,
+            lingering_time=LINGER,
+            auto_decompress=False,
+            logger=_LOG,
+        )
+        self._settings = settings
+        self._listener = listener
+        self._stream: tuple[StreamSink, Service, Connection] | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._end_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come: counted, and given a deadline for its first request."""
+        super().connection_made(transport)
+        self._listener.connections += 1
+        if self._listener.connections > self._settings.max_connections:
+            if self.transport is not None:
+                self.transport.write(_OVERLOADED)
+            self.force_close()
+            return
+        self._head_timer = self._loop.call_later(
+            self._settings.header_timeout / 1000, self.force_close
+        )
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The client is gone: its stream ends at once."""
+        self._listener.connections -= 1
+        self.head_received()
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+            self._end_timer = None
+        stream, self._stream = self._stream, None
+        super().connection_lost(exc)
+        if stream is not None:
+            sink, service, connection = stream
+            service.closed(connection, None)
+            sink.end()
+
+    def pause_writing(self) -> None:
+        """The transport holds too much: the hub keeps what comes next."""
+        super().pause_writing()
+        if self._stream is not None:
+            self._stream[1].pause(self._stream[2])
+        elif self._end_timer is None:
+            self.expect_end(self._settings.body_timeout / 1000)
+
+    def resume_writing(self) -> None:
+        """The transport has room again."""
+        super().resume_writing()
+        if self._stream is not None:
+            self._stream[1].resume(self._stream[2])
+        elif self._end_timer is not None:
+            self._end_timer.cancel()
+            self._end_timer = None
+
+    def head_received(self) -> None:
+        """A request is there in full; the first deadline is met."""
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def attach(self, sink: StreamSink, service: Service, connection: Connection) -> None:
+        """This connection carries an event stream from here on."""
+        self._stream = (sink, service, connection)
+
+    def detach(self) -> None:
+        """The event stream is at its end."""
+        self._stream = None
+
+    def expect_end(self, seconds: float) -> None:
+        """Cuts the connection if what is written cannot be got rid of in time."""
+        transport = self.transport
+        if transport is not None and self._end_timer is None:
+            self._end_timer = self._loop.call_later(seconds, transport.abort)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What is no HTTP, or what failed outside of a handler, as a problem document."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("the response has begun; the connection is cut")
+        identifier = new_request_id()
+        if status >= 500:
+            _LOG.error("request %s failed", identifier, exc_info=exc)
+            error = ServiceError("internal", "the server failed at this request")
+        else:
+            error = ServiceError("invalid_frame", "this is not a valid HTTP/1.1 request")
+        response = problem(error, identifier, status=status)
+        response.headers["X-Request-Id"] = identifier
+        response.force_close()
+        return response
+
+
+class HttpListener:
+    """REST and event streams on one port.
+
+    Args:
+        service: The hub.
+        policy: The access rules.
+        settings: Limits and deadlines.
+        metrics: Counts requests and answers `/metrics`.
+        ready: Whether new work is welcome, for `/readyz`.
+        openapi: The bundled description of this API.
+        faults: What tests may inject, if they may.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        policy: Policy,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        ready: Callable[[], bool],
+        openapi: Path | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        self.connections = 0
+        self._settings = settings
+        self._metrics = metrics
+        self._ready = ready
+        self._openapi = openapi
+        self._origins = frozenset(settings.cors_origins)
+        self._rest = RestApi(service, policy, settings)
+        self._streams = EventStreams(service, policy, settings)
+        self._runner = web.AppRunner(self._application(faults), handle_signals=False)
+        self._server: asyncio.Server | None = None
+
+    async def start(self, tls: ssl.SSLContext | None = None) -> int:
+        """Listens, and answers the port.
+
+        Raises:
+            OSError: The port is in use, or the address is not of this machine.
+        """
+        await self._runner.setup()
+        manager = self._runner.server
+        assert manager is not None
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: HttpConnection(manager, loop, self._settings, self),
+            self._settings.host,
+            self._settings.http_port,
+            ssl=tls,
+            backlog=4096,
+        )
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def stop_listening(self) -> None:
+        """Takes no new connections."""
+        if self._server is not None:
+            self._server.close()
+
+    async def stop(self, seconds: float) -> None:
+        """Waits for open requests, so long at most, and ends every connection."""
+        self.stop_listening()
+        manager = self._runner.server
+        if manager is not None:
+            await manager.shutdown(seconds)
+        await self._runner.cleanup()
+
+    def _application(self, faults: Faults | None) -> web.Application:
+        app = web.Application(middlewares=[self._guard], logger=_LOG)
+        app.on_response_prepare.append(self._complete)
+        rest, streams, router = self._rest, self._streams, app.router
+        router.add_get("/", self._landing)
+        router.add_get("/healthz", self._health)
+        router.add_get("/readyz", self._readiness)
+        router.add_get("/metrics", self._exposition)
+        router.add_get("/v1/openapi.json", self._description)
+        router.add_post("/v1/topics/{topic}/messages", rest.publish)
+        router.add_post("/v1/messages:batch", rest.batch)
+        router.add_get("/v1/topics/{topic}/history", rest.history)
+        router.add_get("/v1/topics/{topic}/presence", rest.presence)
+        router.add_get("/v1/topics", rest.topics)
+        router.add_get("/v1/session", rest.session)
+        router.add_get("/v1/access", rest.access)
+        router.add_get("/v1/subscribe", streams.get, allow_head=False)
+        router.add_post("/v1/subscribe", streams.post)
+        return app
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        connection = request.protocol
+        if isinstance(connection, HttpConnection):
+            connection.head_received()
+        offered = request.headers.get("X-Request-Id", "")
+        identifier = offered if _REQUEST_ID.fullmatch(offered) else new_request_id()
+        request["id"] = identifier
+        began = time.perf_counter()
+        response = await self._answer(request, handler, identifier)
+        seconds = time.perf_counter() - began
+        resource = request.match_info.route.resource
+        route = resource.canonical if resource is not None else "unknown"
+        self._metrics.request(route, request.method, response.status, seconds)
+        _LOG.debug(
+            "request %s: %s %s %d %.1f ms",
+            identifier, request.method, route, response.status, seconds * 1000,
+        )  # fmt: skip
+        return response
+
+    async def _answer(
+        self, request: web.Request, handler: Handler, identifier: str
+    ) -> web.StreamResponse:
+        refusal = request.match_info.http_exception
+        if isinstance(refusal, web.HTTPMethodNotAllowed):
+            allowed = ", ".join(sorted({*refusal.allowed_methods, "OPTIONS"}))
+            if request.method == "OPTIONS":
+                return self._options(request, allowed)
+            error = ServiceError("unsupported", f"this address takes {allowed} only")
+            return problem(
+                error,
+                identifier,
+                status=405,
+                remedy="Use one of the methods in the header Allow.",
+                headers={"Allow": allowed},
+            )
+        if refusal is not None:
+            error = ServiceError("not_found", "there is nothing at this address")
+            return problem(error, identifier)
+        try:
+            return await handler(request)
+        except UnsupportedMedia as error:
+            return problem(
+                error,
+                identifier,
+                status=415,
+                remedy="Send plain JSON, with the header `Content-Type: application/json`.",
+            )
+        except ServiceError as error:
+            return problem(error, identifier)
+        except web.HTTPException as error:
+            return problem(
+                ServiceError("invalid_frame", error.reason), identifier, status=error.status
+            )
+        except (aiohttp.ClientPayloadError, web.RequestPayloadError):
+            return problem(ServiceError("invalid_frame", "the body is broken off"), identifier)
+        except ConnectionError:
+            raise
+        except Exception:
+            _LOG.exception("request %s failed", identifier)
+            return problem(
+                ServiceError("internal", "the server failed at this request"), identifier
+            )
+
+    def _options(self, request: web.Request, allowed: str) -> web.Response:
+        headers = {"Allow": allowed}
+        if "Access-Control-Request-Method" in request.headers:
+            headers["Access-Control-Allow-Methods"] = allowed
+            headers["Access-Control-Allow-Headers"] = ALLOWED_HEADERS
+            headers["Access-Control-Max-Age"] = str(PREFLIGHT_SECONDS)
+        return web.Response(status=204, headers=headers)
+
+    async def _complete(self, request: web.Request, response: web.StreamResponse) -> None:
+        """The headers that every response has."""
+        headers = response.headers
+        headers["Server"] = "hanzo-pubsub"
+        headers["X-Request-Id"] = request["id"]
+        headers["X-Content-Type-Options"] = "nosniff"
+        origin = request.headers.get("Origin")
+        if "*" in self._origins:
+            headers["Access-Control-Allow-Origin"] = "*"
+        else:
+            headers["Vary"] = "Origin"
+            if origin not in self._origins:
+                return
+            headers["Access-Control-Allow-Origin"] = origin
+        headers["Access-Control-Expose-Headers"] = EXPOSED
+
+    async def _landing(self, request: web.Request) -> web.Response:
+        return landing_page()
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def _readiness(self, request: web.Request) -> web.Response:
+        if not self._ready():
+            raise ServiceError("unavailable", "the server is starting or shutting down")
+        return web.json_response({"status": "ok"})
+
+    async def _exposition(self, request: web.Request) -> web.Response:
+        body, content_type = self._metrics.exposition()
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _description(self, request: web.Request) -> web.Response:
+        if self._openapi is None or not self._openapi.is_file():
+            raise ServiceError("not_found", "this build has no bundled description")
+        return web.Response(body=self._openapi.read_bytes(), content_type="application/json")
+
+
+def new_request_id() -> str:
+    """An id that names one request in its answer and in the log."""
+    return "req_" + secrets.token_hex(8)

@@ -1,0 +1,174 @@
+"""What an HTTP request says: its token, its query, its body; each slip named by field."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.topics import validate_topic
+from pubsub_server import codec
+from pubsub_server.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import web
+
+MAX_INTEGER: Final = 2**53 - 1
+
+_TOKEN_PARAMETERS: Final = ("token", "access_token", "api_key", "apikey", "authorization", "auth")
+_BEARER: Final = re.compile(r"(?:bearer\s+)?(\S+)", re.IGNORECASE)
+_INTEGER: Final = re.compile(r"-?\d{1,20}", re.ASCII)
+_TRUTH: Final = {"1": True, "true": True, "0": False, "false": False}
+
+
+def token(request: web.BaseRequest) -> str:
+    """The token of the header `Authorization`.
+
+    Raises:
+        ServiceError: `unauthenticated`; with a hint where one stands in the address, which is
+            never accepted, because addresses end up in logs.
+    """
+    values = request.headers.getall("Authorization", [])
+    if len(values) > 1:
+        raise ServiceError(
+            "unauthenticated", "there is more than one Authorization header", field="Authorization"
+        )
+    if values:
+        match = _BEARER.fullmatch(values[0].strip())
+        if match:
+            return match[1]
+        raise ServiceError(
+            "unauthenticated",
+            "the header Authorization is not `Bearer TOKEN`",
+            field="Authorization",
+        )
+    for name in _TOKEN_PARAMETERS:
+        if name in request.query:
+            raise ServiceError(
+                "unauthenticated",
+                f"a token in the address (`{name}`) is not accepted, because addresses end up in "
+                "logs; send the header `Authorization: Bearer TOKEN`",
+                field=name,
+            )
+    raise ServiceError(
+        "unauthenticated", "the header `Authorization: Bearer TOKEN` is missing",
+        field="Authorization",
+    )  # fmt: skip
+
+
+def topic(request: web.Request) -> str:
+    """The topic of the path.
+
+    Raises:
+        ServiceError: `invalid_topic`.
+    """
+    name = request.match_info["topic"]
+    try:
+        return validate_topic(name)
+    except InvalidTopic as error:
+        raise ServiceError(
+            "invalid_topic", error.message, topic=name[:255], field="topic"
+        ) from None
+
+
+def text(request: web.BaseRequest, name: str, limit: int = 256) -> str | None:
+    """One parameter of the query, or None.
+
+    Raises:
+        ServiceError: `invalid_option` for one that stands twice or is too long.
+    """
+    values = request.query.getall(name, [])
+    if not values:
+        return None
+    if len(values) > 1:
+        raise ServiceError("invalid_option", f"`{name}` stands {len(values)} times", field=name)
+    if len(values[0]) > limit:
+        raise ServiceError(
+            "invalid_option", f"`{name}` is longer than {limit} characters", field=name
+        )
+    return values[0]
+
+
+def integer(
+    request: web.BaseRequest, name: str, low: int = 0, high: int = MAX_INTEGER
+) -> int | None:
+    """One whole number of the query, or None.
+
+    Raises:
+        ServiceError: `invalid_option` for anything else, naming the range.
+    """
+    value = text(request, name)
+    if value is None:
+        return None
+    number = int(value) if _INTEGER.fullmatch(value) else None
+    if number is None or not low <= number <= high:
+        raise ServiceError(
+            "invalid_option", f"`{name}` is a whole number from {low} to {high}", field=name
+        )
+    return number
+
+
+def flag(request: web.BaseRequest, name: str) -> bool | None:
+    """One yes or no of the query, or None.
+
+    Raises:
+        ServiceError: `invalid_option` for anything but 1, 0, true, false.
+    """
+    value = text(request, name)
+    if value is None:
+        return None
+    if value.lower() not in _TRUTH:
+        raise ServiceError("invalid_option", f"`{name}` is true or false", field=name)
+    return _TRUTH[value.lower()]
+
+
+class UnsupportedMedia(ServiceError):
+    """The body is no JSON by its content type; HTTP 415."""
+
+
+async def json_object(request: web.BaseRequest, limit: int, seconds: float) -> Mapping[str, object]:
+    """The body, a JSON object.
+
+    Args:
+        request: The request.
+        limit: Bytes of the body.
+        seconds: For the body to arrive.
+
+    Raises:
+        ServiceError: `invalid_frame`, `payload_too_large`; `UnsupportedMedia` for a body of
+            another type.
+    """
+    if request.content_type != "application/json" and not request.content_type.endswith("+json"):
+        raise UnsupportedMedia(
+            "unsupported", "the body is not of type application/json", field="Content-Type"
+        )
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise UnsupportedMedia(
+            "unsupported", "encoded bodies are not taken", field="Content-Encoding"
+        )
+    return codec.parse(await _read(request, limit, seconds))
+
+
+async def _read(request: web.BaseRequest, limit: int, seconds: float) -> bytes:
+    length = request.content_length
+    if length is not None and length > limit:
+        raise _too_large(limit)
+    received = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            while chunk := await request.content.readany():
+                received += chunk
+                if len(received) > limit:
+                    raise _too_large(limit)
+    except TimeoutError:
+        raise ServiceError(
+            "invalid_frame", f"the body did not arrive within {seconds:g} seconds"
+        ) from None
+    return bytes(received)
+
+
+def _too_large(limit: int) -> ServiceError:
+    return ServiceError("payload_too_large", f"the body is larger than {limit:,} bytes")

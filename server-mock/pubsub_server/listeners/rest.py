@@ -1,0 +1,258 @@
+"""The REST calls of HIP-56 and what stands beside them: requests in, calls of the hub, JSON out."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import orjson
+from aiohttp import web
+
+from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.topics import validate_pattern
+from pubsub_server import codec
+from pubsub_server.errors import ServiceError
+from pubsub_server.listeners import requests
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pubsub_server.codec import Draft
+    from pubsub_server.config import Settings
+    from pubsub_server.interfaces import Member, Page, Published, Service, TopicReport
+    from pubsub_server.policy import Policy
+
+FRAME_MARGIN: Final = 16_384
+"""Bytes that a publish request may have beside its `data`."""
+
+TOPICS_DEFAULT: Final = 100
+TOPICS_MAX: Final = 1_000
+
+_PREFIX: Final = re.compile(r"[a-zA-Z0-9._-]{0,255}", re.ASCII)
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,128}", re.ASCII)
+
+
+class RestApi:
+    """Handlers of the REST calls.
+
+    Args:
+        service: The hub.
+        policy: The access rules, for `GET /v1/access`.
+        settings: Limits and deadlines.
+    """
+
+    def __init__(self, service: Service, policy: Policy, settings: Settings) -> None:
+        self._service = service
+        self._policy = policy
+        self._settings = settings
+
+    async def publish(self, request: web.Request) -> web.Response:
+        """`POST /v1/topics/{topic}/messages`: H-070, H-071."""
+        identity = await self._service.identify(requests.token(request))
+        topic = requests.topic(request)
+        limit = self._settings.max_payload + FRAME_MARGIN
+        body = await requests.json_object(request, limit, self._settings.body_timeout / 1000)
+        if body.get("topic", topic) != topic:
+            raise ServiceError(
+                "invalid_frame", "`topic` of the body is not that of the address", field="topic"
+            )
+        key = _idempotency_key(request, body)
+        if key is not None:
+            body = {**body, "id": key}
+        draft = codec.decode_publication(body, topic=topic, max_payload=self._settings.max_payload)
+        (result,) = await self._service.publish(identity, [draft])
+        if isinstance(result, ServiceError):
+            raise result
+        return _json(_published(result), 200 if result.duplicate else 201)
+
+    async def batch(self, request: web.Request) -> web.Response:
+        """`POST /v1/messages:batch`: one result an item, in order."""
+        identity = await self._service.identify(requests.token(request))
+        settings = self._settings
+        body = await requests.json_object(
+            request, settings.max_batch_bytes, settings.body_timeout / 1000
+        )
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not 0 < len(messages) <= settings.max_batch:  # pyright: ignore[reportUnknownArgumentType]
+            raise ServiceError(
+                "invalid_frame",
+                f"`messages` is a list of 1 to {settings.max_batch} items",
+                field="messages",
+            )
+        items = [
+            self._item(message, f"messages.{index}")
+            for index, message in enumerate(messages)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+        ]
+        drafts = [item for item in items if not isinstance(item, ServiceError)]
+        outcomes = iter(await self._service.publish(identity, drafts) if drafts else [])
+        results = [
+            _result(item if isinstance(item, ServiceError) else next(outcomes)) for item in items
+        ]
+        return _json({"results": results})
+
+    async def history(self, request: web.Request) -> web.Response:
+        """`GET /v1/topics/{topic}/history`: H-072."""
+        identity = await self._service.identify(requests.token(request))
+        topic = requests.topic(request)
+        page = await self._service.history(
+            identity,
+            topic,
+            since=requests.integer(request, "since"),
+            before=requests.text(request, "before", 128) or None,
+            after=requests.integer(request, "after"),
+            limit=requests.integer(request, "limit", 1, self._settings.history_page_max),
+        )
+        return _json(_page(page))
+
+    async def presence(self, request: web.Request) -> web.Response:
+        """`GET /v1/topics/{topic}/presence`: H-073."""
+        identity = await self._service.identify(requests.token(request))
+        members = self._service.presence(identity, requests.topic(request))
+        return _json({"members": [_member(member) for member in members]})
+
+    async def topics(self, request: web.Request) -> web.Response:
+        """`GET /v1/topics`: H-074, H-075."""
+        identity = await self._service.identify(requests.token(request))
+        prefix = requests.text(request, "prefix") or ""
+        if not _PREFIX.fullmatch(prefix):
+            raise ServiceError(
+                "invalid_option",
+                "`prefix` has letters, digits, `_`, `-` and dots, at most 255",
+                field="prefix",
+            )
+        limit = requests.integer(request, "limit", 1, TOPICS_MAX) or TOPICS_DEFAULT
+        reports, more = self._service.topics(identity, prefix=prefix, limit=limit)
+        return _json({"topics": [_report(report) for report in reports], "has_more": more})
+
+    async def session(self, request: web.Request) -> web.Response:
+        """`GET /v1/session`: what `auth.ok` says on a socket."""
+        identity = await self._service.identify(requests.token(request))
+        ok = self._service.session(identity)
+        return _json(
+            _present(
+                client_id=ok.client_id,
+                user_id=ok.user_id,
+                version=ok.version,
+                features=list(ok.features),
+                expires_at=ok.expires_at,
+                server_time=ok.server_time,
+                limits=dict(ok.limits),
+            )
+        )
+
+    async def access(self, request: web.Request) -> web.Response:
+        """`GET /v1/access?topic=T`: what the caller may do there, and which rule decides."""
+        identity = await self._service.identify(requests.token(request))
+        pattern = requests.text(request, "topic")
+        if pattern is None:
+            raise ServiceError("invalid_option", "`topic` is missing", field="topic")
+        try:
+            validate_pattern(pattern)
+        except InvalidTopic as error:
+            raise ServiceError(
+                "invalid_topic", error.message, topic=pattern, field="topic"
+            ) from None
+        access = self._policy.explain(identity, pattern)
+        return _json(
+            _present(
+                topic=pattern,
+                subscribe=access.subscribe,
+                publish=access.publish,
+                rule=access.rule,
+                reason=access.reason,
+            )
+        )
+
+    def _item(self, message: object, field: str) -> Draft | ServiceError:
+        if not isinstance(message, dict):
+            return ServiceError("invalid_frame", f"`{field}` is an object", field=field)
+        try:
+            return codec.decode_publication(
+                message,  # pyright: ignore[reportUnknownArgumentType]
+                field=field,
+                max_payload=self._settings.max_payload,
+            )
+        except ServiceError as error:
+            return error
+
+
+def _idempotency_key(request: web.Request, body: Mapping[str, object]) -> str | None:
+    values = request.headers.getall("Idempotency-Key", [])
+    if not values:
+        return None
+    key = values[0].strip().strip('"')
+    if len(values) > 1 or not _KEY.fullmatch(key):
+        raise ServiceError(
+            "invalid_option",
+            "Idempotency-Key is one value of 1 to 128 visible ASCII characters",
+            field="Idempotency-Key",
+        )
+    if body.get("id") not in (None, key):
+        raise ServiceError(
+            "invalid_option",
+            "Idempotency-Key and `id` of the body differ; send one of them",
+            field="Idempotency-Key",
+        )
+    return key
+
+
+def _json(body: Mapping[str, object], status: int = 200) -> web.Response:
+    return web.Response(
+        body=orjson.dumps(body),
+        status=status,
+        content_type="application/json",
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+def _present(**fields: object) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _published(result: Published) -> dict[str, object]:
+    fields = _present(id=result.id, timestamp=result.timestamp, seq=result.seq)
+    fields["duplicate"] = result.duplicate
+    return fields
+
+
+def _result(result: Published | ServiceError) -> dict[str, object]:
+    if isinstance(result, ServiceError):
+        return {"error": codec.error_info(result)}
+    return _published(result)
+
+
+def _page(page: Page) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "messages": [orjson.Fragment(message) for message in page.messages],
+        "has_more": page.has_more,
+    }
+    if page.position is not None:
+        fields["position"] = page.position
+    if page.truncated:
+        fields["truncated"] = True
+    if page.reset:
+        fields["reset"] = True
+    return fields
+
+
+def _member(member: Member) -> dict[str, object]:
+    return _present(
+        client_id=member.client_id,
+        user_id=member.user_id,
+        name=member.name,
+        avatar_url=member.avatar_url,
+        status=member.status,
+        metadata=member.metadata or None,
+        joined_at=member.joined_at,
+        last_seen=member.last_seen,
+    )
+
+
+def _report(report: TopicReport) -> dict[str, object]:
+    return _present(
+        topic=report.topic,
+        subscribers=report.subscribers,
+        messages=report.messages,
+        position=report.position,
+        last_message_at=report.last_message_at,
+    )

@@ -1,0 +1,232 @@
+"""Event streams: `GET` and `POST /v1/subscribe`. The hub writes ready chunks to the transport."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from pubsub_server import codec
+from pubsub_server.codec import SubscribeRequest
+from pubsub_server.errors import ServiceError
+from pubsub_server.interfaces import WireForm
+from pubsub_server.listeners import requests
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pubsub_server.config import Settings
+    from pubsub_server.interfaces import Identity, Service
+    from pubsub_server.listeners.http import HttpConnection
+    from pubsub_server.policy import Policy
+
+HEADERS: Final = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+}
+GREETING: Final = b": welcome\n\n"
+MAX_SUBSCRIPTIONS: Final = 1_000
+MAX_BODY: Final = 1_048_576
+
+_EVENT_ID: Final = re.compile(r"(\d{1,16})-([a-zA-Z0-9._-]{1,255})@(\d{1,16})", re.ASCII)
+
+
+class StreamSink:
+    """The sink of one event stream: the hub's chunks go to the transport as they are.
+
+    Args:
+        protocol: Of the HTTP connection.
+    """
+
+    __slots__ = ("_early", "_open", "_protocol", "ended")
+
+    def __init__(self, protocol: HttpConnection) -> None:
+        self._protocol = protocol
+        self._open = False
+        self._early: list[bytes] = []
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def write(self, data: bytes) -> None:
+        """Hands chunks to the transport; before the head of the response is out, keeps them."""
+        if self.ended.done():
+            return
+        if not self._open:
+            self._early.append(data)
+            return
+        transport = self._protocol.transport
+        if transport is not None:
+            transport.write(data)
+
+    def buffered(self) -> int:
+        """Bytes that the transport still holds."""
+        transport = self._protocol.transport
+        return 0 if transport is None else transport.get_write_buffer_size()
+
+    def close(self, code: int, reason: str) -> None:
+        """Ends the stream; what was written goes out first."""
+        self.end()
+
+    def abort(self) -> None:
+        """Cuts the connection."""
+        transport = self._protocol.transport
+        if transport is not None:
+            transport.abort()
+        self.end()
+
+    def start(self) -> None:
+        """The head of the response is out: chunks may follow."""
+        self._open = True
+        early, self._early = self._early, []
+        if early:
+            self.write(b"".join(early))
+
+    def end(self) -> None:
+        """Lets the handler of the request go on to its end."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+class EventStreams:
+    """Handlers of `/v1/subscribe`.
+
+    Args:
+        service: The hub.
+        policy: The access rules: a request of which nothing is allowed is refused whole.
+        settings: Limits and deadlines.
+    """
+
+    def __init__(self, service: Service, policy: Policy, settings: Settings) -> None:
+        self._service = service
+        self._policy = policy
+        self._settings = settings
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        """`GET /v1/subscribe?topics=…&since=…`: H-060."""
+        token = requests.token(request)
+        await self._service.identify(token)
+        patterns = [
+            part.strip()
+            for value in request.query.getall("topics", [])
+            for part in value.split(",")
+        ]
+        if not any(patterns):
+            raise ServiceError("invalid_option", "`topics` is missing", field="topics")
+        frame: dict[str, object] = {"topics": patterns}
+        since = requests.integer(request, "since")
+        if since is not None:
+            frame["since"] = since
+        history = requests.integer(request, "history", 0, 10_000)
+        if history is not None:
+            frame["history"] = history
+        presence = requests.flag(request, "presence")
+        wanted = [_subscription(frame, "", presence)]
+        return await self._stream(request, token, wanted)
+
+    async def post(self, request: web.Request) -> web.StreamResponse:
+        """`POST /v1/subscribe`: each subscription with its own positions and answer."""
+        token = requests.token(request)
+        await self._service.identify(token)
+        body = await requests.json_object(request, MAX_BODY, self._settings.body_timeout / 1000)
+        items = body.get("subscriptions")
+        if not isinstance(items, list) or not 0 < len(items) <= MAX_SUBSCRIPTIONS:  # pyright: ignore[reportUnknownArgumentType]
+            raise ServiceError(
+                "invalid_frame",
+                f"`subscriptions` is a list of 1 to {MAX_SUBSCRIPTIONS} items",
+                field="subscriptions",
+            )
+        presence = body.get("presence", False)
+        if not isinstance(presence, bool):
+            raise ServiceError("invalid_frame", "`presence` is true or false", field="presence")
+        wanted = [
+            _subscription(item, f"subscriptions.{index}", presence)
+            for index, item in enumerate(items)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+        ]
+        return await self._stream(request, token, wanted)
+
+    async def _stream(
+        self, request: web.Request, token: str, wanted: Sequence[SubscribeRequest]
+    ) -> web.StreamResponse:
+        if request.version < (1, 1):
+            raise ServiceError("unsupported", "event streams need HTTP/1.1")
+        mark = request.headers.get("Last-Event-ID")
+        if mark:
+            wanted = _resumed(wanted, mark)
+        protocol: HttpConnection = request.protocol  # type: ignore[assignment]
+        sink = StreamSink(protocol)
+        connection = self._service.open(sink, WireForm.EVENT_STREAM)
+        try:
+            await self._service.authenticate(connection, token)
+            self._check(connection.identity, wanted)
+            response = web.StreamResponse(headers=HEADERS)
+            response.enable_chunked_encoding()
+            response.force_close()
+            await response.prepare(request)
+            await response.write(GREETING)
+            protocol.attach(sink, self._service, connection)
+            sink.start()
+            for subscription in wanted:
+                self._service.subscribe(connection, subscription)
+            await sink.ended
+            protocol.expect_end(self._settings.drain_timeout / 1000)
+            return response
+        finally:
+            protocol.detach()
+            sink.end()
+            self._service.closed(connection, None)
+
+    def _check(self, identity: Identity | None, wanted: Sequence[SubscribeRequest]) -> None:
+        """Refuses a request of which nothing is left: its stream would stay empty."""
+        patterns = [pattern for subscription in wanted for pattern in subscription.topics]
+        if not patterns:
+            raise next(error for subscription in wanted for error in subscription.invalid)
+        if identity is not None and not any(self._may(identity, p) for p in patterns):
+            raise ServiceError(
+                "forbidden", "you may read none of these topics", topic=patterns[0], field="topics"
+            )
+
+    def _may(self, identity: Identity, pattern: str) -> bool:
+        if "*" in pattern:
+            return self._policy.may_subscribe_pattern(identity, pattern)
+        return self._policy.may_subscribe(identity, pattern)
+
+
+def _subscription(item: object, field: str, presence: bool | None) -> SubscribeRequest:
+    if not isinstance(item, dict):
+        raise ServiceError("invalid_frame", f"`{field}` is an object", field=field)
+    try:
+        return codec.decode_subscription({**item, "presence": presence})  # pyright: ignore[reportUnknownArgumentType]
+    except ServiceError as error:
+        where = ".".join(part for part in (field, error.field) if part)
+        raise ServiceError(error.code, error.message, topic=error.topic, field=where) from None
+
+
+def _resumed(wanted: Sequence[SubscribeRequest], mark: str) -> list[SubscribeRequest]:
+    """The subscriptions from where `Last-Event-ID` says: `<timestamp>-<topic>@<seq>`.
+
+    That topic goes on after `seq`, the others after `timestamp - 1`; a position that the request
+    itself names for the topic counts if it is later. A mark of another form is ignored.
+    """
+    match = _EVENT_ID.fullmatch(mark)
+    if match is None:
+        return list(wanted)
+    timestamp, topic, seq = int(match[1]), match[2], int(match[3])
+    resumed: list[SubscribeRequest] = []
+    for one in wanted:
+        after = dict(one.after or {})
+        after[topic] = max(seq, after.get(topic, 0))
+        since = max(timestamp - 1, one.since or 0, 0)
+        resumed.append(
+            SubscribeRequest(
+                topics=one.topics,
+                since=since,
+                after=after,
+                history=None,
+                presence=one.presence,
+                ref=one.ref,
+                invalid=one.invalid,
+            )
+        )
+    return resumed

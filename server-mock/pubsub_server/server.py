@@ -1,0 +1,238 @@
+"""One server: everything joined, started, and drained at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+import os
+import signal
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.errors import InvalidTopic
+from pubsub_server import access
+from pubsub_server.access import StartError
+from pubsub_server.audit import AuditLog, FileSink
+from pubsub_server.hub import Hub
+from pubsub_server.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.listeners.http import HttpListener
+from pubsub_server.listeners.websocket import WebSocketListener
+from pubsub_server.metrics import Metrics
+from pubsub_server.webhooks import WebhookSender
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from typing import TextIO
+
+    from pubsub_server.config import Settings
+    from pubsub_server.jwks import JwksAuthenticator
+    from pubsub_server.metrics import Gauge
+
+OPENAPI: Final = Path(__file__).with_name("generated") / "openapi.json"
+
+_LOG: Final = logging.getLogger("pubsub_server")
+
+
+class Server:
+    """A server of one node.
+
+    Args:
+        settings: Checked by `access.check`.
+        dev_key: Signs development tokens, where `dev_key_file` names no file; the file of this
+            user otherwise.
+
+    Attributes:
+        settings: As given.
+        hub: After `start`.
+        dev_key: Signs development tokens; None without `dev`.
+        http: Base URL of the HTTP API, after `start`.
+        ws: URL of the WebSocket, after `start`.
+    """
+
+    hub: Hub
+
+    def __init__(self, settings: Settings, dev_key: bytes | None = None) -> None:
+        self.settings = settings
+        self.dev_key = dev_key if settings.dev and settings.dev_key_file is None else None
+        self.http = ""
+        self.ws = ""
+        self._ready = False
+        self._audit: AuditLog | None = None
+        self._audit_file: FileSink | None = None
+        self._jwks: JwksAuthenticator | None = None
+        self._webhooks: WebhookSender | None = None
+        self._http_listener: HttpListener | None = None
+        self._ws_listener: WebSocketListener | None = None
+
+    async def start(self) -> None:
+        """Listens; afterwards `http` and `ws` say where.
+
+        Raises:
+            StartError: The settings do not allow it, a file is wrong, or a port is in use.
+        """
+        settings = self.settings
+        access.check(settings)
+        policy = access.build_policy(settings)
+        tls = access.build_tls(settings)
+        if self.dev_key is None:
+            self.dev_key = access.build_dev_key(settings)
+        self._open_audit()
+        on_auth = None if self._audit is None else self._audit.auth
+        authenticator, self._jwks = access.build_authenticator(settings, self.dev_key, on_auth)
+        try:
+            self._webhooks = WebhookSender(settings)
+        except InvalidTopic as error:
+            raise StartError(f"webhooks: {error.message} {error.remedy}") from None
+        self.hub = Hub(
+            settings,
+            authenticator=authenticator,
+            policy=policy,
+            rates=RateLimiter(
+                settings.publish_rate_user, settings.publish_rate_service, settings.publish_burst
+            ),
+            limiter=ConnectionLimiter(
+                settings.connections_per_user, settings.connections_per_org, settings.org_limits
+            ),
+            audit=self._audit,
+            webhooks=self._webhooks if settings.webhooks else None,
+        )
+        self._http_listener = HttpListener(
+            self.hub,
+            policy,
+            settings,
+            Metrics(lambda: self.hub.stats, self._gauges()),
+            ready=lambda: self._ready,
+            openapi=OPENAPI,
+        )
+        self._ws_listener = WebSocketListener(self.hub, settings)
+        try:
+            http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
+            ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
+        except StartError:
+            await self.stop()
+            raise
+        self._webhooks.start()
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        secure = "s" if tls is not None else ""
+        self.http = f"http{secure}://{host}:{http_port}"
+        self.ws = f"ws{secure}://{host}:{ws_port}/ws"
+        self._ready = True
+
+    async def stop(self) -> None:
+        """Takes nothing new, lets open work end within `drain_timeout`, and closes everything."""
+        self._ready = False
+        seconds = self.settings.drain_timeout / 1000
+        if self._http_listener is not None:
+            self._http_listener.stop_listening()
+        await self.hub.drain(seconds)
+        if self._ws_listener is not None:
+            await self._ws_listener.stop(seconds)
+        if self._http_listener is not None:
+            await self._http_listener.stop(seconds)
+        if self._webhooks is not None:
+            await self._webhooks.close(seconds)
+        if self._jwks is not None:
+            await self._jwks.close()
+        if self._audit is not None:
+            await asyncio.to_thread(self._audit.close)
+
+    def reopen(self) -> None:
+        """Opens the audit log anew, as after a rotation."""
+        if self._audit_file is not None:
+            self._audit_file.reopen()
+
+    def _open_audit(self) -> None:
+        settings = self.settings
+        if settings.audit_file is None:
+            return
+        try:
+            self._audit_file = FileSink(settings.audit_file, settings.audit_queue)
+            self._audit = AuditLog(settings.audit_topics, self._audit_file)
+        except OSError as error:
+            raise StartError(f"audit_file {settings.audit_file}: {error.strerror}") from None
+        except InvalidTopic as error:
+            raise StartError(f"audit_topics: {error.message} {error.remedy}") from None
+
+    def _gauges(self) -> list[Gauge]:
+        gauges: list[Gauge] = []
+        if self._audit_file is not None:
+            file = self._audit_file
+            gauges.append(("audit_dropped", "Audit records lost.", lambda: file.dropped))
+        if self._webhooks is not None and self.settings.webhooks:
+            hooks = self._webhooks
+            gauges.append(("webhooks_dropped", "Events no receiver got.", lambda: hooks.dropped))
+            gauges.append(("webhooks_delivered", "Events taken.", lambda: hooks.delivered))
+        return gauges
+
+
+async def run(settings: Settings, out: TextIO | None = None) -> None:
+    """Runs a server until SIGTERM or SIGINT; says on standard output when it is ready.
+
+    Raises:
+        StartError: As `Server.start`.
+    """
+    loop = asyncio.get_running_loop()
+    server = Server(settings)
+    await server.start()
+    end = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, end.set)
+    if hasattr(signal, "SIGHUP"):
+        loop.add_signal_handler(signal.SIGHUP, server.reopen)
+    try:
+        print(ready_line(server), file=out or sys.stdout, flush=True)
+        _LOG.info("ready: %s and %s", server.http, server.ws)
+        await end.wait()
+        _LOG.info("shutting down")
+    finally:
+        await server.stop()
+
+
+def ready_line(server: Server) -> str:
+    """The JSON line that says where a server listens."""
+    fields = {
+        "event": "ready",
+        "http": server.http,
+        "ws": server.ws,
+        "pid": os.getpid(),
+        "version": server_version(),
+    }
+    return json.dumps(fields)
+
+
+def server_version() -> str:
+    """Of the installed distribution; `0` where it is not installed."""
+    try:
+        return version("hanzoai-pubsub-server")
+    except PackageNotFoundError:
+        return "0"
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """The loop of uvloop where that is installed, else of asyncio."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+async def _listening(start: Awaitable[int], name: str, settings: Settings) -> int:
+    port: int = getattr(settings, name)
+    flag = "--" + name.replace("_", "-")
+    try:
+        return await start
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            said = f"port {port} of {settings.host} is in use; choose another with {flag} (0: any)"
+        elif error.errno == errno.EACCES:
+            said = f"port {port} needs privileges; choose one above 1023 with {flag}"
+        else:
+            said = f"cannot listen on {settings.host}, port {port}: {error.strerror or error}"
+        raise StartError(said) from None

@@ -1,0 +1,222 @@
+"""Settings from flags, environment, file and defaults."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pubsub_server.config import Settings
+from pubsub_server.config_sources import MASK, SettingsError, add_flags, dump, load
+
+SPEC = Path(__file__).parents[2] / "spec" / "defaults.yaml"
+SECRET = "0123456789abcdef-very-secret"
+
+
+def parsed(*argv: str) -> dict[str, object]:
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    options = vars(parser.parse_args(argv))
+    options.pop("config")
+    return options
+
+
+def problems(
+    flags: dict[str, object] | None = None,
+    environ: dict[str, str] | None = None,
+    file: Path | None = None,
+) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load(flags, environ, file)
+    return str(caught.value)
+
+
+def test_the_defaults_are_the_limits_of_the_spec() -> None:
+    spec = yaml.safe_load(SPEC.read_text(encoding="utf-8"))
+    settings = Settings()
+    names = [name for name in spec["limits"] if name in Settings.model_fields]
+    assert len(names) >= 15
+    assert {name: getattr(settings, name) for name in names} == {
+        name: spec["limits"][name] for name in names
+    }
+
+
+def test_every_setting_is_a_flag_a_variable_and_a_key_of_the_same_name(tmp_path: Path) -> None:
+    file = tmp_path / "pubsub.yaml"
+    for name, field in Settings.model_fields.items():
+        if name in {"webhooks", "org_limits", "jwt_claims", "backplane", "tls_cert", "tls_key"}:
+            continue
+        if field.annotation is bool:
+            flag, text, value = [f"--{name.replace('_', '-')}"], "true", True
+        elif field.annotation in (int, float):
+            flag, text, value = [f"--{name.replace('_', '-')}", "77"], "77", 77
+        else:
+            continue
+        file.write_text(f"{name}: {text}\n", encoding="utf-8")
+        for settings in (
+            load(parsed(*flag)),
+            load(environ={f"HANZO_PUBSUB_{name.upper()}": text}),
+            load(file=file),
+        ):
+            assert getattr(settings, name) == value, name
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "pubsub.yaml"
+    file.write_text("http_port: 1\nws_port: 1\nmax_batch: 1\n", encoding="utf-8")
+    environ = {"HANZO_PUBSUB_HTTP_PORT": "2", "HANZO_PUBSUB_WS_PORT": "2"}
+    settings = load(parsed("--http-port", "3"), environ, file)
+    assert (settings.http_port, settings.ws_port, settings.max_batch) == (3, 2, 1)
+
+
+def test_the_six_variables_of_hip_56_work_and_the_prefixed_ones_win() -> None:
+    environ = {
+        "REDIS_URL": "redis://redis:6379",
+        "IAM_URL": "https://hanzo.id",
+        "IAM_JWKS_URL": "https://hanzo.id/.well-known/jwks.json",
+        "HISTORY_MAX_MESSAGES": "7",
+        "HISTORY_MAX_AGE": "60",
+        "LOG_LEVEL": "WARN",
+        "HANZO_PUBSUB_HISTORY_MAX_AGE": "30",
+    }
+    settings = load(environ=environ)
+    assert settings.redis_url is not None
+    assert settings.redis_url.get_secret_value() == "redis://redis:6379"
+    assert settings.iam_url == "https://hanzo.id"
+    assert settings.jwks_url == "https://hanzo.id/.well-known/jwks.json"
+    assert (settings.history_max_messages, settings.history_max_age) == (7, 30)
+    assert settings.log_level == "warning"
+
+
+def test_the_jwks_of_iam_is_found_from_its_address() -> None:
+    assert load(environ={"IAM_URL": "https://hanzo.id/"}).jwks_url == (
+        "https://hanzo.id/.well-known/jwks.json"
+    )
+
+
+def test_durations_and_sizes_take_units() -> None:
+    settings = load(
+        {"auth_deadline": "2s", "presence_grace": "250ms", "jwks_max_age": "5m"},
+        {"HANZO_PUBSUB_MAX_PAYLOAD": "4 KiB", "HANZO_PUBSUB_HISTORY_MAX_AGE": "1h"},
+    )
+    assert settings.auth_deadline == 2_000
+    assert settings.presence_grace == 250
+    assert settings.jwks_max_age == 300_000
+    assert settings.max_payload == 4_096
+    assert settings.history_max_age == 3_600
+
+
+def test_lists_take_commas_and_objects_take_json() -> None:
+    settings = load(
+        {
+            "cors_origins": "https://a.example, https://b.example",
+            "org_limits": '{"acme": 5}',
+            "webhooks": '[{"url": "https://x.example/h", "secret": "%s"}]' % SECRET,
+        }
+    )
+    assert settings.cors_origins == ("https://a.example", "https://b.example")
+    assert settings.org_limits == {"acme": 5}
+    assert settings.webhooks[0].topics == ("**",)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("http_port", "eighty", "whole number"),
+        ("http_port", "70000", "65535"),
+        ("http_port", True, "whole number"),
+        ("auth_deadline", "0", "greater than or equal to 1"),
+        ("history_page_max", "20000", "at most 10000"),
+        ("dev", "perhaps", "true or false"),
+        ("log_level", "loud", "debug, info, warning, error"),
+        ("backplane", "kafka", "memory"),
+        ("org_limits", "acme=5", "JSON"),
+        ("iam_url", "hanzo.id", "https://"),
+        ("jwt_claims", '{"organisation": "owner"}', "orgs"),
+    ],
+)
+def test_a_wrong_value_names_the_setting_its_source_and_what_is_accepted(
+    name: str, value: object, said: str
+) -> None:
+    flag = problems({name: value})
+    assert flag.startswith(f"{name} (flag --{name.replace('_', '-')}): ")
+    assert said in flag
+    if isinstance(value, str):
+        variable = problems(environ={f"HANZO_PUBSUB_{name.upper()}": value})
+        assert f"{name} (environment HANZO_PUBSUB_{name.upper()}): " in variable
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "pubsub.yaml"
+    file.write_text("http_prot: 1\nws_port: x\n", encoding="utf-8")
+    text = problems({"http_port": "y"}, {"HANZO_PUBSUB_AUTH_DEADLINE": "z"}, file)
+    lines = text.splitlines()
+    assert len(lines) == 4
+    assert lines[0] == f"http_prot (file {file}): there is no such setting; did you mean http_port?"
+
+
+def test_a_slip_in_a_variable_is_an_error_and_a_foreign_variable_is_not() -> None:
+    text = problems(environ={"HANZO_PUBSUB_HISTORY_MAX_MESAGES": "5"})
+    assert "did you mean history_max_messages?" in text
+    load(environ={"HANZO_PUBSUB_URL": "ws://x", "HANZO_PUBSUB_TOKEN": "t", "HANZO_PUBSUB_": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- a\n", "must be a mapping"),
+        ("a: [\n", "is not YAML"),
+        ("\x00", "is not YAML"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_an_error(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "pubsub.yaml"
+    file.write_text(text, encoding="utf-8")
+    assert said in problems(file=file)
+    file.unlink()
+    assert "cannot be read" in problems(file=file)
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "pubsub.yaml"
+    file.write_text("# nothing\nhttp_port:\n", encoding="utf-8")
+    assert load(file=file) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"tls_cert": "c.pem"}, "tls_cert is set without tls_key"),
+        ({"tls_key": "k.pem"}, "tls_key is set without tls_cert"),
+        ({"audit_topics": "org.**"}, "audit_topics is set without audit_file"),
+        ({"history_page_default": "9", "history_page_max": "8"}, "larger than history_page_max"),
+        ({"webhooks": '[{"url": "ftp://x", "secret": "%s"}]' % SECRET}, "http:// or https://"),
+        ({"webhooks": '[{"url": "http://a:b@x", "secret": "%s"}]' % SECRET}, "user or password"),
+        ({"webhooks": '[{"url": "http://x", "secret": "short"}]'}, "at least 16"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_an_error(
+    flags: dict[str, object], said: str
+) -> None:
+    assert said in problems(flags)
+
+
+def test_the_effective_settings_are_printed_without_secrets(tmp_path: Path) -> None:
+    hook = {"url": "https://x.example/h", "secret": SECRET}
+    text = dump(
+        load({"webhooks": [hook], "redis_url": "redis://u:hush@h", "audit_file": tmp_path / "a"})
+    )
+    assert SECRET not in text
+    assert "hush" not in text
+    values = yaml.safe_load(text)
+    assert list(values) == list(Settings.model_fields)
+    assert values["webhooks"][0]["secret"] == MASK
+    assert values["redis_url"] == MASK
+    assert values["auth_deadline"] == 5_000
+
+
+def test_a_wrong_secret_is_not_repeated() -> None:
+    assert "hushhush" not in problems({"webhooks": '[{"url": "http://x", "secret": "hushhush"}]'})
+    assert "hushhush" not in repr(load({"redis_url": "redis://:hushhush@h"}))

@@ -1,0 +1,325 @@
+"""Access rules: patterns, requirements, order, publishing, explanations, mistakes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from hanzoai.pubsub.topics import matches
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pubsub_server import rule_patterns
+from pubsub_server.identity import Identity
+from pubsub_server.policy import DEFAULT_RULES, DEV_RULES, Policy, RulesError, load_rules
+from pubsub_server.rule_patterns import bind, covers, may_overlap, parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALICE = Identity(
+    "alice",
+    orgs=frozenset({"acme"}),
+    sessions_owned=frozenset({"s1"}),
+    sessions_shared=frozenset({"s2"}),
+    agents=frozenset({"bot1"}),
+)
+SERVICE = Identity("gateway", "service")
+ADMIN = Identity("root", "admin")
+DEFAULT = Policy(load_rules([DEFAULT_RULES]))
+
+
+@pytest.fixture
+def policy(tmp_path: Path, request: pytest.FixtureRequest) -> Policy:
+    file = tmp_path / "rules.yaml"
+    file.write_text(request.param, encoding="utf-8")
+    return Policy(load_rules([file]))
+
+
+def test_the_default_file_holds_the_rules_of_hip_56() -> None:
+    rules = yaml.safe_load(DEFAULT_RULES.read_text(encoding="utf-8"))["rules"]
+    assert rules == [
+        {"pattern": "org.<org_id>.**", "require": {"org_membership": "<org_id>"}},
+        {
+            "pattern": "chat.session.<session_id>",
+            "require": {
+                "any": [{"session_owner": "<session_id>"}, {"session_shared": "<session_id>"}]
+            },
+        },
+        {"pattern": "agent.<agent_id>.**", "require": {"agent_access": "<agent_id>"}},
+        {"pattern": "user.<user_id>.**", "require": {"user_id": "<user_id>"}},
+        {"pattern": "system.**", "require": {"authenticated": True}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topic", "allowed"),
+    [
+        ("org.acme.notifications", True),
+        ("org.other.notifications", False),
+        ("org.acme", False),
+        ("chat.session.s1", True),
+        ("chat.session.s2", True),
+        ("chat.session.s3", False),
+        ("chat.session.s1.tokens", False),
+        ("agent.bot1.events", True),
+        ("agent.bot1.tools.calls", True),
+        ("agent.bot2.events", False),
+        ("user.alice.alerts", True),
+        ("user.bob.alerts", False),
+        ("system.announcements", True),
+        ("elsewhere", False),
+    ],
+)
+def test_a_user_reads_what_the_rules_of_hip_56_allow(topic: str, allowed: bool) -> None:
+    assert DEFAULT.may_subscribe(ALICE, topic) is allowed
+    assert DEFAULT.may_publish(ALICE, topic) is False
+    assert DEFAULT.may_publish(SERVICE, topic) is True
+    assert DEFAULT.may_subscribe(ADMIN, topic)
+    assert DEFAULT.may_publish(ADMIN, topic)
+
+
+def test_a_service_reads_by_the_rules_like_everybody() -> None:
+    assert not DEFAULT.may_subscribe(SERVICE, "agent.bot1.events")
+    assert DEFAULT.may_subscribe(SERVICE, "system.announcements")
+
+
+def test_only_admins_administer() -> None:
+    assert DEFAULT.may_administer(ADMIN)
+    assert not DEFAULT.may_administer(SERVICE)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "stands", "unfiltered"),
+    [
+        ("chat.session.*", True, False),
+        ("chat.*.s1", True, False),
+        ("chat.session.s3", False, False),
+        ("agent.**.events", True, False),
+        ("agent.bot1.**", True, True),
+        ("agent.bot2.**", False, False),
+        ("user.*.alerts", True, False),
+        ("user.bob.*", False, False),
+        ("org.acme.**", True, True),
+        ("system.**", True, True),
+        ("system.*", True, True),
+        ("**", True, False),
+        ("*", False, False),
+        ("*.acme.**", True, False),
+        ("nowhere.**", False, False),
+    ],
+)
+def test_a_pattern_stands_where_some_topic_of_it_could_be_read(
+    pattern: str, stands: bool, unfiltered: bool
+) -> None:
+    assert DEFAULT.may_subscribe_pattern(ALICE, pattern) is stands
+    assert DEFAULT.unfiltered(ALICE, pattern) is unfiltered
+
+
+def test_somebody_without_anything_may_hold_no_pattern_of_sessions() -> None:
+    assert not DEFAULT.may_subscribe_pattern(Identity("bob"), "chat.session.*")
+    assert DEFAULT.may_subscribe_pattern(ADMIN, "**")
+    assert DEFAULT.unfiltered(ADMIN, "**")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        """
+rules:
+  - {pattern: "a.secret", require: {admin: true}}
+  - {pattern: "a.*", require: {authenticated: true}, publish: true}
+  - {pattern: "a.open", require: {service: true}}
+"""
+    ],
+    indirect=True,
+)
+def test_the_first_rule_that_matches_decides_alone(policy: Policy) -> None:
+    assert not policy.may_subscribe(ALICE, "a.secret")
+    assert policy.may_subscribe(ALICE, "a.open")
+    assert policy.may_publish(ALICE, "a.open")
+    assert not policy.may_publish(ALICE, "a.secret")
+    assert not policy.unfiltered(ALICE, "a.*")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        """
+rules:
+  - {pattern: "silent.*", require: {authenticated: true}}
+  - {pattern: "open.*", require: {authenticated: true}, publish: true}
+  - {pattern: "shut.*", require: {authenticated: true}, publish: false}
+  - {pattern: "own.<id>", require: {authenticated: true}, publish: {require: {user_id: "<id>"}}}
+"""
+    ],
+    indirect=True,
+)
+def test_publishing_is_granted_apart_from_subscribing(policy: Policy) -> None:
+    asked = ("silent.x", "open.x", "shut.x", "own.alice", "own.bob", "none.x")
+    assert [policy.may_publish(ALICE, t) for t in asked] == [False, True, False, True, False, False]
+    assert [policy.may_publish(SERVICE, t) for t in asked] == [True, True, False, False, False, True]
+    assert [policy.may_subscribe(ALICE, t) for t in asked] == [True] * 5 + [False]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        """
+rules:
+  - pattern: "room.<org>.<id>"
+    require:
+      all:
+        - org_membership: "<org>"
+        - any: [{session_owner: "<id>"}, {user_id: "root"}]
+  - pattern: "team.<org>.**"
+    require: {org_membership: "<org>", service: false}
+"""
+    ],
+    indirect=True,
+)
+def test_any_and_all_nest_and_several_keys_are_all(policy: Policy) -> None:
+    assert policy.may_subscribe(ALICE, "room.acme.s1")
+    assert not policy.may_subscribe(ALICE, "room.other.s1")
+    assert not policy.may_subscribe(ALICE, "room.acme.s2")
+    assert policy.may_subscribe_pattern(ALICE, "room.acme.*")
+    assert not policy.may_subscribe_pattern(ALICE, "room.other.*")
+    assert not policy.may_subscribe_pattern(ALICE, "room.*.s2")
+    assert policy.may_subscribe(ALICE, "team.acme.x")
+    assert not policy.may_subscribe(Identity("s", "service", orgs=ALICE.orgs), "team.acme.x")
+
+
+def test_in_development_there_is_a_place_to_play() -> None:
+    policy = Policy(load_rules([DEFAULT_RULES, DEV_RULES]))
+    for topic in ("demo.x", "dev.x.y"):
+        assert policy.may_subscribe(Identity("anyone"), topic)
+        assert policy.may_publish(Identity("anyone"), topic)
+        assert not DEFAULT.may_subscribe(Identity("anyone"), topic)
+
+
+@pytest.mark.parametrize(
+    ("identity", "topic", "said"),
+    [
+        (ALICE, "agent.bot2.events", "`agent.<agent_id>.**`) requires agent_access of `bot2`"),
+        (ALICE, "agent.bot1.events", "which is met"),
+        (ALICE, "nowhere", "No rule matches"),
+        (ADMIN, "nowhere", "Admins"),
+        (ALICE, "chat.session.*", "may stand"),
+        (ALICE, "user.bob.*", "No rule lets you"),
+        (ALICE, "org.acme.**", "every topic"),
+    ],
+)
+def test_a_decision_is_explained(identity: Identity, topic: str, said: str) -> None:
+    access = DEFAULT.explain(identity, topic)
+    assert said in access.reason
+    if "*" not in topic:
+        assert access.subscribe is DEFAULT.may_subscribe(identity, topic)
+        assert access.publish is DEFAULT.may_publish(identity, topic)
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "said"),
+    [
+        ("- a", "", "`rules`"),
+        ("", "", "`rules`"),
+        ("other: []", "line 1", "`other`"),
+        ("rules: {}", "line 1", "list"),
+        ("rules: [", "", "YAML"),
+        ("rules:\n  - 7", "line 2, rule 1", "mapping"),
+        ("rules:\n  - {require: {authenticated: true}}", "rule 1", "`pattern`"),
+        ('rules:\n  - {pattern: "a"}', "rule 1", "`require` is missing"),
+        (
+            'rules:\n  - {pattern: "a", require: {admin: true}}\n\n  - pattern: "a..b"\n',
+            "line 4, rule 2",
+            "segment 2",
+        ),
+        ('rules:\n  - {pattern: "a<b>", require: {admin: true}}', "rule 1", "segment 1"),
+        ('rules:\n  - {pattern: "**.<a>.**", require: {admin: true}}', "rule 1", "no certain"),
+        ('rules:\n  - {pattern: "a", require: {owner: "x"}}', "rule 1", "`owner`"),
+        ('rules:\n  - {pattern: "a", require: {}}', "rule 1", "`require`"),
+        ('rules:\n  - {pattern: "a", require: {admin: "yes"}}', "rule 1", "true or false"),
+        ('rules:\n  - {pattern: "a", require: {any: []}}', "rule 1", "list"),
+        ('rules:\n  - {pattern: "a.<x>", require: {user_id: "<y>"}}', "rule 1", "<x>"),
+        ('rules:\n  - {pattern: "a.<x>", require: {user_id: "<x"}}', "rule 1", "<name>"),
+        ('rules:\n  - {pattern: "a.<x>", require: {user_id: 7}}', "rule 1", "`user_id`"),
+        ('rules:\n  - {pattern: a, require: {admin: true}, publsh: true}', "rule 1", "`publsh`"),
+        ('rules:\n  - {pattern: a, require: {admin: true}, publish: 1}', "rule 1", "`publish`"),
+    ],
+)
+def test_a_mistake_in_a_rules_file_names_line_and_rule(
+    tmp_path: Path, text: str, where: str, said: str
+) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(RulesError) as caught:
+        load_rules([file])
+    assert str(file) in str(caught.value)
+    assert where in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_a_rules_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RulesError, match=r"none\.yaml: cannot be read"):
+        load_rules([tmp_path / "none.yaml"])
+
+
+def test_a_requirement_with_too_many_ways_is_refused(tmp_path: Path) -> None:
+    choice = "{any: [" + ", ".join(f"{{user_id: u{n}}}" for n in range(9)) + "]}"
+    file = tmp_path / "rules.yaml"
+    file.write_text(
+        f"rules:\n  - {{pattern: a, require: {{all: [{choice}, {choice}]}}}}", encoding="utf-8"
+    )
+    with pytest.raises(RulesError, match="64 ways"):
+        load_rules([file])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic", "bound"),
+    [
+        ("a.<x>.**", "a.1.b.c", {"x": "1"}),
+        ("a.<x>.**", "a.1", None),
+        ("**.<x>", "a.b.1", {"x": "1"}),
+        ("<x>.**.<y>", "1.b.c.2", {"x": "1", "y": "2"}),
+        ("<x>.b.<x>", "1.b.1", {"x": "1"}),
+        ("<x>.b.<x>", "1.b.2", None),
+        ("a.**.c.**", "a.b.c.d", {}),
+        ("a.**.c.**", "a.b.c", None),
+        ("a.**.c", "a.c", None),
+        ("a.*", "a.b", {}),
+    ],
+)
+def test_placeholders_are_bound_by_segment(
+    pattern: str, topic: str, bound: dict[str, str] | None
+) -> None:
+    assert bind(parse(pattern), topic) == bound
+
+
+SEGMENT = st.sampled_from(["a", "b", "*", "**"])
+PATTERN = st.lists(SEGMENT, min_size=1, max_size=4).map(".".join)
+TOPIC = st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=5).map(".".join)
+
+
+@given(PATTERN, TOPIC)
+def test_a_rule_without_placeholders_takes_what_a_subscription_takes(
+    pattern: str, topic: str
+) -> None:
+    assert (bind(parse(pattern), topic) is not None) == matches(pattern, topic)
+
+
+@given(PATTERN, PATTERN, TOPIC)
+def test_patterns_that_share_a_topic_overlap_and_a_covering_one_takes_all(
+    rule: str, subscription: str, topic: str
+) -> None:
+    both = matches(rule, topic) and matches(subscription, topic)
+    if both:
+        assert may_overlap(parse(rule), subscription, {})
+    if covers(parse(rule), subscription) is not None and matches(subscription, topic):
+        assert matches(rule, topic)
+
+
+def test_a_pattern_of_many_stars_is_answered_at_once() -> None:
+    many = ".".join(["**"] * 60)
+    assert may_overlap(parse(many), many, {})
+    assert covers(parse("**.a"), many) is None
+    assert rule_patterns.MAX_PATTERN == 255
