@@ -1,0 +1,215 @@
+"""One event stream: a request, and the frames of its answer (HIP-56 SSE; WHATWG HTML, 9.2)."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import httpx
+from httpx_sse import EventSource, SSEError
+
+from hanzoai.pubsub.codec import Malformed, Unknown, decode_event
+from hanzoai.pubsub.http_client import authorization
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+    from hanzoai.pubsub.generated.wire import ServerFrame
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_BOM: Final = b"\xef\xbb\xbf"
+_ERROR_MAX: Final = 1 << 16
+
+
+class StreamRefused(Exception):
+    """The server answered with something else than a stream.
+
+    Attributes:
+        status: HTTP status; 200 where only the content type was wrong.
+        headers: Of the answer.
+        body: Of the answer, its first 64 KiB.
+    """
+
+    def __init__(self, status: int, headers: httpx.Headers, body: bytes) -> None:
+        super().__init__(status)
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+class EventTooLarge(Exception):
+    """An event has more bytes than are accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRequest:
+    """What to ask for.
+
+    Attributes:
+        method: `GET`, or `POST` with a body.
+        params: Query.
+        body: JSON of a `SubscribeRequest`, or None.
+    """
+
+    method: str
+    params: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+
+
+class EventStream:
+    """An open stream.
+
+    Attributes:
+        retry: Seconds to wait before the next one, as the server's `retry:` said.
+        skipped: Events that were malformed or of an unknown kind.
+    """
+
+    def __init__(self, response: httpx.Response, watched: _Watched) -> None:
+        self._source = EventSource(response)
+        self._watched = watched
+        self.retry: float | None = None
+        self.skipped: int = 0
+
+    async def frames(self) -> AsyncGenerator[ServerFrame]:
+        """The frames, until the server ends the stream.
+
+        Raises:
+            StreamRefused: It is no event stream.
+            EventTooLarge: An event is over the limit.
+            httpx.HTTPError: The connection was lost.
+        """
+        try:
+            async for event in self._source.aiter_sse():
+                self._watched.held = 0
+                if event.retry is not None and event.retry >= 0:
+                    self.retry = event.retry / 1000
+                if not event.data:  # the library tells events that WHATWG says are none
+                    continue
+                frame = decode_event(event.event or "message", event.data)
+                if isinstance(frame, Malformed):
+                    self.skipped += 1
+                    logger.warning("an event of the server was left out: %s", frame.reason)
+                elif isinstance(frame, Unknown):
+                    self.skipped += 1
+                    logger.debug("an event of unknown kind %r was ignored", frame.type)
+                else:
+                    yield frame
+        except SSEError:
+            response = self._source.response
+            raise StreamRefused(response.status_code, response.headers, b"") from None
+
+
+@asynccontextmanager
+async def open_stream(
+    client: httpx.AsyncClient,
+    request: StreamRequest,
+    token: str,
+    *,
+    heard: Callable[[], None],
+    connect_timeout: float,
+    limit: int,
+) -> AsyncGenerator[EventStream]:
+    """Open a stream; it is closed on leaving.
+
+    Args:
+        client: Of `http_client`.
+        request: What to ask for.
+        token: With or without `Bearer `.
+        heard: Called for every chunk of bytes, comments included.
+        connect_timeout: Seconds to connect and to get the head of the answer.
+        limit: Bytes of the largest event.
+
+    Raises:
+        StreamRefused: The server did not answer with 200.
+        httpx.HTTPError: It could not be reached.
+    """
+    headers = {
+        "Accept": "text/event-stream",
+        "Accept-Encoding": "identity",
+        "Cache-Control": "no-store",
+        **authorization(token),
+    }
+    if request.body is not None:
+        headers["Content-Type"] = "application/json"
+    built = client.build_request(
+        request.method,
+        "/v1/subscribe",
+        params=request.params or None,
+        content=request.body,
+        headers=headers,
+        timeout=httpx.Timeout(connect_timeout, read=None),
+    )
+    response = await client.send(built, stream=True)
+    try:
+        if response.status_code != 200:
+            body = b""
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > _ERROR_MAX:
+                    break
+            raise StreamRefused(response.status_code, response.headers, body)
+        heard()
+        watched = _Watched(
+            response.stream, heard, limit, plain="Content-Encoding" not in response.headers
+        )
+        response.stream = watched
+        response.encoding = "utf-8"
+        yield EventStream(response, watched)
+    finally:
+        await response.aclose()
+
+
+class _Watched(httpx.AsyncByteStream):
+    """The bytes of a stream on their way to the parser.
+
+    Every chunk counts as heard, comments too; a BOM is taken off; line ends become LF, because the
+    parser holds back a CR at the end of a chunk until the next one comes, which may be long.
+    """
+
+    def __init__(
+        self,
+        inner: httpx.AsyncByteStream | httpx.SyncByteStream,
+        heard: Callable[[], None],
+        limit: int,
+        *,
+        plain: bool,
+    ) -> None:
+        assert isinstance(inner, httpx.AsyncByteStream)
+        self._inner = inner
+        self._heard = heard
+        self._limit = limit
+        self._plain = plain
+        self.held = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        start: bytes | None = b""
+        after_cr = False
+        async for chunk in self._inner:
+            self._heard()
+            self.held += len(chunk)
+            if self.held > self._limit:
+                raise EventTooLarge
+            if not self._plain:
+                yield chunk
+                continue
+            if start is not None:
+                start += chunk
+                if len(start) < len(_BOM) and _BOM.startswith(start):
+                    continue
+                chunk, start = start.removeprefix(_BOM), None
+            if after_cr:
+                chunk = chunk.removeprefix(b"\n") if chunk else chunk
+                after_cr = not chunk and after_cr
+            if b"\r" in chunk:
+                after_cr = chunk.endswith(b"\r")
+                chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            if chunk.endswith(b"\n\n") and chunk.lstrip().startswith(b":"):
+                self.held = 0  # a keepalive is no part of an event
+            if chunk:
+                yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

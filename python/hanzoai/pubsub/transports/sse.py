@@ -1,0 +1,359 @@
+"""Frames over HTTP: an event stream one way, REST calls the other (HIP-56 SSE, SSE-1).
+
+For networks that let no WebSocket through. The session speaks the same frames as on a socket:
+
+- `auth` asks `GET /v1/session`, and its answer becomes `auth.ok` or `auth.error`; a peer without
+  that operation knows HIP-56 and nothing more. A further `auth` opens the stream anew with its
+  token; what passes meanwhile is replayed as messages, and the session drops what it knows.
+- The `subscribe` frames of one loop turn are all there is: they open one stream in place of the
+  one before, which is read until the next one answers.
+- `publish` and `presence.update` go through REST in their order; what waits goes in one batch.
+- `ping` goes nowhere: keepalive comments say that the stream lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from hanzoai.pubsub import rest_calls
+from hanzoai.pubsub.errors import (
+    ConnectionFailed,
+    NotFound,
+    OperationTimeout,
+    ProtocolError,
+    PubSubError,
+    Unavailable,
+    Unsupported,
+)
+from hanzoai.pubsub.generated.wire import (
+    AuthErrorFrame,
+    AuthFrame,
+    AuthOkFrame,
+    PresenceUpdateFrame,
+    PublishFrame,
+    SubscribeFrame,
+    UnsubscribedFrame,
+    UnsubscribeFrame,
+)
+from hanzoai.pubsub.http_status import close_code_for, why_unreachable
+from hanzoai.pubsub.rest import Rest
+from hanzoai.pubsub.transports import TransportClosed
+from hanzoai.pubsub.transports.event_stream import EventTooLarge, StreamRefused, open_stream
+from hanzoai.pubsub.transports.stream_publisher import StreamPublisher
+from hanzoai.pubsub.transports.stream_subscriptions import StreamSubscriptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Coroutine, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame, SessionInfo
+    from hanzoai.pubsub.options import ClientOptions
+    from hanzoai.pubsub.transports.event_stream import EventStream
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_QUEUED: Final = 256
+"""Frames that may wait for `receive` before the stream is not read on."""
+
+_CLOSE_TIMEOUT: Final = 1.0
+
+
+class SseTransport:
+    """One session over server-sent events and REST.
+
+    Args:
+        options: `http_url`, `open_timeout`, `max_frame`, `overlap` and what `Rest` uses.
+        clock: For `last_heard`, and between attempts of REST calls.
+        transport: What carries the requests, where it is not the network.
+    """
+
+    incremental: bool = False
+
+    def __init__(
+        self,
+        options: ClientOptions,
+        clock: Clock,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._host = urlsplit(options.http_url).hostname or ""
+        self._token: str | None = None
+        self._rest = Rest(options, self, clock, transport=transport)
+        self._publisher = StreamPublisher(self._rest, self._put, self._end)
+        self._subscriptions = StreamSubscriptions(
+            clock.wall_ms, overlap_ms=round(options.overlap * 1000)
+        )
+        self._outgoing: list[ClientFrame] = []
+        self._arrived: deque[ServerFrame] = deque()
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._ended: TransportClosed | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._authenticating: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self.last_heard: float = clock.now()
+
+    # ------------------------------------------------------------ the transport
+
+    async def open(self) -> None:
+        """Do nothing: the first request is that of `auth`."""
+
+    def send(self, frames: Sequence[ClientFrame]) -> None:
+        """Queue frames; those of one loop turn are handled together. Ignored once closed."""
+        if self._ended is not None:
+            return
+        if not self._outgoing:
+            asyncio.get_running_loop().call_soon(self._turn)
+        self._outgoing += frames
+
+    async def receive(self) -> Sequence[ServerFrame]:
+        """Wait for frames.
+
+        Raises:
+            TransportClosed: The stream has ended, or a request could not be made.
+        """
+        while not self._arrived:
+            if self._ended is not None:
+                raise self._ended
+            self._changed.clear()
+            await self._changed.wait()
+        frames = list(self._arrived)
+        self._arrived.clear()
+        self._room.set()
+        return frames
+
+    async def close(self, code: int = 1000) -> None:
+        """End the stream and every request, within a second."""
+        self._end(TransportClosed(code, "Closed by this client."))
+        tasks = [*self._tasks, *self._publisher.tasks]
+        for task in tasks:
+            task.cancel()
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await self._rest.close()
+        except TimeoutError:
+            logger.debug("an event stream did not close in time")
+
+    # ------------------------------------------------------------ tokens, as Rest asks for them
+
+    async def current(self) -> str:
+        """The token of the last `auth`."""
+        return self._token or ""
+
+    async def replace(self, rejected: str) -> str | None:
+        """The token of an `auth` that came since; the session renews tokens, nobody else."""
+        return self._token if self._token != rejected else None
+
+    # ------------------------------------------------------------ frames out
+
+    def _turn(self) -> None:
+        frames, self._outgoing = self._outgoing, []
+        if self._ended is not None:
+            return
+        subscribes: list[SubscribeFrame] = []
+        for frame in frames:
+            match frame:
+                case AuthFrame():
+                    self._cancel(self._authenticating)
+                    self._authenticating = self._start(self._authenticate(frame))
+                case SubscribeFrame():
+                    subscribes.append(frame)
+                case UnsubscribeFrame():
+                    self._unsubscribe(frame)
+                case PublishFrame() | PresenceUpdateFrame():
+                    self._publisher.put(frame)
+                case _:
+                    pass
+        if subscribes:
+            for told in self._subscriptions.replace(subscribes):
+                self._put(told)
+            self._reopen()
+
+    def _unsubscribe(self, frame: UnsubscribeFrame) -> None:
+        self._subscriptions.remove(frame.topics)
+        if frame.ref is not None:
+            self._put(UnsubscribedFrame(topics=frame.topics, ref=frame.ref))
+        if self._subscriptions.empty:
+            self._cancel(self._opening)
+            self._cancel(self._reading)
+            self._opening = self._reading = None
+
+    async def _authenticate(self, frame: AuthFrame) -> None:
+        again = self._token is not None
+        self._token = frame.token
+        info: SessionInfo | None
+        try:
+            info = await self._rest.perform(
+                rest_calls.session(), timeout=self._options.open_timeout, attempts=1
+            )
+        except (NotFound, Unsupported, ProtocolError):
+            info = None
+        except (ConnectionFailed, OperationTimeout, Unavailable) as error:
+            self._end(TransportClosed(None, error.message, error.retry_after))
+            return
+        except PubSubError as error:
+            self._put(auth_error(error, frame.ref))
+            return
+        self.last_heard = self._clock.now()
+        if info is None:
+            self._subscriptions.plain = True
+            self._rest.features = frozenset()
+            self._put(AuthOkFrame(client_id="", ref=frame.ref))
+        else:
+            self._rest.features = frozenset(info.features or ())
+            self._put(
+                AuthOkFrame(
+                    client_id=info.client_id,
+                    user_id=info.user_id,
+                    version=info.version,
+                    features=info.features,
+                    expires_at=info.expires_at,
+                    server_time=info.server_time,
+                    limits=info.limits,
+                    ref=frame.ref,
+                )
+            )
+        if again and (self._reading is not None or self._opening is not None):
+            self._reopen()
+
+    # ------------------------------------------------------------ the stream
+
+    def _reopen(self) -> None:
+        self._cancel(self._opening)
+        self._opening = self._start(self._run())
+
+    async def _run(self) -> None:
+        code: int | None = None
+        retry_after: float | None = None
+        try:
+            async with self._open() as stream:
+                retry_after = await self._read(stream)
+            reason = "The server ended the event stream."
+        except StreamRefused as refused:
+            if self._refuse(refused):
+                return
+            error = rest_calls.read_error(refused.status, refused.headers, refused.body)
+            code, retry_after = close_code_for(refused.status), error.retry_after
+            reason = (
+                f"The server answered HTTP {refused.status}: {error.message}"
+                if refused.status != 200
+                else "The server's answer is no event stream."
+            )
+        except EventTooLarge:
+            code, reason = 1009, f"An event has more than {self._options.max_frame:,} bytes."
+        except httpx.HTTPError as failure:
+            reason = why_unreachable(failure, self._host)
+        if asyncio.current_task() in (self._reading, self._opening):
+            self._end(TransportClosed(code, reason, retry_after))
+
+    async def _read(self, stream: EventStream) -> float | None:
+        subscriptions = self._subscriptions
+        generation = subscriptions.generation
+        self._cancel(self._reading)
+        self._reading, self._opening = asyncio.current_task(), None
+        async for frame in stream.frames():
+            for told in subscriptions.translate(frame, generation):
+                self._put(told)
+            while len(self._arrived) > _QUEUED:
+                self._room.clear()
+                await self._room.wait()
+        return stream.retry
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncGenerator[EventStream]:
+        """Open a stream for the present set; once more, another way, where the first is refused."""
+        async with AsyncExitStack() as stack:
+            try:
+                stream = await stack.enter_async_context(self._ask())
+            except StreamRefused as refused:
+                if refused.status in rest_calls.MISSING and not self._subscriptions.plain:
+                    self._subscriptions.plain = True
+                elif refused.status == 429 and self._reading is not None:
+                    # The stream that is to be replaced counts against the limit.
+                    self._cancel(self._reading)
+                    await asyncio.wait([self._reading])
+                    self._reading = None
+                else:
+                    raise
+                stream = await stack.enter_async_context(self._ask())
+            yield stream
+
+    def _ask(self) -> AbstractAsyncContextManager[EventStream]:
+        return open_stream(
+            self._rest.client,
+            self._subscriptions.request(),
+            self._token or "",
+            heard=self._hear,
+            connect_timeout=self._options.open_timeout,
+            limit=self._options.max_frame,
+        )
+
+    def _refuse(self, refused: StreamRefused) -> bool:
+        """Tell the session what a refused stream means; False if it is the end of the transport."""
+        error = rest_calls.read_error(refused.status, refused.headers, refused.body)
+        if refused.status == 401:
+            self._put(auth_error(error, None))
+            return True
+        if refused.status in (400, 403, 422):
+            for frame in self._subscriptions.denied(error):
+                self._put(frame)
+            return True
+        return False
+
+    # ------------------------------------------------------------ help
+
+    def _put(self, frame: ServerFrame) -> None:
+        if self._ended is None:
+            self._arrived.append(frame)
+            self._changed.set()
+
+    def _hear(self) -> None:
+        self.last_heard = self._clock.now()
+
+    def _end(self, ended: TransportClosed) -> None:
+        if self._ended is None:
+            self._ended = ended
+            self._changed.set()
+            for task in self._tasks:
+                if task is not asyncio.current_task():
+                    task.cancel()
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine, name="hanzoai.pubsub sse")
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("the event stream failed", exc_info=error)
+            self._end(TransportClosed(None, "an unexpected exception in the client"))
+
+    def _cancel(self, task: asyncio.Task[None] | None) -> None:
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+
+def auth_error(error: PubSubError, ref: str | None) -> AuthErrorFrame:
+    """An HTTP error as the answer to `auth`."""
+    wait = error.retry_after
+    return AuthErrorFrame(
+        code=error.code,
+        message=error.message,
+        remedy=error.remedy,
+        retry_after_ms=None if wait is None else round(wait * 1000),
+        ref=ref,
+    )

@@ -1,0 +1,188 @@
+"""Publishes beside an event stream: by REST, one request at a time, what waits in one batch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.errors import ConnectionFailed, OperationTimeout, PubSubError
+from hanzoai.pubsub.generated.wire import (
+    ErrorFrame,
+    PresenceUpdateFrame,
+    Publication,
+    PublishedFrame,
+    PublishFrame,
+    PublishResult,
+)
+from hanzoai.pubsub.transports import TransportClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hanzoai.pubsub.generated.wire import ServerFrame
+    from hanzoai.pubsub.rest import Rest
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_RUN: Final = 1_000
+"""Messages taken from the queue for one request."""
+
+
+class StreamPublisher:
+    """Publishes frames in their order, and answers each.
+
+    Args:
+        rest: Performs the calls.
+        put: Takes the answers.
+        end: Ends the transport: the session publishes again what was not answered.
+    """
+
+    def __init__(
+        self,
+        rest: Rest,
+        put: Callable[[ServerFrame], None],
+        end: Callable[[TransportClosed], None],
+    ) -> None:
+        self._rest = rest
+        self._put = put
+        self._end = end
+        self._queue: deque[PublishFrame | PresenceUpdateFrame] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def tasks(self) -> Sequence[asyncio.Task[None]]:
+        """The task at work, if there is one."""
+        return () if self._task is None else (self._task,)
+
+    def put(self, frame: PublishFrame | PresenceUpdateFrame) -> None:
+        """Queue a frame; the session bounds how many are not answered."""
+        self._queue.append(frame)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(
+                self._work(), name="hanzoai.pubsub sse publisher"
+            )
+
+    async def _work(self) -> None:
+        while self._queue:
+            frames: list[PublishFrame | PresenceUpdateFrame] = []
+            messages: list[list[Publication]] = []
+            count = 0
+            while self._queue and (not frames or count < _RUN):
+                frame = self._queue.popleft()
+                published = publications_of(frame)
+                if not published:
+                    self._refuse(frame)
+                    continue
+                frames.append(frame)
+                messages.append(published)
+                count += len(published)
+            if not await self._publish(frames, messages):
+                self._queue.clear()
+
+    async def _publish(
+        self,
+        frames: Sequence[PublishFrame | PresenceUpdateFrame],
+        messages: Sequence[Sequence[Publication]],
+    ) -> bool:
+        row = [message for group in messages for message in group]
+        try:
+            if len(row) == 1:
+                results = [await self._rest.publish(row[0])]
+            else:
+                results = await self._rest.publish_many(row)
+        except (ConnectionFailed, OperationTimeout) as error:
+            for frame in frames:
+                if frame.ref is None:  # nobody will send it again
+                    self._put(error_frame(error, frame))
+            self._end(TransportClosed(None, error.message, error.retry_after))
+            return False
+        except PubSubError as error:
+            for frame in frames:
+                self._put(error_frame(error, frame))
+            return True
+        except Exception:
+            logger.exception("publishing beside an event stream failed")
+            self._end(TransportClosed(None, "an unexpected exception in the client"))
+            return False
+        at = 0
+        for frame, group in zip(frames, messages, strict=True):
+            self._answer(frame, results[at : at + len(group)])
+            at += len(group)
+        return True
+
+    def _answer(
+        self, frame: PublishFrame | PresenceUpdateFrame, results: Sequence[PublishResult]
+    ) -> None:
+        first = results[0]
+        if isinstance(frame, PublishFrame) and frame.messages is not None:
+            self._put(PublishedFrame(results=list(results), ref=frame.ref))
+        elif first.error is not None:
+            error = first.error
+            self._put(
+                ErrorFrame(
+                    code=error.code,
+                    message=error.message,
+                    remedy=error.remedy,
+                    topic=error.topic,
+                    retry_after_ms=error.retry_after_ms,
+                    ref=frame.ref,
+                )
+            )
+        elif isinstance(frame, PublishFrame):
+            self._put(
+                PublishedFrame(
+                    id=first.id,
+                    timestamp=first.timestamp,
+                    seq=first.seq,
+                    duplicate=first.duplicate,
+                    ref=frame.ref,
+                )
+            )
+
+    def _refuse(self, frame: PublishFrame | PresenceUpdateFrame) -> None:
+        self._put(
+            ErrorFrame(
+                code="unsupported",
+                message="An event stream has no presence of its own.",
+                remedy="Name a topic, or connect by WebSocket.",
+                ref=frame.ref,
+            )
+        )
+
+
+def publications_of(frame: PublishFrame | PresenceUpdateFrame) -> list[Publication]:
+    """The messages of a frame in any of its forms; none where it names no topic."""
+    if isinstance(frame, PresenceUpdateFrame):
+        if frame.topic is None:
+            return []
+        return [Publication(topic=frame.topic, type="presence.update", data=frame.data)]
+    if frame.messages is not None:
+        return list(frame.messages)
+    if frame.message is not None:
+        return [frame.message]
+    if frame.topic is None:
+        return []
+    return [
+        Publication(
+            topic=frame.topic,
+            type=frame.message_type or "message",
+            data=frame.data,
+            ttl=frame.ttl,
+            id=frame.id,
+        )
+    ]
+
+
+def error_frame(error: PubSubError, frame: PublishFrame | PresenceUpdateFrame) -> ErrorFrame:
+    """An exception as the answer to a frame."""
+    wait = error.retry_after
+    return ErrorFrame(
+        code=error.code,
+        message=error.message,
+        remedy=error.remedy,
+        topic=error.topic,
+        retry_after_ms=None if wait is None else round(wait * 1000),
+        ref=frame.ref,
+    )
