@@ -103,5 +103,9 @@ def test_a_code_that_no_server_could_send_is_refused() -> None:
     assert "no server" in broken(lambda table: table["codes"]["not_found"].pop("status"))
 
 
+def test_what_may_be_tried_again_leads_to_another_try() -> None:
+    assert "retryable" in broken(lambda table: table["codes"]["forbidden"].update(retryable=True))
+
+
 def test_a_code_of_the_sdk_has_no_status() -> None:
     assert "only wire codes" in broken(lambda table: table["codes"]["closed"].update(status=410))

@@ -137,6 +137,10 @@ def test_a_timer_without_its_event_is_refused() -> None:
     assert "one to one" in broken(lambda spec: spec["timers"].update(tock="tocked"))
 
 
+def test_an_unknown_source_of_events_is_refused() -> None:
+    assert "['moon']" in broken(lambda spec: spec["events"].update(start="moon"))
+
+
 def test_a_guard_is_no_action() -> None:
     assert "both a guard and an action" in broken(lambda spec: spec["rows"][0].update(do=["over"]))
 
