@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from contextlib import asynccontextmanager, suppress
@@ -73,7 +74,7 @@ class Iam:
         payload = {"sub": user, "kind": kind, "exp": int(time.time() + ttl), **claims}
         return jwt.encode(payload, self._key, algorithm="ES256", headers={"kid": self._kid})
 
-    def service(self, name: str = "llm-gateway-01", **claims: object) -> str:
+    def service(self, name: str = "llm-gateway-01", **claims: Any) -> str:
         return self.token(name, kind="service", **claims)
 
     def admin(self) -> str:
@@ -117,11 +118,15 @@ class Socket:
                 return envelope
 
     async def fence(self) -> list[Json]:
-        """What came until now: all that precedes the answer to a ping."""
-        await self.send({"type": "ping"})
+        """What came until now: all that precedes the answer to a ping.
+
+        To the second of two pings, as an answer may overtake the messages of its own loop turn.
+        """
         frames: list[Json] = []
-        while (frame := await self.next())["type"] != "pong":
-            frames.append(frame)
+        for _ in range(2):
+            await self.send({"type": "ping"})
+            while (frame := await self.next())["type"] != "pong":
+                frames.append(frame)
         return frames
 
     async def messages(self) -> list[Json]:
@@ -180,7 +185,15 @@ class EventStream:
     comments: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._lines = self.response.aiter_lines()
+        self._lines = self._split()
+
+    async def _split(self) -> AsyncIterator[str]:
+        """Lines end at LF, CR or CRLF and nowhere else: U+2028 is content."""
+        rest = ""
+        async for text in self.response.aiter_text():
+            *lines, rest = re.split(r"\r\n|\n|\r(?!$)", rest + text)
+            for line in lines:
+                yield line
 
     async def item(self) -> Event | str:
         """The next event, or the text of the next comment."""

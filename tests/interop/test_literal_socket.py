@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -398,4 +398,4 @@ async def test_two_publishers_are_seen_in_one_order_by_all_subscribers(open_node
         seen = [[(await reader.message())["data"] for _ in range(200)] for reader in readers]
     assert seen[0] == seen[1] == seen[2]
     for name in ("a", "b"):
-        assert [d["n"] for d in cast("list[Any]", seen[0]) if d["who"] == name] == list(range(100))
+        assert [d["n"] for d in seen[0] if d["who"] == name] == list(range(100))

@@ -22,7 +22,7 @@ from pubsub_server.identity import Identity
 from tests.interop.peer import PATIENCE, Json, Node
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import Awaitable
 
     from tests.interop.conftest import Start
 
@@ -35,9 +35,7 @@ class EnoughError(Exception):
 
 
 @pytest.fixture
-async def hanzo_ai(
-    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> AsyncIterator[Node]:
+async def hanzo_ai(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
     """A server that is `pubsub.hanzo.ai:8057` to this process, and knows the samples' token."""
     authority = trustme.CA()
     certificate = authority.issue_cert("pubsub.hanzo.ai", "127.0.0.1")

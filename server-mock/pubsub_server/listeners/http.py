@@ -43,6 +43,7 @@ LINGER: Final = 2.0
 """Seconds for which the rest of a refused body is read, so that the answer gets through."""
 
 _REQUEST_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
+REQUEST_ID: Final = web.RequestKey("request_id", str)
 _OVERLOADED: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
@@ -265,7 +266,7 @@ class HttpListener:
             connection.head_received()
         offered = request.headers.get("X-Request-Id", "")
         identifier = offered if _REQUEST_ID.fullmatch(offered) else new_request_id()
-        request["id"] = identifier
+        request[REQUEST_ID] = identifier
         began = time.perf_counter()
         response = await self._answer(request, handler, identifier)
         seconds = time.perf_counter() - began
@@ -334,7 +335,7 @@ class HttpListener:
         """The headers that every response has."""
         headers = response.headers
         headers["Server"] = "hanzo-pubsub"
-        headers["X-Request-Id"] = request["id"]
+        headers["X-Request-Id"] = request[REQUEST_ID]
         headers["X-Content-Type-Options"] = "nosniff"
         origin = request.headers.get("Origin")
         if "*" in self._origins:

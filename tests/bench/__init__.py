@@ -1,0 +1,1 @@
+"""Measurements beside named peers: `python -m tests.bench`. No tests; they print what they find."""

@@ -1,0 +1,65 @@
+"""`python -m tests.bench [--quick] [ROOM …]`: measures, prints the tables, writes the page.
+
+A full run takes about ten minutes and ends by itself; `--quick` takes about one and writes nothing.
+A run of all rooms writes `docs/performance.md` and `tests/bench/results/latest.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.bench import connecting, fanout, latency, memory, receive, report
+from tests.bench.readers import raise_limit
+
+if TYPE_CHECKING:
+    from tests.bench.processes import Json
+
+ROOMS = {
+    "receive": receive.measure,
+    "latency": latency.measure,
+    "connecting": connecting.measure,
+    "fanout": fanout.measure,
+    "memory": memory.measure,
+}
+RESULTS = Path(__file__).with_name("results") / "latest.json"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds; writes nothing")
+    parser.add_argument("--render", action="store_true", help="write the page from the last run")
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=", ".join(ROOMS))
+    options = parser.parse_args()
+    if options.render:
+        report.write(json.loads(RESULTS.read_text(encoding="utf-8")))
+        return
+    unknown = set(options.rooms) - set(ROOMS)
+    if unknown:
+        parser.error(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(ROOMS)}")
+    raise_limit()
+    run: Json = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "quick": options.quick,
+        "machine": report.machine(),
+    }
+    for name in options.rooms or ROOMS:
+        begin = time.monotonic()
+        run[name] = ROOMS[name](quick=options.quick)
+        print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+    # Keys of JSON are texts; what is shown now and what is read back later shall be the same.
+    run = json.loads(json.dumps(run))
+    print(report.render(run))
+    if not options.quick and not options.rooms:
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+        report.write(run)
+
+
+if __name__ == "__main__":
+    main()

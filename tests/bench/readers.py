@@ -1,0 +1,117 @@
+"""Many subscribers in one process, read by one epoll loop: `python -m tests.bench.readers`.
+
+Takes JSON commands on standard input, one a line: `open`, `latency`, `drain`, `close`. A loop on
+epoll costs about two microseconds a delivery, so that a thousand subscribers stay cheaper to read
+than to serve.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import select
+import sys
+import time
+from typing import Any
+
+from tests.bench.processes import percentile
+from tests.bench.wire import PIECE, Connection, split
+
+END = b"@END@"
+_STAMP = re.compile(rb'"stamp":(\d+)')
+
+
+class Readers:
+    """Subscribers of one topic."""
+
+    def __init__(self) -> None:
+        self._connections: dict[int, Connection] = {}
+        self._poll = select.epoll()
+
+    def open(self, url: str, token: str, topic: str, count: int) -> dict[str, Any]:
+        for _ in range(count):
+            connection = Connection(url, token)
+            connection.subscribe(topic)
+            connection.socket.setblocking(False)
+            self._connections[connection.socket.fileno()] = connection
+            self._poll.register(connection.socket, select.EPOLLIN)
+        return {"open": len(self._connections)}
+
+    def latency(self, messages: int, skip: int) -> dict[str, Any]:
+        """Until every subscriber has seen every message: milliseconds from stamp to reading."""
+        due = messages * len(self._connections)
+        first = skip * len(self._connections)
+        taken: list[float] = []
+        deadline = time.monotonic() + 120
+        while len(taken) < due:
+            if time.monotonic() > deadline:
+                return {"error": f"{len(taken)} of {due} deliveries in 120 s"}
+            for fd, _ in self._poll.poll(1.0):
+                connection = self._connections[fd]
+                data = connection.socket.recv(PIECE)
+                now = time.monotonic_ns()
+                if not data:
+                    return {"error": f"a connection was closed after {len(taken)} deliveries"}
+                payloads, connection.rest = split(connection.rest + data)
+                for payload in payloads:
+                    stamp = _STAMP.search(payload)
+                    if stamp is not None:
+                        taken.append((now - int(stamp[1])) / 1e6)
+        counted = taken[first:]
+        return {
+            "deliveries": len(counted),
+            "p50_ms": percentile(counted, 0.5),
+            "p99_ms": percentile(counted, 0.99),
+            "max_ms": max(counted),
+        }
+
+    def drain(self) -> dict[str, Any]:
+        """Throws away what comes until every subscriber has seen the last message."""
+        tails = dict.fromkeys(self._connections, b"")
+        left = len(tails)
+        deadline = time.monotonic() + 120
+        while left:
+            if time.monotonic() > deadline:
+                return {"error": f"{left} subscribers did not see the last message in 120 s"}
+            for fd, _ in self._poll.poll(1.0):
+                data = self._connections[fd].socket.recv(PIECE)
+                if not data:
+                    return {"error": "a connection was closed"}
+                tail = (tails[fd] + data[-512:])[-512:]
+                if END in tail:
+                    left -= 1
+                    tail = b""
+                tails[fd] = tail
+        return {"drained": len(tails)}
+
+    def close(self) -> dict[str, Any]:
+        for connection in self._connections.values():
+            self._poll.unregister(connection.socket)
+            connection.close()
+        count = len(self._connections)
+        self._connections.clear()
+        return {"closed": count}
+
+
+def raise_limit() -> int:
+    """Lets this process open as many files as it may; how many that is."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def main() -> None:
+    raise_limit()
+    readers = Readers()
+    for line in sys.stdin:
+        command = json.loads(line)
+        what = command.pop("do")
+        if what in {"latency", "drain"}:
+            # Said before the loop starts, so that the publisher may begin.
+            print("{}", flush=True)
+        print(json.dumps(getattr(readers, what)(**command)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Clients that read a blaster's messages: `python -m tests.bench.receivers NAME PORT COUNT`.
+
+Prints the CPU time of this process for each message, after the first tenth has warmed it up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from tests.bench.samples import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class Meter:
+    """Counts messages and takes the time of those after the first tenth."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.warm = count, count // 10
+        self.seen = 0
+        self.done = asyncio.Event()
+        self._cpu = self._wall = 0.0
+        self.result: dict[str, float] = {}
+
+    def tick(self, index: int) -> bool:
+        """Takes one message; True for the last one."""
+        if index != self.seen:
+            raise AssertionError(f"message {index} came where {self.seen} was due")
+        self.seen += 1
+        if self.seen == self.warm:
+            self._cpu, self._wall = time.process_time(), time.perf_counter()
+        elif self.seen == self.count:
+            counted = self.count - self.warm
+            cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
+            self.result = {"cpu_us": cpu / counted * 1e6, "per_second": counted / wall}
+            self.done.set()
+            return True
+        return False
+
+
+async def count_only(port: int, meter: Meter) -> None:
+    """The floor: `websockets`, and nothing is done with what comes."""
+    from websockets.asyncio.client import connect
+
+    async with connect(f"ws://127.0.0.1:{port}/ws", compression=None) as connection:
+        await connection.send(json.dumps({"type": "auth", "token": "t"}))
+        await connection.recv()
+        await connection.send(json.dumps({"type": "subscribe", "topics": [TOPIC]}))
+        await connection.recv()
+        index = 0
+        async for _ in connection:
+            if meter.tick(index):
+                break
+            index += 1
+
+
+async def decode_only(port: int, meter: Meter) -> None:
+    """`websockets` and `json.loads`: what a hand-written loop costs."""
+    from websockets.asyncio.client import connect
+
+    async with connect(f"ws://127.0.0.1:{port}/ws", compression=None) as connection:
+        await connection.send(json.dumps({"type": "auth", "token": "t"}))
+        await connection.recv()
+        await connection.send(json.dumps({"type": "subscribe", "topics": [TOPIC]}))
+        await connection.recv()
+        async for text in connection:
+            if meter.tick(json.loads(text)["message"]["data"]["index"]):
+                break
+
+
+async def sdk(port: int, meter: Meter) -> None:
+    from hanzoai.pubsub import PubSubClient, ReceiveQueue
+
+    queue = ReceiveQueue(policy="block")
+    async with PubSubClient(f"ws://127.0.0.1:{port}/ws", "t", transport="websocket") as ps:
+        async for message in ps.subscribe(TOPIC, queue=queue):
+            if meter.tick(message.data["index"]):
+                break
+
+
+async def nats(port: int, meter: Meter) -> None:
+    import nats
+
+    connection = await nats.connect(f"nats://127.0.0.1:{port}", allow_reconnect=False)
+    subscription = await connection.subscribe(TOPIC)
+    async for message in subscription.messages:
+        if meter.tick(json.loads(message.data)["data"]["index"]):
+            break
+
+
+async def centrifuge(port: int, meter: Meter) -> None:
+    from centrifuge import (  # type: ignore[import-untyped]
+        Client,
+        PublicationContext,
+        SubscriptionEventHandler,
+    )
+
+    class Handler(SubscriptionEventHandler):  # type: ignore[misc]
+        async def on_publication(self, ctx: PublicationContext) -> None:
+            meter.tick(ctx.pub.data["data"]["index"])
+
+    client = Client(f"ws://127.0.0.1:{port}/connection/websocket")
+    await client.connect()
+    await client.new_subscription(TOPIC, events=Handler()).subscribe()
+    await meter.done.wait()
+    await client.disconnect()
+
+
+CONTENDERS: dict[str, tuple[str, Callable[[int, Meter], Awaitable[None]]]] = {
+    "websockets, counting only": ("hip56", count_only),
+    "websockets + json.loads": ("hip56", decode_only),
+    "hanzoai.pubsub": ("hip56", sdk),
+    "nats-py + json.loads": ("nats", nats),
+    "centrifuge-python": ("centrifugo", centrifuge),
+}
+
+
+async def main(name: str, port: int, count: int) -> None:
+    meter = Meter(count)
+    contender = asyncio.ensure_future(CONTENDERS[name][1](port, meter))
+    finished = asyncio.ensure_future(meter.done.wait())
+    await asyncio.wait((contender, finished), timeout=120, return_when=asyncio.FIRST_COMPLETED)
+    if not meter.result:
+        raise RuntimeError(f"{name} got {meter.seen} of {count}: {contender}")
+    print(json.dumps(meter.result), flush=True)
+    # A blaster answers no closing handshake, so nobody says goodbye.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

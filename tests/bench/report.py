@@ -1,0 +1,198 @@
+"""Tables of one run, for `docs/performance.md`."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.bench.processes import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.bench.processes import Json
+
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+PACKAGES = ("websockets", "pydantic", "httpx", "uvloop", "orjson", "nats-py", "centrifuge-python")
+
+
+def machine() -> Json:
+    """What was measured on; nothing that names the machine."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in PACKAGES},
+    }
+
+
+def _cpu() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or "unknown"
+    for line in text.splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "unknown"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def render(run: Json) -> str:
+    """The generated part of the page."""
+    rooms = {
+        "receive": _receive,
+        "latency": _latency,
+        "connecting": _connecting,
+        "fanout": _fanout,
+        "memory": _memory,
+    }
+    where = run["machine"]
+    packages = ", ".join(f"{name} {number}" for name, number in where["packages"].items())
+    kind = "A quick run" if run["quick"] else "A run"
+    sentence = (
+        f"{kind} of {run['date']} on {where['cores']} shared cores ({where['cpu']}), "
+        f"{where['memory_gib']} GiB, {where['system']}, Python {where['python']}; {packages}."
+    )
+    parts = [show(run[room]) for room, show in rooms.items() if room in run]
+    return "\n\n".join([sentence, *parts])
+
+
+def write(run: Json) -> None:
+    """Puts the tables between the marks of the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{render(run)}\n\n{END}{after}", encoding="utf-8")
+
+
+def _receive(room: Json) -> str:
+    medians = {name: found["median"] for name, found in room["contenders"].items()}
+    floor = medians["websockets, counting only"]["cpu_us"]
+    ours = medians["hanzoai.pubsub"]["cpu_us"]
+    rows = [
+        [
+            name,
+            f"{found['cpu_us']:.2f}",
+            f"{found['per_second']:,.0f}",
+            f"{found['cpu_us'] / floor:.2f}",
+            f"{found['cpu_us'] / ours:.2f}",
+        ]
+        for name, found in medians.items()
+    ]
+    peers = min(medians[n]["cpu_us"] for n in ("nats-py + json.loads", "centrifuge-python"))
+    verdict = (
+        f"Target: at most 2.5 times the bare loop that only counts ({_met(ours / floor <= 2.5)}: "
+        f"{ours / floor:.2f}), and ahead of nats-py and centrifuge-python ({_met(ours < peers)}: "
+        f"the better of them costs {peers / ours:.2f} times as much)."
+    )
+    head = ["client", "CPU µs a message", "messages/s", "to counting", "to hanzoai.pubsub"]
+    return (
+        "### Receiving in Python\n\n"
+        f"{room['messages']:,} back-to-back messages of about 250 bytes; every client but the "
+        "first decodes the JSON of each and reads a field of it. CPU time of the client's process; "
+        f"medians of {room['rounds']} rounds.\n\n{table(head, rows)}\n\n{verdict}"
+    )
+
+
+def _latency(room: Json) -> str:
+    rows: list[list[str]] = []
+    for subscribers, found in room["subscribers"].items():
+        median = found["median"]
+        rate = room["loads"][subscribers]
+        rows.append(
+            [
+                f"{int(subscribers):,}",
+                f"{rate} ({rate * int(subscribers):,} deliveries)",
+                f"{median['p50_ms']:.2f}",
+                f"{median['p99_ms']:.2f}",
+                f"{median['p99_ms'] / 50:.1%}",
+                _met(median["p99_ms"] < 50),
+            ]
+        )
+    head = ["subscribers", "messages/s", "p50 ms", "p99 ms", "of the target", "p99 < 50 ms (H-160)"]
+    return (
+        "### Publish to delivery\n\n"
+        "From the call that publishes on a WebSocket to the reading of the frame by each "
+        f"subscriber, all on one machine; medians of {room['rounds']} rounds."
+        f"\n\n{table(head, rows)}"
+    )
+
+
+def _connecting(room: Json) -> str:
+    targets = {"connect": (100, "H-161"), "replay": (200, "H-164")}
+    rows: list[list[str]] = []
+    for name, found in room["contenders"].items():
+        target, statement = targets[name.split(",")[0]]
+        median = found["median"]
+        rows.append(
+            [
+                name,
+                f"{median['p50_ms']:.2f}",
+                f"{median['p99_ms']:.2f}",
+                f"{target} ms ({statement}): {_met(median['p99_ms'] < target)}",
+            ]
+        )
+    head = ["what, with what", "p50 ms", "p99 ms", "target for p99"]
+    return (
+        "### Connecting and replaying\n\n"
+        f"From dialing to `subscribed`, and {room['replayed']} messages from history; "
+        f"{room['times']} times a round, {room['rounds']} rounds.\n\n{table(head, rows)}"
+    )
+
+
+def _fanout(room: Json) -> str:
+    sizes = list(room["subscribers"])
+    names = list(room["subscribers"][sizes[0]]["contenders"])
+
+    def cost(size: str, name: str) -> float:
+        found: float = room["subscribers"][size]["contenders"][name]["median"]["cpu_us"]
+        return found
+
+    rows = [
+        [
+            name,
+            *(
+                f"{cost(size, name):.2f} ({cost(size, name) / cost(size, names[0]):.2f})"
+                for size in sizes
+            ),
+        ]
+        for name in names
+    ]
+    head = ["server", *(f"{int(size):,} subscribers" for size in sizes)]
+    return (
+        "### Fan-out\n\n"
+        "CPU µs of the server for each delivery, and in brackets as a ratio to the first row. A "
+        "publisher on a WebSocket keeps 50 messages on their way. The first server checks access, "
+        "numbers, stores and routes each message; the others hand on what they read: "
+        "`websockets.broadcast`, and, as the floor of Python, bare transports on uvloop that join "
+        f"what was read at once. Medians of {room['rounds']} rounds.\n\n{table(head, rows)}"
+    )
+
+
+def _memory(room: Json) -> str:
+    rows = [
+        [name, f"{found['median']['kib']:.1f}", f"{found['median']['handshake_cpu_us']:.0f}"]
+        for name, found in room["contenders"].items()
+    ]
+    head = ["server", "KiB a connection", "CPU µs to accept, authenticate, subscribe"]
+    return (
+        "### Idle connections\n\n"
+        f"Growth of the server's resident memory over {room['connections']:,} connections, each "
+        f"authenticated (not by the bare ones) and subscribed.\n\n{table(head, rows)}"
+    )
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "**missed**"

@@ -1,0 +1,193 @@
+"""Servers to compare with, and the real one.
+
+`python -m tests.bench.servers broadcast|joined` starts one that hands every message of a publisher
+to all subscribers: by `websockets.broadcast`, or, as the floor, by bare asyncio transports on
+uvloop with the messages of one read joined into one write. Neither knows topics, access or history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from pubsub_server.dev_tokens import load_key, mint
+from tests.bench.processes import Worker, worker
+from tests.bench.readers import raise_limit
+from tests.bench.samples import text_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from websockets.asyncio.server import ServerConnection
+
+AUTH_OK = json.dumps({"type": "auth.ok", "client_id": "cl_1"})
+SUBSCRIBED = json.dumps({"type": "subscribed", "topics": []})
+MANY = 1_000_000_000
+
+
+@dataclass
+class Server:
+    """A running server of either kind."""
+
+    worker: Worker
+    ws: str
+    http: str
+    token: str
+
+
+@contextmanager
+def real_server(**settings: object) -> Generator[Server]:
+    """The reference server as `hanzo-pubsub serve --dev` starts it, without limits in the way."""
+    with tempfile.TemporaryDirectory() as folder:
+        key = Path(folder) / "dev.key"
+        token = mint(load_key(key), "bench", kind="admin", orgs=["bench"])
+        given: dict[str, object] = {
+            "dev_key_file": key,
+            "http_port": 0,
+            "ws_port": 0,
+            "connections_per_user": 100_000,
+            "connections_per_org": 100_000,
+            "publish_rate_user": MANY,
+            "publish_rate_service": MANY,
+            "log_level": "warning",
+            **settings,
+        }
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+        with worker("pubsub_server", "serve", "--dev", *flags) as child:
+            ready = child.read()
+            yield Server(child, ready["ws"], ready["http"], token)
+
+
+@contextmanager
+def peer_server(kind: str) -> Generator[Server]:
+    with worker("tests.bench.servers", kind) as child:
+        yield Server(child, child.read()["ws"], "", "t")
+
+
+async def broadcast() -> None:
+    """`websockets`: one write for each message and subscriber."""
+    from websockets.asyncio.server import broadcast as send_all
+    from websockets.asyncio.server import serve
+    from websockets.exceptions import ConnectionClosed
+
+    subscribers: set[ServerConnection] = set()
+
+    async def handle(connection: ServerConnection) -> None:
+        with suppress(ConnectionClosed):
+            async for text in connection:
+                start = str(text[:40])
+                if '"publish"' in start:
+                    send_all(subscribers, str(text))
+                elif '"auth"' in start:
+                    await connection.send(AUTH_OK)
+                elif '"subscribe"' in start:
+                    subscribers.add(connection)
+                    await connection.send(SUBSCRIBED)
+        subscribers.discard(connection)
+
+    # Keepalive costs a task a connection; nothing here lives long enough to need it.
+    async with serve(handle, "127.0.0.1", 0, compression=None, ping_interval=None) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        print(json.dumps({"ws": f"ws://127.0.0.1:{port}/ws"}), flush=True)
+        await server.serve_forever()
+
+
+class Joined(asyncio.Protocol):
+    """What was read from the publisher at once leaves in one write for each subscriber."""
+
+    subscribers: set[asyncio.Transport] = set()  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._open = False
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        assert self._transport is not None
+        self.subscribers.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._rest += data
+        if not self._open:
+            head, found, self._rest = self._rest.partition(b"\r\n\r\n")
+            if not found:
+                self._rest = head
+                return
+            self._open = True
+            self._transport.write(_switch(head))
+        out: list[bytes] = []
+        for payload in self._frames():
+            start = payload[:40]
+            if b'"publish"' in start:
+                out.append(text_frame(payload))
+            elif b'"auth"' in start:
+                self._transport.write(text_frame(AUTH_OK.encode()))
+            elif b'"subscribe"' in start:
+                self.subscribers.add(self._transport)
+                self._transport.write(text_frame(SUBSCRIBED.encode()))
+        if out:
+            joined = b"".join(out)
+            for subscriber in self.subscribers:
+                subscriber.write(joined)
+
+    def _frames(self) -> list[bytes]:
+        data, at, found = self._rest, 0, list[bytes]()
+        while len(data) - at >= 6:
+            size, body = data[at + 1] & 0x7F, at + 2
+            if size == 126:
+                size, body = int.from_bytes(data[at + 2 : at + 4], "big"), at + 4
+            elif size == 127:
+                size, body = int.from_bytes(data[at + 2 : at + 10], "big"), at + 10
+            if body + 4 + size > len(data):
+                break
+            found.append(data[body + 4 : body + 4 + size])
+            at = body + 4 + size
+        self._rest = data[at:]
+        return found
+
+
+def _switch(head: bytes) -> bytes:
+    lines = head.decode().split("\r\n")
+    key = next(line[19:] for line in lines if line.lower().startswith("sec-websocket-key: "))
+    digest = hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
+    accept = base64.b64encode(digest).decode()
+    return (
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    ).encode()
+
+
+async def joined() -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Joined, "127.0.0.1", 0, backlog=1024)
+    port = server.sockets[0].getsockname()[1]
+    print(json.dumps({"ws": f"ws://127.0.0.1:{port}/ws"}), flush=True)
+    await server.serve_forever()
+
+
+def main(kind: str) -> None:
+    raise_limit()
+    if kind == "broadcast":
+        asyncio.run(broadcast())
+        return
+    import uvloop
+
+    uvloop.run(joined())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
