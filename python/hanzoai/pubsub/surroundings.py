@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Final
 from .clock import SystemClock
 from .options import URL_VARIABLE, read_options
 from .transports import memory
-from .transports.sse import SseTransport
-from .transports.websocket import WebSocketTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -77,8 +75,13 @@ class Surroundings:
         """Make a transport that is not open yet."""
         if self.peer is not None:
             return memory.MemoryTransport(self.peer, name)
+        # Imported when first dialed: a client for tests needs neither.
         if name == "sse":
+            from .transports.sse import SseTransport
+
             return SseTransport(options, self.clock)
+        from .transports.websocket import WebSocketTransport
+
         return WebSocketTransport(options, self.clock)
 
     def http_transport(self) -> httpx.AsyncBaseTransport | None:

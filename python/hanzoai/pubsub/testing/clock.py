@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _START_MS: Final = 1_740_307_200_000
-_TURNS: Final = 25
-"""Turns of the event loop in a row without a new timer or a fired one, after which nothing is left to happen."""
+_TURNS: Final = 50
+"""Turns of an event loop that does not show what is ready."""
 
 
 class VirtualTimer:
@@ -54,7 +54,6 @@ class VirtualClock:
         self._wall = start_ms / 1000
         self._timers: list[tuple[float, int, VirtualTimer]] = []
         self._numbers = itertools.count()
-        self._stirred = 0
 
     def now(self) -> float:
         """Seconds that the test has let pass."""
@@ -68,7 +67,6 @@ class VirtualClock:
         """Call ``callback`` when the test has moved the clock by ``seconds``."""
         timer = VirtualTimer(self._now + max(0.0, seconds), callback)
         heapq.heappush(self._timers, (timer.due, next(self._numbers), timer))
-        self._stirred += 1
         return timer
 
     async def sleep(self, seconds: float) -> None:
@@ -86,14 +84,18 @@ class VirtualClock:
         return sum(1 for _, _, timer in self._timers if timer.pending)
 
     async def settle(self) -> None:
-        """Let every task run until all of them wait for time or for the outside."""
-        turns = 0
-        stirred = self._stirred
-        while turns < _TURNS:
+        """Let every task run until all of them wait for time or for the outside.
+
+        Threads are the outside: what one of them answers is not waited for.
+        """
+        ready = getattr(asyncio.get_running_loop(), "_ready", None)
+        if ready is None:  # a loop that does not show what is ready, such as uvloop's
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            return
+        await asyncio.sleep(0)
+        while ready:
             await asyncio.sleep(0)
-            turns += 1
-            if self._stirred != stirred:
-                stirred, turns = self._stirred, 0
 
     async def advance(self, seconds: float) -> None:
         """Let time pass: timers fire in the order of their times, tasks run in between.
@@ -108,7 +110,6 @@ class VirtualClock:
             while self._timers and self._timers[0][0] <= self._now:
                 _, _, timer = heapq.heappop(self._timers)
                 timer.fire()
-                self._stirred += 1
             await self.settle()
         self._move(end)
         await self.settle()

@@ -1,0 +1,231 @@
+"""The parts of the reference server that `MemoryServer` needs: hub, tokens, HTTP calls; no listener."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+import httpx
+from pubsub_server import codec, config_sources
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub import Hub, result_json
+from pubsub_server.identity import Identity, strip_bearer
+from pubsub_server.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.policy import Policy, load_rules
+from pubsub_server.wheel import Wheel
+
+from hanzoai.pubsub.errors import from_code
+from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.values import Published
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pubsub_server.interfaces import AuthOk, Member, TopicReport
+    from pubsub_server.interfaces import Published as Taken
+
+    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.testing.server import Kind
+
+
+class Tokens:
+    """Tokens that exist in memory alone, and the hub's authenticator of them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[str, Identity] = {}
+
+    def make(
+        self, user: str, *, kind: Kind, ttl: float | None, orgs: Sequence[str], name: str | None
+    ) -> str:
+        """A token for an identity."""
+        token = f"memory-{secrets.token_urlsafe(12)}"
+        self._known[token] = Identity(
+            user_id=user,
+            kind=kind,
+            name=name or user,
+            orgs=frozenset(orgs),
+            org=orgs[0] if orgs else None,
+            expires_at=None if ttl is None else self._clock.wall_ms() + round(ttl * 1000),
+        )
+        return token
+
+    def expire_all(self) -> None:
+        """Every token ends now."""
+        now = self._clock.wall_ms()
+        for token, identity in self._known.items():
+            self._known[token] = replace(identity, expires_at=now)
+
+    async def authenticate(self, token: str) -> Identity:
+        """See ``pubsub_server.interfaces.Authenticator``."""
+        identity = self._known.get(strip_bearer(token))
+        if identity is None:
+            raise ServiceError("token_invalid", "this server did not make that token")
+        if identity.expires_at is not None and identity.expires_at <= self._clock.wall_ms():
+            raise ServiceError("token_expired", "the token has expired")
+        return identity
+
+
+class _Open:
+    """Access rules under which everybody may do everything."""
+
+    def may_subscribe(self, identity: Identity, topic: str) -> bool:
+        return True
+
+    def may_subscribe_pattern(self, identity: Identity, pattern: str) -> bool:
+        return True
+
+    def may_publish(self, identity: Identity, topic: str) -> bool:
+        return True
+
+    def may_administer(self, identity: Identity) -> bool:
+        return identity.kind in ("admin", "service")
+
+
+class MemoryHub:
+    """A hub that lives by a given clock.
+
+    Args:
+        clock: Its time.
+        rules: Path of access rules; None allows everything.
+        settings: Of the server.
+    """
+
+    def __init__(self, clock: Clock, rules: str | None, settings: Mapping[str, object]) -> None:
+        given: dict[str, object] = {
+            "dev": True,
+            "publish_rate_user": 1_000_000,
+            "publish_rate_service": 1_000_000,
+            **settings,
+        }
+        config = config_sources.load(given)
+        self.tokens = Tokens(clock)
+        self.hub = Hub(
+            config,
+            authenticator=self.tokens,
+            policy=_Open() if rules is None else Policy(load_rules([rules])),
+            rates=RateLimiter(
+                config.publish_rate_user,
+                config.publish_rate_service,
+                config.publish_burst,
+                clock.now,
+            ),
+            limiter=ConnectionLimiter(
+                config.connections_per_user, config.connections_per_org, config.org_limits
+            ),
+            clock=clock.now,
+            wall=clock.wall_ms,
+        )
+        core = self.hub.core
+        core.wheel = Wheel(clock.now, lambda at, run: clock.call_later(at - clock.now(), run))
+        core.wheel.add(self.hub, clock.now() + 5.0)
+        self._stop = core.wheel.stop
+        self.http = MemoryHttp(self.hub, config.max_payload)
+
+    async def publish(self, topic: str, message: Mapping[str, Any]) -> Published:
+        """Publish as a service."""
+        draft = codec.decode_publication(
+            dict(message), topic=topic, max_payload=self.hub.core.settings.max_payload
+        )
+        (result,) = await self.hub.publish(Identity("server", "service"), [draft])
+        if isinstance(result, ServiceError):
+            raise from_code(result.code, result.message, topic=topic)
+        return Published(result.id, result.timestamp, result.seq, result.duplicate)
+
+    async def close(self) -> None:
+        """End."""
+        await self.hub.drain(0)
+        self._stop()
+
+
+class MemoryHttp(httpx.AsyncBaseTransport):
+    """The HTTP API of a hub, as httpx calls it, without HTTP."""
+
+    def __init__(self, hub: Hub, max_payload: int) -> None:
+        self._hub = hub
+        self._max_payload = max_payload
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Answer one request."""
+        await request.aread()
+        try:
+            token = request.headers.get("Authorization", "")
+            identity = await self._hub.identify(token)
+            body = await self._answer(request, identity)
+        except ServiceError as error:
+            return _problem(error)
+        return httpx.Response(200, json=body)
+
+    async def _answer(self, request: httpx.Request, identity: Identity) -> dict[str, Any]:
+        hub, query = self._hub, request.url.params
+        path = [
+            unquote(part) for part in request.url.raw_path.decode().partition("?")[0].split("/")
+        ]
+        match request.method, path[1:]:
+            case "POST", ["v1", "topics", topic, "messages"]:
+                body = cast("dict[str, object]", json.loads(request.content))
+                draft = codec.decode_publication(body, topic=topic, max_payload=self._max_payload)
+                (result,) = await hub.publish(identity, [draft])
+                if isinstance(result, ServiceError):
+                    raise result
+                return result_json(result)
+            case "POST", ["v1", "messages:batch"]:
+                items = json.loads(request.content)["messages"]
+                drafts = [
+                    codec.decode_publication(item, max_payload=self._max_payload) for item in items
+                ]
+                results: Sequence[Taken | ServiceError] = await hub.publish(identity, drafts)
+                return {"results": [result_json(result) for result in results]}
+            case "GET", ["v1", "topics", topic, "history"]:
+                page = await hub.history(
+                    identity,
+                    topic,
+                    since=_whole(query.get("since")),
+                    before=query.get("before"),
+                    after=_whole(query.get("after")),
+                    limit=_whole(query.get("limit")),
+                )
+                return {
+                    "messages": [json.loads(message) for message in page.messages],
+                    "has_more": page.has_more,
+                    "truncated": page.truncated,
+                    "reset": page.reset,
+                    **({} if page.position is None else {"position": page.position}),
+                }
+            case "GET", ["v1", "topics", topic, "presence"]:
+                return {"members": [_fields(member) for member in hub.presence(identity, topic)]}
+            case "GET", ["v1", "topics"]:
+                reports, more = hub.topics(
+                    identity,
+                    prefix=query.get("prefix", ""),
+                    limit=_whole(query.get("limit")) or 100,
+                )
+                return {"topics": [_fields(report) for report in reports], "has_more": more}
+            case "GET", ["v1", "session"]:
+                ok: AuthOk = hub.session(identity)
+                return {**_fields(ok), "features": list(ok.features), "limits": dict(ok.limits)}
+            case _:
+                raise ServiceError("not_found", "there is nothing at this address")
+
+
+def _problem(error: ServiceError) -> httpx.Response:
+    record = CODES.get(error.code, CODES["internal"])
+    status = record.status or 500
+    body = {**codec.error_info(error), "title": record.meaning, "status": status}
+    body["detail"] = body.pop("message")
+    return httpx.Response(status, json=body)
+
+
+def _fields(value: AuthOk | Member | TopicReport) -> dict[str, Any]:
+    return {
+        field.name: got
+        for field in fields(value)
+        if (got := getattr(value, field.name)) is not None
+    }
+
+
+def _whole(text: str | None) -> int | None:
+    return None if text is None else int(text)

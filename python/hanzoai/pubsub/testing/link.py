@@ -1,0 +1,122 @@
+"""One connection between a client and the hub, both in this process."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pubsub_server.connection import Connection
+    from pubsub_server.hub import Hub
+
+    from hanzoai.pubsub.testing.server import MemoryServer
+    from hanzoai.pubsub.transports.memory import MemoryTransport
+
+
+class Link:
+    """The server's end: the hub's sink, and what the client's transport writes to."""
+
+    def __init__(self, server: MemoryServer, client: MemoryTransport) -> None:
+        self._server = server
+        self._client = client
+        self._hub: Hub | None = None
+        self._connection: Connection | None = None
+        self._held: list[tuple[bool, bytes]] = []  # while the server is frozen: (inbound, data)
+        self._ended = False
+
+    def open(self, hub: Hub) -> None:
+        """Introduce the connection to the hub."""
+        from pubsub_server.interfaces import WireForm
+
+        self._hub = hub
+        self._connection = hub.open(self, WireForm.SOCKET)
+
+    # ------------------------------------------------------------ from the client
+
+    def receive(self, data: bytes) -> None:
+        """See ``MemoryEnd``."""
+        if self._server.is_frozen:
+            self._held.append((True, data))
+            return
+        self._server.note(json.loads(data))
+        if self._hub is not None and self._connection is not None and not self._ended:
+            self._hub.heard(self._connection)
+            self._hub.receive(self._connection, data.decode())
+
+    def closed(self, code: int | None) -> None:
+        """See ``MemoryEnd``."""
+        if not self._ended:
+            self._ended = True
+            self._server.gone(self)
+            if self._hub is not None and self._connection is not None:
+                self._hub.closed(self._connection, code)
+
+    # ------------------------------------------------------------ the hub's sink
+
+    def write(self, data: bytes) -> None:
+        """See ``pubsub_server.interfaces.Sink``."""
+        if self._server.is_frozen:
+            self._held.append((False, data))
+            return
+        for payload in messages(data):
+            if self._server.takes(frame_type(payload)):
+                self._client.arrived(payload)
+
+    def buffered(self) -> int:
+        """See ``pubsub_server.interfaces.Sink``: memory holds nothing up."""
+        return 0
+
+    def close(self, code: int, reason: str) -> None:
+        """See ``pubsub_server.interfaces.Sink``."""
+        self._ended = True
+        self._server.gone(self)
+        self._client.ended(code, reason)
+
+    def abort(self) -> None:
+        """See ``pubsub_server.interfaces.Sink``."""
+        self.cut(None, "the server cut the connection")
+
+    def freeze(self, frozen: bool) -> None:
+        """See ``pubsub_server.interfaces.Sink``; a memory server is frozen as a whole."""
+
+    # ------------------------------------------------------------ faults
+
+    def cut(self, code: int | None, reason: str) -> None:
+        """Break the connection for both sides."""
+        self._client.ended(code, reason or "the connection was lost", lose=code is None)
+        self.closed(None)
+
+    def thaw(self) -> None:
+        """What was held arrives."""
+        held, self._held = self._held, []
+        for inbound, data in held:
+            if inbound:
+                self.receive(data)
+            else:
+                self.write(data)
+
+
+def messages(data: bytes) -> Iterator[bytes]:
+    """The payloads of the text frames of a WebSocket server, which are whole and not masked."""
+    at = 0
+    while at < len(data):
+        opcode = data[at] & 0x0F
+        length = data[at + 1] & 0x7F
+        at += 2
+        if length >= 126:
+            size = 2 if length == 126 else 8
+            length = int.from_bytes(data[at : at + size], "big")
+            at += size
+        if opcode == 1:
+            yield data[at : at + length]
+        at += length
+
+
+def frame_type(payload: bytes) -> str:
+    """The type of a frame."""
+    if payload.startswith(b'{"type":"message"'):
+        return "message"
+    frame: Any = json.loads(payload)
+    return str(frame.get("type"))

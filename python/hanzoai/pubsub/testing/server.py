@@ -1,0 +1,310 @@
+"""`MemoryServer`: the real hub of the reference server, in this process, without a socket.
+
+Only the listeners are replaced: frames go straight from the client's transport to the hub and back.
+Rules, history, positions, presence, limits and re-authentication are those of the server itself.
+Needs the extra ``[server]``; without it, building one raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from hanzoai.pubsub.client import PubSubClient
+from hanzoai.pubsub.errors import UsageError
+from hanzoai.pubsub.testing.clock import VirtualClock
+from hanzoai.pubsub.testing.link import Link
+from hanzoai.pubsub.transports import TransportFailed, memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    import httpx
+
+    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.effects import TransportName
+    from hanzoai.pubsub.values import Published
+
+    from .hub import MemoryHub
+
+Kind = Literal["user", "service", "admin", "agent"]
+
+_names: Final = itertools.count(1)
+
+
+class MemoryServer:
+    """A server for tests: reach it by its ``url`` from anywhere in this process, or by ``client()``.
+
+    ::
+
+        async with MemoryServer() as server:
+            ps = server.client()
+            sub = await ps.subscribe("chat.1")
+            await server.publish("chat.1", {"type": "token", "data": {"content": "Hi"}})
+            message = await anext(sub)
+            server.cut()  # the connection breaks
+            await server.clock.advance(30)  # the client comes back, in no time
+
+    Args:
+        clock: Time for the server and its clients; default a ``VirtualClock``, which stands still until the test
+            moves it. ``SystemClock()`` makes both run in real time.
+        rules: Path of a file of access rules; default everybody may do everything.
+        seed: For the jitter of the clients' retries.
+        **settings: Settings of the server by name, for example ``history_max_messages=10``.
+
+    Attributes:
+        url: What to pass as ``url`` to a client, or as ``HANZO_PUBSUB_URL``.
+        received: Frames that clients sent, newest last, without tokens; at most 10,000.
+
+    Raises:
+        UsageError: The server is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        rules: str | None = None,
+        seed: int = 0,
+        **settings: object,
+    ) -> None:
+        self.clock: Clock = VirtualClock() if clock is None else clock
+        self.random: Callable[[], float] = random.Random(seed).random  # noqa: S311
+        self.received: list[dict[str, Any]] = []
+        self.url = ""
+        self._name = f"server-{next(_names)}"
+        self._rules = rules
+        self._settings = settings
+        self._hub: MemoryHub | None = None
+        self._links: set[Link] = set()
+        self._clients: list[PubSubClient] = []
+        self._refusal: TransportFailed | None = None
+        self._frozen = False
+        self._losing: dict[str, int] = {}
+
+    # ------------------------------------------------------------ life
+
+    async def start(self) -> Self:
+        """Start; from then on ``url`` leads here."""
+        if self._hub is None:
+            try:
+                from hanzoai.pubsub.testing.hub import MemoryHub
+            except ImportError as error:
+                raise UsageError(
+                    "The reference server is not installed.",
+                    remedy='pip install "hanzoai.pubsub[server]"',
+                    cause=error,
+                ) from None
+            self._hub = MemoryHub(self.clock, self._rules, self._settings)
+            self.url = memory.register(self._name, self)
+        return self
+
+    async def stop(self) -> None:
+        """Close the clients that ``client()`` made, and end."""
+        self._frozen = False
+        for client in self._clients:
+            await client.close(0)
+        memory.forget(self._name)
+        hub, self._hub = self._hub, None
+        if hub is not None:
+            for link in list(self._links):
+                link.cut(1001, "the server has stopped")
+            await hub.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # ------------------------------------------------------------ what a test uses
+
+    def client(self, token: str | None = None, **options: Any) -> PubSubClient:
+        """A client of this server; closed with it.
+
+        Args:
+            token: Default one of a service, unless ``get_token`` is given.
+            **options: As ``PubSubClient`` takes them.
+        """
+        if token is None and "get_token" not in options:
+            token = self.token("tests", kind="service")
+        client = PubSubClient(self.url, token, **options)
+        self._clients.append(client)
+        return client
+
+    def token(
+        self,
+        user: str = "alice",
+        *,
+        kind: Kind = "user",
+        ttl: float | None = None,
+        orgs: Sequence[str] = (),
+        name: str | None = None,
+    ) -> str:
+        """A token that this server takes.
+
+        Args:
+            user: Whom it names.
+            kind: ``user``, ``service``, ``admin`` or ``agent``.
+            ttl: Seconds by ``clock`` until it ends; None never.
+            orgs: Organizations of the user.
+            name: Display name.
+        """
+        return self._running.tokens.make(user, kind=kind, ttl=ttl, orgs=orgs, name=name)
+
+    async def publish(
+        self, topic: str, message: Mapping[str, Any], *, seconds: float = 0
+    ) -> Published:
+        """Publish as a service, without any client.
+
+        Args:
+            topic: Where.
+            message: ``{"type", "data"}``, optionally ``ttl``, ``id``, ``meta``.
+            seconds: How long to wait before.
+        """
+        if seconds:
+            await self.clock.sleep(seconds)
+        return await self._running.publish(topic, message)
+
+    @property
+    def connections(self) -> int:
+        """Open connections."""
+        return len(self._links)
+
+    @property
+    def stats(self) -> Any:
+        """What the hub counts (``pubsub_server.interfaces.Stats``)."""
+        return self._running.hub.stats
+
+    # ------------------------------------------------------------ faults
+
+    def cut(self, code: int | None = None, reason: str = "") -> int:
+        """Break every connection.
+
+        Args:
+            code: Close code of the server; None breaks it like a network does, and loses what is under way.
+            reason: In words.
+
+        Returns:
+            How many there were.
+        """
+        links = list(self._links)
+        for link in links:
+            link.cut(code, reason)
+        return len(links)
+
+    @contextmanager
+    def refusing(
+        self,
+        code: int | None = None,
+        reason: str = "refused by the test",
+        retry_after: float | None = None,
+    ) -> Iterator[None]:
+        """Break every connection, and take no other inside the ``with`` block.
+
+        Args:
+            code: Close code with which new ones fail; None like a network that is down.
+            reason: In words.
+            retry_after: Seconds that the server asks clients to wait.
+        """
+        self._refusal = TransportFailed(code, reason, retry_after)
+        self.cut(None, reason)
+        try:
+            yield
+        finally:
+            self._refusal = None
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Inside the ``with`` block nothing goes either way, and connections stay open."""
+        self._frozen = True
+        try:
+            yield
+        finally:
+            self._frozen = False
+            for link in list(self._links):
+                link.thaw()
+
+    def lose_next(self, type: str, count: int = 1) -> None:
+        """Lose the next frames of a type on their way to clients, for example ``published``."""
+        self._losing[type] = self._losing.get(type, 0) + count
+
+    def forget_history(self, topic: str | None = None, *, positions: bool = False) -> None:
+        """Drop what is retained, as trimming does; with ``positions``, as the loss of the whole log does.
+
+        Args:
+            topic: Of this topic; None of all.
+            positions: The numbering begins anew, too.
+        """
+        self._running.hub.core.backplane.evict(topic, log_too=positions)
+
+    def expire_tokens(self) -> None:
+        """Make every token that was made so far end now."""
+        self._running.tokens.expire_all()
+
+    # ------------------------------------------------------------ the memory transport's peer
+
+    async def accept(
+        self, client: memory.MemoryTransport, transport: TransportName
+    ) -> memory.MemoryEnd:
+        """See ``MemoryPeer``."""
+        hub = self._running
+        while self._frozen:
+            await asyncio.get_running_loop().create_future()
+        if self._refusal is not None:
+            refusal = self._refusal
+            raise TransportFailed(refusal.code, refusal.reason, refusal.retry_after)
+        link = Link(self, client)
+        self._links.add(link)
+        link.open(hub.hub)
+        return link
+
+    def http_transport(self) -> httpx.AsyncBaseTransport:
+        """See ``MemoryPeer``."""
+        return self._running.http
+
+    # ------------------------------------------------------------ what a link asks
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether nothing goes either way."""
+        return self._frozen
+
+    def takes(self, type: str) -> bool:
+        """Whether a frame of this type is to arrive; counts those that are to be lost."""
+        left = self._losing.get(type, 0)
+        if left:
+            self._losing[type] = left - 1
+        return not left
+
+    def note(self, frame: dict[str, Any]) -> None:
+        """Keep a frame of a client for the test to look at."""
+        if frame.get("type") == "auth":
+            frame = {**frame, "token": "..."}
+        self.received.append(frame)
+        if len(self.received) > 10_000:
+            del self.received[0]
+
+    def gone(self, link: Link) -> None:
+        """A connection has ended."""
+        self._links.discard(link)
+
+    @property
+    def _running(self) -> MemoryHub:
+        if self._hub is None:
+            raise UsageError(
+                "The server is not running.", remedy="Use `async with MemoryServer()`."
+            )
+        return self._hub
+
+
+__all__ = ["MemoryServer"]
