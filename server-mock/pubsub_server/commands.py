@@ -52,6 +52,7 @@ class Command:
 def _serve(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="hanzo-pubsub serve",
+        usage="hanzo-pubsub serve [--dev] [--config FILE] [--check-config] [--SETTING VALUE ...]",
         description="Runs a server of Hanzo PubSub until SIGTERM or Ctrl-C. When it accepts "
         "connections it prints one JSON line with its addresses; logs go to standard error.",
         epilog="Every setting is also an environment variable (HANZO_PUBSUB_HTTP_PORT) and a key "
@@ -62,7 +63,10 @@ def _serve(argv: Sequence[str]) -> int:
         "--check-config", action="store_true", help="print the effective settings and exit"
     )
     config_sources.add_flags(parser)
-    options: dict[str, object] = vars(parser.parse_args(argv))
+    parsed, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.error(config_sources.unknown_flag(unknown[0]))
+    options: dict[str, object] = vars(parsed)
     only_check = bool(options.pop("check_config"))
     file = options.pop("config") or os.environ.get("HANZO_PUBSUB_CONFIG")
     try:

@@ -123,6 +123,15 @@ def dump(settings: Settings) -> str:
     return yaml.safe_dump(values, sort_keys=False, default_flow_style=False)
 
 
+def unknown_flag(flag: str) -> str:
+    """What to say about a flag that is no setting."""
+    if not flag.startswith("--"):
+        return f"{flag}: only flags are taken"
+    closest = _closest(flag[2:].partition("=")[0].removeprefix("no-").replace("-", "_"))
+    hint = f"did you mean --{closest.replace('_', '-')}?" if closest else "--help lists all flags"
+    return f"{flag}: there is no such flag; {hint}"
+
+
 def _from_file(file: Path, problems: list[str]) -> dict[str, _Given]:
     source = f"file {file}"
     try:

@@ -1,0 +1,154 @@
+"""Hashed API keys from a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pubsub_server import api_keys
+from pubsub_server.api_keys import ApiKeys, ApiKeysError, generate, hash_key, load
+from pubsub_server.errors import ServiceError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY, DIGEST = generate()
+
+
+def write(file: Path, *entries: dict[str, object]) -> Path:
+    file.write_text(json.dumps({"keys": entries}), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write(tmp_path / "keys.json", {"id": "k1", "sha256": DIGEST, "user": "gateway"})
+
+
+def test_a_new_key_is_long_random_and_recognizable() -> None:
+    other, digest = generate()
+    assert other != KEY
+    assert other.startswith("hpk_")
+    assert len(other) == 47
+    assert digest == hash_key(other)
+
+
+@pytest.mark.parametrize("word", ["", "Bearer "])
+async def test_a_key_is_who_its_entry_says(tmp_path: Path, word: str) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text(
+        f"""
+keys:
+  - id: gateway-1
+    sha256: {DIGEST.upper()}
+    user: gateway
+    kind: service
+    name: Gateway
+    orgs: [acme]
+    sessions_owned: [s1]
+    sessions_shared: [s2]
+    agents: [bot1]
+    avatar_url: https://a.example/a.png
+    expires_at: 2030-01-31T00:00:00Z
+""",
+        encoding="utf-8",
+    )
+    identity = await ApiKeys(file).authenticate(word + KEY)
+    assert (identity.user_id, identity.kind, identity.name) == ("gateway", "service", "Gateway")
+    assert (identity.orgs, identity.agents) == ({"acme"}, {"bot1"})
+    assert (identity.sessions_owned, identity.sessions_shared) == ({"s1"}, {"s2"})
+    assert identity.avatar_url == "https://a.example/a.png"
+    assert identity.key_id == "gateway-1"
+    assert identity.expires_at == 1_896_048_000_000
+
+
+async def test_an_unknown_key_is_invalid(file: Path) -> None:
+    for text in (generate()[0], KEY[:-1], KEY + "x", "", "hpk_", DIGEST):
+        with pytest.raises(ServiceError) as caught:
+            await ApiKeys(file).authenticate(text)
+        assert caught.value.code == "token_invalid"
+
+
+async def test_a_hash_that_agrees_only_in_part_is_invalid(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ApiKeys(file)
+    monkeypatch.setattr(api_keys, "hash_key", lambda _: DIGEST[:16] + "0" * 48)
+    with pytest.raises(ServiceError):
+        await keys.authenticate(KEY)
+
+
+async def test_a_key_ends_when_its_entry_says(tmp_path: Path) -> None:
+    entry = {"id": "k", "sha256": DIGEST, "user": "a", "expires_at": "2030-01-31T00:00:00"}
+    now = 1_896_047_999.0
+    keys = ApiKeys(write(tmp_path / "k", entry), clock=lambda: now)
+    await keys.authenticate(KEY)
+    now += 1
+    with pytest.raises(ServiceError) as caught:
+        await keys.authenticate(KEY)
+    assert caught.value.code == "token_expired"
+
+
+async def test_the_file_is_read_again_when_it_changes(file: Path) -> None:
+    now = 0.0
+    keys = ApiKeys(file, monotonic=lambda: now)
+    other, digest = generate()
+    write(file, {"id": "k2", "sha256": digest, "user": "other"})
+    os.utime(file, ns=(1, 1))
+    await keys.authenticate(KEY)
+    now += api_keys.CHECK_INTERVAL
+    assert (await keys.authenticate(other)).user_id == "other"
+    with pytest.raises(ServiceError):
+        await keys.authenticate(KEY)
+
+
+async def test_a_file_that_becomes_wrong_leaves_the_keys_as_they_are(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    keys = ApiKeys(file, monotonic=lambda: now)
+    file.write_text("keys: 7", encoding="utf-8")
+    now += api_keys.CHECK_INTERVAL
+    await keys.authenticate(KEY)
+    file.unlink()
+    now += api_keys.CHECK_INTERVAL
+    await keys.authenticate(KEY)
+    assert "stay in use" in caplog.text
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "`keys:`"),
+        ("keys: {}", "`keys:`"),
+        ("keys: [", "YAML"),
+        ("keys: [7]", "key 1"),
+        ("keys: [{id: a, user: b}]", "sha256"),
+        ("keys: [{id: a, user: b, sha256: abc}]", "64 hexadecimal"),
+        (f"keys: [{{user: b, sha256: {DIGEST}}}]", "`id`"),
+        (f"keys: [{{id: a, sha256: {DIGEST}}}]", "key 1"),
+        (f"keys: [{{id: a, user: b, sha256: {DIGEST}, role: x}}]", "`role`"),
+        (f"keys: [{{id: a, user: b, sha256: {DIGEST}, kind: root}}]", "`kind`"),
+        (f"keys: [{{id: a, user: b, sha256: {DIGEST}, expires_at: 7}}]", "`expires_at`"),
+        (f"keys: [{{id: a, user: b, sha256: {DIGEST}, expires_at: soon}}]", "key 1"),
+        (
+            f"keys: [{{id: a, user: b, sha256: {DIGEST}}}, {{id: c, user: d, sha256: {DIGEST}}}]",
+            "key 2",
+        ),
+    ],
+)
+def test_a_mistake_in_the_file_names_the_key(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ApiKeysError, match="keys.yaml") as caught:
+        load(file)
+    assert said in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ApiKeysError, match="none.yaml: cannot be read"):
+        ApiKeys(tmp_path / "none.yaml")

@@ -1,0 +1,285 @@
+"""JWTs of IAM: signatures, claims, times, and keys that rotate."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.jwks import FetchFailed, JwksAuthenticator, KeySet, parse_key_set
+
+NOW = 1_740_307_200.0
+RSA = rsa.generate_private_key(65537, 2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+ED = ed25519.Ed25519PrivateKey.generate()
+PUBLIC = {
+    "RS256": RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True),
+    "ES256": ECAlgorithm.to_jwk(EC.public_key(), as_dict=True),
+    "EdDSA": OKPAlgorithm.to_jwk(ED.public_key(), as_dict=True),
+}
+PRIVATE: dict[str, Any] = {"RS256": RSA, "ES256": EC, "EdDSA": ED}
+CLAIMS: dict[str, Any] = {"sub": "alice", "exp": NOW + 60}
+
+
+def document(*algorithms: str, **more: object) -> dict[str, Any]:
+    return {"keys": [{**PUBLIC[name], "kid": name, **more} for name in algorithms]}
+
+
+@dataclass
+class World:
+    """A clock, and a JWKS that can change and fail."""
+
+    served: object = field(default_factory=lambda: document("RS256", "ES256", "EdDSA"))
+    now: float = NOW
+    fetches: int = 0
+    gate: asyncio.Event | None = None
+
+    async def fetch(self) -> object:
+        self.fetches += 1
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.served is None:
+            raise FetchFailed("down")
+        return self.served
+
+    def authenticator(self, **more: Any) -> JwksAuthenticator:
+        keys = KeySet(self.fetch, max_age=600, min_interval=10, monotonic=lambda: self.now)
+        return JwksAuthenticator(keys, clock=lambda: self.now, **more)
+
+
+def token(algorithm: str = "ES256", kid: str | None = "same", **claims: object) -> str:
+    headers = None if kid is None else {"kid": algorithm if kid == "same" else kid}
+    payload = {k: v for k, v in {**CLAIMS, **claims}.items() if v is not None}
+    return jwt.encode(payload, PRIVATE[algorithm], algorithm, headers=headers)
+
+
+async def refusal(authenticator: JwksAuthenticator, text: str) -> ServiceError:
+    with pytest.raises(ServiceError) as caught:
+        await authenticator.authenticate(text)
+    return caught.value
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+@pytest.mark.parametrize("word", ["", "Bearer "])
+async def test_the_three_algorithms_are_taken(algorithm: str, word: str) -> None:
+    identity = await World().authenticator().authenticate(word + token(algorithm))
+    assert identity.user_id == "alice"
+    assert identity.expires_at == (NOW + 60) * 1000
+
+
+async def test_a_forged_token_is_invalid() -> None:
+    stranger = jwt.encode(
+        CLAIMS, ec.generate_private_key(ec.SECP256R1()), "ES256", headers={"kid": "ES256"}
+    )
+    error = await refusal(World().authenticator(), stranger)
+    assert error.code == "token_invalid"
+    assert "signature" in error.message
+
+
+async def test_alg_none_is_invalid_whatever_it_claims() -> None:
+    for algorithm in ("none", "None", "nOnE"):
+        header = {"alg": algorithm, "kid": "ES256"}
+        parts = [json.dumps(part).encode() for part in (header, {**CLAIMS, "kind": "admin"})]
+        text = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts).decode()
+        for end in (".", ".AAAA"):
+            assert (await refusal(World().authenticator(), text + end)).code == "token_invalid"
+
+
+async def test_a_public_key_is_no_shared_secret() -> None:
+    pem = RSA.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    header = base64.urlsafe_b64encode(b'{"alg":"HS256","kid":"RS256"}').rstrip(b"=")
+    body = base64.urlsafe_b64encode(json.dumps(CLAIMS).encode()).rstrip(b"=")
+    import hashlib
+    import hmac
+
+    mac = hmac.new(pem, header + b"." + body, hashlib.sha256).digest()
+    text = b".".join([header, body, base64.urlsafe_b64encode(mac).rstrip(b"=")]).decode()
+    assert (await refusal(World().authenticator(), text)).code == "token_invalid"
+
+
+async def test_the_algorithm_has_to_be_that_of_the_key() -> None:
+    error = await refusal(World().authenticator(), token("RS256", kid="ES256"))
+    assert error.code == "token_invalid"
+
+
+async def test_an_expired_token_is_told_apart() -> None:
+    authenticator = World().authenticator()
+    assert (await refusal(authenticator, token(exp=NOW))).code == "token_expired"
+    stranger = jwt.encode(
+        {**CLAIMS, "exp": NOW - 9}, ed25519.Ed25519PrivateKey.generate(), "EdDSA", headers={"kid": "EdDSA"}
+    )
+    assert (await refusal(authenticator, stranger)).code == "token_invalid"
+
+
+async def test_a_token_that_is_not_valid_yet_is_invalid_beyond_the_leeway() -> None:
+    authenticator = World().authenticator(leeway=5)
+    for claim in ("nbf", "iat"):
+        await authenticator.authenticate(token(**{claim: NOW + 5}))
+        error = await refusal(authenticator, token(**{claim: NOW + 6}))
+        assert error.code == "token_invalid"
+        assert claim in error.message
+
+
+async def test_audience_and_issuer_are_checked_where_they_are_configured() -> None:
+    authenticator = World().authenticator(audiences=["pubsub", "other"], issuer="https://hanzo.id")
+    good = {"aud": ["x", "pubsub"], "iss": "https://hanzo.id"}
+    await authenticator.authenticate(token(**good))
+    for wrong in ({"aud": "chat"}, {"aud": None}, {"iss": "https://evil"}, {"iss": None}):
+        assert (await refusal(authenticator, token(**{**good, **wrong}))).code == "token_invalid"
+    await World().authenticator().authenticate(token(aud="anything"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"exp": None}, "`exp`"),
+        ({"exp": "soon"}, "exp"),
+        ({"sub": None}, "`sub`"),
+        ({"kind": "root"}, "`kind`"),
+        ({"nbf": "never"}, "`nbf`"),
+    ],
+)
+async def test_a_missing_or_mistyped_claim_is_invalid(change: dict[str, Any], said: str) -> None:
+    claims = {k: v for k, v in {**CLAIMS, **change}.items() if v is not None}
+    text = jwt.api_jws.encode(json.dumps(claims).encode(), ED, "EdDSA", headers={"kid": "EdDSA"})
+    error = await refusal(World().authenticator(), text)
+    assert error.code == "token_invalid"
+    assert said in error.message
+
+
+@pytest.mark.parametrize("text", ["", "x", "a.b", "a.b.c", "." * 5, "x" * 20_000, "\x00.\x00.\x00"])
+async def test_what_is_no_jwt_is_invalid_and_fetches_nothing(text: str) -> None:
+    world = World()
+    assert (await refusal(world.authenticator(), text)).code == "token_invalid"
+    assert world.fetches == 0
+
+
+async def test_a_kid_that_is_no_text_is_invalid() -> None:
+    header = base64.urlsafe_b64encode(b'{"alg":"ES256","kid":{"a":1}}').rstrip(b"=").decode()
+    text = f"{header}.e30.AAAA"
+    assert (await refusal(World().authenticator(), text)).code == "token_invalid"
+
+
+async def test_without_kid_the_keys_that_fit_are_tried() -> None:
+    other = ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key(), as_dict=True)
+    keys = [{**other, "kid": "x"}, *document("ES256")["keys"]]
+    identity = await World({"keys": keys}).authenticator().authenticate(token(kid=None))
+    assert identity.user_id == "alice"
+
+
+async def test_a_key_that_rotates_in_is_fetched_when_a_token_names_it() -> None:
+    world = World(document("RS256"))
+    authenticator = world.authenticator()
+    await authenticator.authenticate(token("RS256"))
+    world.served = document("RS256", "ES256")
+    world.now += 11
+    await authenticator.authenticate(token("ES256"))
+    assert world.fetches == 2
+
+
+async def test_unknown_keys_fetch_no_oftener_than_the_interval() -> None:
+    world = World()
+    authenticator = world.authenticator()
+    for number in range(50):
+        assert (await refusal(authenticator, token(kid=f"k{number}"))).code == "token_invalid"
+    assert world.fetches == 1
+    world.now += 10
+    await refusal(authenticator, token(kid="k"))
+    assert world.fetches == 2
+
+
+async def test_a_key_that_rotates_out_is_refused_once_the_keys_are_old() -> None:
+    world = World()
+    authenticator = world.authenticator()
+    long = token(exp=NOW + 9_999)
+    await authenticator.authenticate(long)
+    world.served = document("RS256")
+    await authenticator.authenticate(long)
+    world.now += 600
+    assert (await refusal(authenticator, long)).code == "token_invalid"
+
+
+async def test_keys_stay_in_use_while_they_cannot_be_fetched() -> None:
+    world = World()
+    authenticator = world.authenticator()
+    long = token(exp=NOW + 9_999)
+    await authenticator.authenticate(long)
+    world.served = None
+    world.now += 601
+    await authenticator.authenticate(long)
+    assert world.fetches == 2
+
+
+async def test_without_any_keys_the_answer_is_unavailable_and_asks_for_patience() -> None:
+    world = World(None)
+    authenticator = world.authenticator()
+    error = await refusal(authenticator, token())
+    assert error.code == "unavailable"
+    assert error.retry_after_ms == 10_000
+    world.served = document("ES256")
+    world.now += 10
+    await authenticator.authenticate(token())
+
+
+async def test_many_at_once_share_one_fetch_and_one_who_gives_up_does_not_end_it() -> None:
+    world = World(gate=asyncio.Event())
+    authenticator = world.authenticator()
+    tasks = [asyncio.create_task(authenticator.authenticate(token())) for _ in range(20)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    assert world.gate is not None
+    world.gate.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(results[0], asyncio.CancelledError)
+    assert all(getattr(result, "user_id", None) == "alice" for result in results[1:])
+    assert world.fetches == 1
+
+
+async def test_closing_ends_a_fetch_that_hangs() -> None:
+    world = World(gate=asyncio.Event())
+    authenticator = world.authenticator()
+    task = asyncio.create_task(authenticator.authenticate(token()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await authenticator.close()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_keys_for_other_uses_weak_keys_and_secrets_are_left_out() -> None:
+    weak = RSAAlgorithm.to_jwk(rsa.generate_private_key(65537, 1024).public_key(), as_dict=True)
+    other = ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP384R1()).public_key(), as_dict=True)
+    found = parse_key_set(
+        {
+            "keys": [
+                {**PUBLIC["RS256"], "kid": "enc", "use": "enc"},
+                {**weak, "kid": "weak"},
+                {**other, "kid": "p384"},
+                {"kty": "oct", "k": "c2VjcmV0", "kid": "oct"},
+                {**PUBLIC["RS256"], "kid": "ps", "alg": "RS512"},
+                {"kty": "EC", "kid": "broken"},
+                7,
+                {**PUBLIC["ES256"], "kid": "good", "alg": "ES256"},
+            ]
+        }
+    )
+    assert list(found) == ["good"]
+
+
+@pytest.mark.parametrize("wrong", [None, [], {}, {"keys": {}}, "x"])
+async def test_a_document_that_is_no_jwks_counts_as_a_failed_fetch(wrong: object) -> None:
+    with pytest.raises(FetchFailed):
+        parse_key_set(wrong)
+    assert (await refusal(World(wrong).authenticator(), token())).code == "unavailable"

@@ -1,0 +1,213 @@
+"""Webhooks against a real receiver."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from pubsub_server.config_sources import load
+from pubsub_server.webhooks import WebhookSender, signing_key
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+SECRET = "a secret of some length"
+PATIENCE = 10
+
+
+@dataclass
+class Receiver:
+    """Answers with `answers` in turn, then 204."""
+
+    answers: list[int] = field(default_factory=list)
+    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+    url: str = ""
+    arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+    gate: asyncio.Event | None = None
+
+    async def handle(self, request: web.Request) -> web.Response:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        async with self.arrived:
+            self.got.append((headers, await request.read()))
+            self.arrived.notify_all()
+        if self.gate is not None:
+            await self.gate.wait()
+        status = self.answers.pop(0) if self.answers else 204
+        return web.Response(status=status, headers=self.headers)
+
+    async def requests(self, count: int) -> None:
+        async with asyncio.timeout(PATIENCE), self.arrived:
+            await self.arrived.wait_for(lambda: len(self.got) >= count)
+
+    def events(self) -> list[dict[str, Any]]:
+        return [event for _, body in self.got for event in json.loads(body)["events"]]
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    receiver = Receiver()
+    app = web.Application()
+    app.router.add_post("/hook", receiver.handle)
+    app.router.add_post("/elsewhere", receiver.handle)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    receiver.url = f"http://127.0.0.1:{port}/hook"
+    yield receiver
+    if receiver.gate is not None:
+        receiver.gate.set()
+    await runner.cleanup()
+
+
+def sender(receiver: Receiver, hook: dict[str, object] | None = None, **more: Any) -> WebhookSender:
+    entry = {"url": receiver.url, "secret": SECRET, **(hook or {})}
+    settings = load({"webhooks": [entry], "webhook_backoff": 1, **more})
+    return WebhookSender(settings, clock=lambda: 1_740_307_200.9, jitter=lambda: 0.0)
+
+
+async def test_an_event_is_posted_and_signed_by_the_standard(receiver: Receiver) -> None:
+    hooks = sender(receiver)
+    hooks.start()
+    assert hooks.wants("publish", "a.b")
+    hooks.notify("publish", "a.b", b'{"id":"m1","data":{"x":1}}')
+    await hooks.close(PATIENCE)
+    ((headers, body),) = receiver.got
+    assert json.loads(body) == {
+        "events": [
+            {
+                "event": "publish",
+                "topic": "a.b",
+                "time": 1_740_307_200_900,
+                "data": {"id": "m1", "data": {"x": 1}},
+            }
+        ]
+    }
+    assert headers["content-type"] == "application/json"
+    assert headers["webhook-timestamp"] == "1740307200"
+    signed = f"{headers['webhook-id']}.1740307200.".encode() + body
+    mac = base64.b64encode(hmac.new(SECRET.encode(), signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{mac}"
+    assert hooks.delivered == 1
+
+
+def test_a_secret_of_the_standards_form_is_base64() -> None:
+    assert signing_key("whsec_" + base64.b64encode(b"key").decode()) == b"key"
+    assert signing_key("whsec_not base64!") == b"whsec_not base64!"
+
+
+async def test_only_the_events_and_topics_asked_for_are_sent(receiver: Receiver) -> None:
+    hooks = sender(receiver, {"topics": ["chat.**"], "events": ["join", "leave"]})
+    assert not hooks.wants("publish", "chat.x")
+    assert not hooks.wants("join", "agent.x")
+    assert hooks.wants("leave", "chat.x")
+    hooks.start()
+    hooks.notify("publish", "chat.x", b"{}")
+    hooks.notify("join", "chat.x", b"{}")
+    await hooks.close(PATIENCE)
+    assert [event["event"] for event in receiver.events()] == ["join"]
+
+
+async def test_events_that_wait_go_in_batches_in_order(receiver: Receiver) -> None:
+    receiver.gate = asyncio.Event()
+    hooks = sender(receiver, webhook_batch=4)
+    hooks.start()
+    hooks.notify("publish", "a", b"0")
+    await receiver.requests(1)
+    for number in range(1, 10):
+        hooks.notify("publish", "a", b"%d" % number)
+    receiver.gate.set()
+    await hooks.close(PATIENCE)
+    assert [event["data"] for event in receiver.events()] == list(range(10))
+    assert [len(json.loads(body)["events"]) for _, body in receiver.got] == [1, 4, 4, 1]
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 408])
+async def test_a_failed_request_is_tried_again_under_the_same_id(
+    receiver: Receiver, status: int
+) -> None:
+    receiver.answers = [status, status]
+    hooks = sender(receiver)
+    hooks.start()
+    hooks.notify("publish", "a", b"{}")
+    await hooks.close(PATIENCE)
+    assert len(receiver.got) == 3
+    assert len({headers["webhook-id"] for headers, _ in receiver.got}) == 1
+    assert (hooks.delivered, hooks.dropped) == (1, 0)
+
+
+async def test_after_the_last_try_the_events_are_counted_as_dropped(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.answers = [500] * 3
+    hooks = sender(receiver, webhook_attempts=3)
+    hooks.start()
+    hooks.notify("publish", "a", b'"hush"')
+    await receiver.requests(3)
+    hooks.notify("publish", "a", b"{}")
+    await hooks.close(PATIENCE)
+    assert (hooks.delivered, hooks.dropped) == (1, 1)
+    assert "given up" in caplog.text
+    assert "hush" not in caplog.text
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 404, 410])
+async def test_a_redirect_is_not_followed_and_a_refusal_is_final(
+    receiver: Receiver, status: int
+) -> None:
+    receiver.answers = [status]
+    receiver.headers = {"Location": receiver.url.replace("/hook", "/elsewhere")}
+    hooks = sender(receiver)
+    hooks.start()
+    hooks.notify("publish", "a", b"{}")
+    await hooks.close(PATIENCE)
+    assert len(receiver.got) == 1
+    assert hooks.dropped == 1
+
+
+async def test_a_full_queue_drops_and_counts(receiver: Receiver) -> None:
+    receiver.gate = asyncio.Event()
+    hooks = sender(receiver, webhook_queue=3)
+    hooks.start()
+    hooks.notify("publish", "a", b"0")
+    await receiver.requests(1)
+    for number in range(1, 9):
+        hooks.notify("publish", "a", b"%d" % number)
+    assert hooks.dropped == 5
+    receiver.gate.set()
+    await hooks.close(PATIENCE)
+    assert [event["data"] for event in receiver.events()] == [0, 1, 2, 3]
+
+
+async def test_a_receiver_that_is_not_there_or_hangs_does_not_hold_up_the_end(
+    receiver: Receiver,
+) -> None:
+    receiver.gate = asyncio.Event()
+    hooks = sender(receiver)
+    hooks.start()
+    hooks.notify("publish", "a", b"{}")
+    await receiver.requests(1)
+    await hooks.close(0.01)
+    gone = sender(Receiver(url="http://127.0.0.1:1/hook"), webhook_attempts=2)
+    gone.start()
+    gone.notify("publish", "a", b"{}")
+    await gone.close(PATIENCE)
+    assert gone.dropped == 1
+
+
+async def test_without_receivers_nothing_is_started() -> None:
+    hooks = WebhookSender(load({}))
+    hooks.start()
+    assert not hooks.wants("publish", "a")
+    await hooks.close()
