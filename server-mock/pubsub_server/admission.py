@@ -154,10 +154,11 @@ class Admission:
 
     # ------------------------------------------------------------ deadlines
 
-    def expire_now(self, connection: Connection) -> None:
-        """Let the token end at once, as a fault for tests."""
-        connection.deadline = self._core.clock()
-        self._core.schedule(connection, connection.deadline)
+    def expire_in(self, connection: Connection, seconds: float) -> None:
+        """Let the token end, as a fault for tests."""
+        connection.deadline = self._core.clock() + seconds
+        connection.noticed = seconds <= 0
+        self._core.schedule(connection, self._next(connection, self._core.clock()))
 
     def check(self, connection: Connection, now: float) -> float | None:
         """Look after one connection; see `wheel.Waiting.due`."""

@@ -152,6 +152,7 @@ class Attendance:
                 "topic": topic,
                 "type": f"presence.{change}",
                 "data": member_json(member),
+                "sender": {"type": member.kind, "id": member.user_id},
                 "timestamp": now,
             }
         )

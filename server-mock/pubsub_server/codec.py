@@ -8,7 +8,7 @@ JSON, made once, in the frame of a WebSocket text message or in a chunk of an ev
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -326,13 +326,14 @@ def _publish(frame: Mapping[str, Any], ref: Ref, max_payload: int) -> PublishReq
             )
         items = [
             _item(message, frame, None, f"messages.{index}", max_payload)
-            for index, message in enumerate(messages)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+            for index, message in enumerate(cast("list[object]", messages))
         ]
         return PublishRequest(items, True, ref)
     for name in ("message", "envelope", "payload"):
         nested = frame.get(name)
         if isinstance(nested, dict) or (nested is not None and "data" not in frame):
-            return PublishRequest([_item(nested, frame, None, name, max_payload)], False, ref)
+            body = cast("object", nested)
+            return PublishRequest([_item(body, frame, None, name, max_payload)], False, ref)
     kind = next(
         (frame[name] for name in ("message_type", "msg_type", "event") if name in frame), None
     )
@@ -352,12 +353,13 @@ def _item(
         return ServiceError(
             "invalid_frame", f"`{field}` is an object, not {_kind(body)}", field=field
         )
+    fields = cast("dict[str, Any]", body)
     if kind is not None or flat:
-        body = {**body, "type": kind}
-    elif "topic" not in body and "topic" in frame:
-        body = {**body, "topic": frame["topic"]}
+        fields = {**fields, "type": kind}
+    elif "topic" not in fields and "topic" in frame:
+        fields = {**fields, "topic": frame["topic"]}
     try:
-        return decode_publication(body, field=field, max_payload=max_payload)  # pyright: ignore[reportUnknownArgumentType]
+        return decode_publication(fields, field=field, max_payload=max_payload)
     except ServiceError as error:
         return error
 

@@ -108,6 +108,9 @@ class Hub:
         webhooks: Told of what happens.
         clock: Monotonic seconds; the loop's by default.
         wall: Unix ms, never going back.
+
+    Attributes:
+        refusing: Turn new connections away.
     """
 
     def __init__(
@@ -129,6 +132,7 @@ class Hub:
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[Connection] = set()
         self._draining = False
+        self.refusing = False
         wall = wall or _wall()
         clock_ = clock or loop.time
         stats = Stats()
@@ -175,6 +179,8 @@ class Hub:
         """See `interfaces.Service`."""
         if self._draining:
             raise ServiceError("going_away", "the server is shutting down")
+        if self.refusing:
+            raise ServiceError("unavailable", "no new connections are taken at the moment")
         connection = Connection(sink, form, self.admission, self.core.clock())
         self._open.add(connection)
         stats = self.core.stats

@@ -167,7 +167,7 @@ class Stats:
     replayed: int = 0
     slow_consumers: int = 0
     presence_changes: int = 0
-    refused: dict[str, int] = field(default_factory=dict)  # by error code
+    refused: dict[str, int] = field(default_factory=dict[str, int])  # by error code
 
 
 # ---------------------------------------------------------------- listeners and the hub
@@ -255,6 +255,7 @@ class Member:
     metadata: Mapping[str, object] | None
     joined_at: int
     last_seen: int
+    kind: str = "user"
 
 
 class Service(Protocol):

@@ -6,7 +6,7 @@ Pure state: the times are given, what has changed is returned, telling others is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pubsub_server.codec import encode_payload
 from pubsub_server.connection import with_name, without_name
@@ -50,6 +50,7 @@ class Place:
             metadata=self.metadata,
             joined_at=self.joined_at,
             last_seen=client.last_seen,
+            kind=client.identity.kind,
         )
 
 
@@ -217,7 +218,7 @@ class Presence:
         extra = {key: value for key, value in data.items() if key not in TEXT_LIMITS}
         nested = extra.pop("metadata", None)
         if isinstance(nested, dict):
-            extra = {**nested, **extra}
+            extra = {**cast("dict[str, Any]", nested), **extra}
         elif nested is not None:
             raise ServiceError(
                 "invalid_payload", "`data.metadata` is an object", field="data.metadata"

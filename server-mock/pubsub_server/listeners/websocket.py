@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from websockets.exceptions import PayloadTooBig
 from websockets.frames import Close, Frame, Opcode
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from pubsub_server.config import Settings
     from pubsub_server.connection import Connection
-    from pubsub_server.faults import Faults
     from pubsub_server.hub import Hub
 
 logger = logging.getLogger("pubsub_server.websocket")
@@ -83,14 +82,14 @@ class SocketProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come; it has `handshake` seconds for its request."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transport does not derive from asyncio's.
+        socket = self._transport = cast("asyncio.Transport", transport)
         listener = self._listener
         listener.protocols.add(self)
-        if len(listener.protocols) > listener.settings.max_connections or listener.refuses():
+        if len(listener.protocols) > listener.settings.max_connections or listener.service.refusing:
             self._answer_plainly(503, "Too many connections, or shutting down. Try again later.\n")
             return
-        transport.set_write_buffer_limits(high=SOFT_BYTES)
+        socket.set_write_buffer_limits(high=SOFT_BYTES)
         self._expire_in(listener.settings.auth_deadline / 1000)
 
     def data_received(self, data: bytes) -> None:
@@ -335,16 +334,14 @@ class WebSocketListener:
     Args:
         service: The hub.
         settings: Limits and deadlines.
-        faults: What tests may inject, if they may.
     """
 
-    def __init__(self, service: Hub, settings: Settings, faults: Faults | None = None) -> None:
+    def __init__(self, service: Hub, settings: Settings) -> None:
         self.service = service
         self.settings = settings
         self.wheel = service.core.wheel
         self.clock = service.core.clock
         self.protocols: set[SocketProtocol] = set()
-        self._faults = faults
         self._parsers: dict[bool, Protocol] = {}
         self._server: asyncio.Server | None = None
         self._empty: asyncio.Future[None] | None = None
@@ -403,10 +400,6 @@ class WebSocketListener:
             response.headers["Upgrade"] = "websocket"
             return response
         return core.accept(request)
-
-    def refuses(self) -> bool:
-        """Whether new connections are turned away, as a fault."""
-        return self._faults is not None and self._faults.refusing
 
     def max_frame(self, connection: Connection) -> int:
         """Bytes of an inbound message: less before anybody knows who sends it."""
