@@ -255,7 +255,6 @@ export const TABLE: Readonly<Record<State, Cells>> = {
       { guards: ['overdue'], to: 'suspended', actions: ['abandonFetch', 'scheduleRetry'] },
       { guards: [], to: 'waiting', actions: ['abandonFetch', 'scheduleRetry'] },
     ],
-    token_expired: [{ guards: [], to: 'resolving', actions: ['forgetToken'] }],
     suspend_due: [],
     fallback_due: [],
     drain_timeout: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],

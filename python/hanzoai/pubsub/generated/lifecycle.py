@@ -369,7 +369,6 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row(("overdue",), "suspended", ("abandon_fetch", "schedule_retry")),
             Row((), "waiting", ("abandon_fetch", "schedule_retry")),
         ),
-        "token_expired": (Row((), "resolving", ("forget_token",)),),
         "suspend_due": (),
         "fallback_due": (),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),

@@ -1,0 +1,56 @@
+"""Runs the traces of `spec/traces/`: given events, exactly these effects.
+
+The same files are run in each language; a runner needs a JSON parser and a mapping, no clock and no
+socket.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.session import Session
+from hanzoai.pubsub.session_options import SessionOptions
+from tests.traces.mapping import canonical, read_event, show_effect
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.generated.lifecycle import Event as Name
+    from hanzoai.pubsub.generated.lifecycle import State
+
+TRACES = Path(__file__).parents[2] / "spec" / "traces"
+
+
+class TraceFailed(AssertionError):
+    """The session did something else than the trace says."""
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A trace, with the steps and random numbers of the trace that it starts from before its own."""
+    trace: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if "start" in trace:
+        start = load(TRACES / f"{trace['start']}.json")
+        for key in ("random", "steps"):
+            trace[key] = start.get(key, []) + trace.get(key, [])
+        trace["options"] = start.get("options", {}) | trace.get("options", {})
+    return trace
+
+
+def run(trace: dict[str, Any]) -> set[tuple[State, Name, int]]:
+    """Run a trace; return the rows of the lifecycle table that fired.
+
+    Raises:
+        TraceFailed: An effect is missing, another, or at another place; or numbers are left over.
+    """
+    numbers = list(trace.get("random", []))
+    options = SessionOptions(client_name="trace", client_lang=None, **trace.get("options", {}))
+    session = Session(options, lambda: numbers.pop(0))
+    session.fired = set()
+    for n, step in enumerate(trace["steps"]):
+        got = [show_effect(effect) for effect in session.handle(read_event(step["in"]))]
+        if canonical(got) != canonical(step["out"]):
+            said = f"step {n}, {canonical(step['in'])}"
+            raise TraceFailed(f"{said}\nexpected {canonical(step['out'])}\ngot      {canonical(got)}")
+    if numbers:
+        raise TraceFailed(f"not drawn: {numbers}")
+    return session.fired
