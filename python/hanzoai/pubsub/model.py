@@ -49,7 +49,8 @@ class Payload(Model):
     @model_serializer(mode="wrap")
     def _keep_data(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = handler(self)
-        fields.setdefault("data", None)
+        if getattr(self, "data", None) is None:
+            fields.setdefault("data", None)
         return fields
 
 
