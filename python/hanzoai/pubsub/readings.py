@@ -57,7 +57,7 @@ def read_frame(fields: _Fields) -> ServerFrame | str | None:
     if kind in _PRESENCE:
         return _read_presence(kind, fields)
     if kind in _CONTROL:
-        if kind in ("error", "published") and _is_flat_message(fields):
+        if kind == "error" and _is_flat_message(fields):
             return _read_message(kind, fields)
         return _read_control(kind, fields)
     if kind == "message":

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hanzoai.pubsub import errors
+from hanzoai.pubsub.errors import (
+    CLASSES,
+    AuthError,
+    AuthRefused,
+    ConnectionFailed,
+    ConnectionLimit,
+    InsecureUrl,
+    InvalidOption,
+    InvalidPayload,
+    InvalidTopic,
+    OperationTimeout,
+    PayloadTooLarge,
+    PubSubError,
+    RateLimited,
+    TokenExpired,
+    UsageError,
+    from_code,
+)
+
+CODES: dict[str, dict[str, Any]] = yaml.safe_load(
+    (Path(__file__).parents[2] / "spec" / "errors.yaml").read_text()
+)["codes"]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_builds_its_class_with_meaning_and_remedy(code: str) -> None:
+    row = CODES[code]
+    error = from_code(code)
+    assert type(error).__name__ == row["error"]
+    assert (error.code, error.message, error.remedy, error.retryable) == (
+        code,
+        row["meaning"],
+        row["remedy"],
+        row["retryable"],
+    )
+
+
+def test_every_class_has_a_code_of_its_own_name_in_the_table() -> None:
+    for name, cls in CLASSES.items():
+        assert CODES[cls.usual_code]["error"] == name
+        assert type(cls()) is cls
+        assert cls().code == cls.usual_code
+    assert {row["error"] for row in CODES.values()} == set(CLASSES)
+
+
+def test_the_drawn_tree_is_the_real_one() -> None:
+    lines = [line.strip() for line in (errors.__doc__ or "").splitlines()]
+    drawn = {m[1] for line in lines if (m := re.search(r"[├└]── (\w+)", line))}
+    assert drawn == set(CLASSES)
+    for parent, child in (("AuthError", "TokenExpired"), ("LimitExceeded", "ConnectionLimit")):
+        assert issubclass(CLASSES[child], CLASSES[parent])
+
+
+def test_builtin_exceptions_catch_what_they_should() -> None:
+    assert isinstance(ConnectionFailed(), ConnectionError)
+    assert isinstance(OperationTimeout(), TimeoutError)
+    assert isinstance(InvalidTopic(), ValueError)
+    assert isinstance(InvalidOption(), ValueError)
+    assert isinstance(InsecureUrl(), InvalidOption)
+    assert isinstance(InvalidPayload(), ValueError)
+    assert isinstance(UsageError(), RuntimeError)
+    assert issubclass(TokenExpired, AuthError)
+    assert issubclass(AuthRefused, AuthError)
+    assert issubclass(ConnectionLimit, PubSubError)
+
+
+def test_the_text_of_an_error_says_what_went_wrong_and_what_to_do() -> None:
+    error = InvalidTopic("`a..b` has an empty segment.", topic="a..b", remedy="Write `a.b`.")
+    assert str(error) == "`a..b` has an empty segment. Write `a.b`."
+    assert error.topic == "a..b"
+    assert (
+        repr(error) == "InvalidTopic(code='invalid_topic', message='`a..b` has an empty segment.')"
+    )
+
+
+def test_a_code_of_a_later_server_is_kept_and_not_retried() -> None:
+    error = from_code("quota_exceeded", "Out of credits.", retry_after=2.5)
+    assert type(error) is PubSubError
+    assert (error.code, error.message, error.remedy) == ("quota_exceeded", "Out of credits.", "")
+    assert not error.retryable
+    assert error.retry_after == 2.5
+    assert str(from_code("x")) == "Error `x`."
+
+
+def test_a_number_of_seconds_to_wait_belongs_to_rate_limited() -> None:
+    assert RateLimited(retry_after=1.5).retry_after == 1.5
+
+
+def test_a_timeout_says_whether_the_outcome_is_unknown() -> None:
+    assert not OperationTimeout().outcome_unknown
+    unknown = from_code("outcome_unknown")
+    assert isinstance(unknown, OperationTimeout)
+    assert unknown.outcome_unknown
+    assert OperationTimeout(outcome_unknown=True, id="msg_1").id == "msg_1"
+
+
+def test_a_payload_too_large_tells_both_sizes() -> None:
+    error = PayloadTooLarge(size=300_000, limit=262_144)
+    assert error.message == "The payload has 300,000 bytes of JSON; the limit is 262,144."
+
+
+def test_an_endless_message_of_a_server_is_cut() -> None:
+    assert len(from_code("internal", "x" * 1_000_000).message) <= 2_001
+
+
+def test_a_cause_is_kept() -> None:
+    cause = OSError("refused")
+    assert ConnectionFailed(cause=cause).__cause__ is cause
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        from_code("quota_exceeded", "Out of credits.", retry_after=2.5),
+        InvalidTopic("bad", topic="a..b"),
+        ConnectionFailed("refused"),
+        OperationTimeout(outcome_unknown=True, id="msg_1"),
+        PayloadTooLarge(size=3, limit=2),
+        AuthRefused(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_travel_between_processes(error: PubSubError) -> None:
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(twin) is type(error)
+        assert twin.__dict__ == error.__dict__
+        assert str(twin) == str(error)
+        assert twin.args == error.args
