@@ -8,7 +8,7 @@ from collections import defaultdict
 
 import pytest
 
-from hanzoai.pubsub import Message, PubSubClient
+from hanzoai.pubsub import Message, PubSubClient, RetryOptions
 from tests.interop.peer import eventually
 from tests.interop.plain_server import PlainServer, Shape
 
@@ -31,12 +31,14 @@ async def test_thirty_random_cuts_lose_and_repeat_nothing_though_milliseconds_ar
         if sum(map(len, got.values())) >= MESSAGES:
             done.set()
 
+    retry = RetryOptions(base=0.02, cap=0.05)
+
     async def subscribed() -> bool:
         return server.subscribers > 0
 
     async with (
         PlainServer(shape) as server,
-        PubSubClient(server.url, "Bearer t", retry_base=20) as ps,
+        PubSubClient(server.url, "Bearer t", transport="websocket", retry=retry) as ps,
     ):
         await ps.subscribe("chat.session.*", on_message=keep, on_gap=gaps.append)
         cuts = set(rng.sample(range(1, MESSAGES), CUTS))

@@ -91,6 +91,7 @@ class SeqCursor:
     Args:
         since: Where to begin, Unix milliseconds; None for the time of the first `subscribed`.
         after: Where to begin, by topic.
+        overlap: Milliseconds by which the clocks of two nodes may differ.
         remembered: Topics whose position is kept; the one idle longest gives way. What comes of it
             later is said to be unproven.
     """
@@ -100,9 +101,11 @@ class SeqCursor:
         since: int | None = None,
         after: Mapping[str, int] | None = None,
         *,
+        overlap: int = CLIENT.overlap,
         remembered: int = CLIENT.remembered_topics,
     ) -> None:
         self._since = since
+        self._overlap = overlap
         self._marks: dict[str, Mark] = {t: Mark(seq, 0) for t, seq in (after or {}).items()}
         self._asked: Final = frozenset(self._marks)
         self._remembered = max(1, remembered, len(self._marks))
@@ -158,7 +161,10 @@ class SeqCursor:
             that another request may close, unless this one was made for that.
         """
         if self._since is None:
-            self._since = replay.at if replay.timestamp is None else replay.timestamp
+            # `positions` names every topic there was, so what comes of another one is newer than
+            # this subscription, whatever the clock of the node that stamped it.
+            began = replay.at if replay.timestamp is None else replay.timestamp
+            self._since = max(0, began - self._overlap)
         out: list[Step] = []
         told: set[str] = set()
         for topic in dict.fromkeys(replay.reset):
@@ -197,7 +203,7 @@ class SeqCursor:
         if seq is not None:
             mark = self._marks.get(topic)
             if mark is None:
-                if topic in replay.truncated and topic not in told:
+                if topic in replay.truncated and topic not in told and replay.limit is None:
                     out.append(Missing(topic, None, seq - 1, None, "history_trimmed"))
                 elif self._forgot and not replay.first and topic not in told:
                     out.append(Missing(topic, None, seq - 1, None, "unproven"))
@@ -220,7 +226,7 @@ class SeqCursor:
         if mark is None:
             if not replay.whole and not replay.first:
                 return
-            if topic in replay.truncated and topic not in told:
+            if topic in replay.truncated and topic not in told and replay.limit is None:
                 out.append(Missing(topic, None, position, None, "history_trimmed"))
             self._place(topic, position, replay.timestamp or replay.at)
         elif mark.seq < position:
@@ -287,6 +293,7 @@ class IdCursor:
         self._topics = max(1, topics)
         self._history = history
         self._newest: int | None = None
+        self._began: int | None = None
         self._near: OrderedDict[str, OrderedDict[str, _Trace]] = OrderedDict()
 
     @property
@@ -302,7 +309,9 @@ class IdCursor:
     @property
     def newest(self) -> int | None:
         """Time of the newest message, Unix milliseconds."""
-        return self._start if self._newest is None else self._newest
+        if self._newest is not None:
+            return self._newest
+        return self._start if self._began is None else self._began
 
     def begin(self, since: int | None) -> None:
         """Begin at another time than was asked for, knowing nothing."""
@@ -311,9 +320,10 @@ class IdCursor:
 
     def request(self) -> Request:
         """What to ask for."""
-        if self._newest is None:
+        newest = self._began if self._newest is None else self._newest
+        if newest is None:
             return Request(self._start, {})
-        since = max(0, self._newest - self._overlap)
+        since = max(0, newest - self._overlap)
         return Request(since if self._start is None else max(since, self._start), {})
 
     def admit(self, message: Envelope) -> Verdict:
@@ -352,11 +362,14 @@ class IdCursor:
         return out, ()
 
     def _begin(self, replay: Replay) -> None:
-        """An idle subscription has a mark too: when it began, by the best clock there is."""
+        """An idle subscription has a mark too: when it began, by the best clock there is.
+
+        By our own clock it holds only until a message tells the server's, which may be behind ours.
+        """
         if replay.timestamp is not None:
             self._newest = max(self._newest or 0, replay.timestamp)
-        elif self._newest is None:
-            self._newest = replay.at
+        else:
+            self._began = replay.at
 
     def _holes(self, replay: Replay, since: int | None) -> Iterable[Missing]:
         proven: set[str] = set()
