@@ -1,4 +1,4 @@
-"""Client of Hanzo PubSub (HIP-56): typed, async and blocking, over WebSocket and server-sent events.
+"""Client of Hanzo PubSub (HIP-56): typed, async and blocking, over WebSocket or SSE.
 
 The shortest program::
 

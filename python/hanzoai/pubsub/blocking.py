@@ -1,6 +1,7 @@
 """`PubSub`: the client for programs without asyncio, with the same methods as `PubSubClient`.
 
-Everything happens in the asyncio client, which runs in an event loop in a thread of its own (see `portal`).
+Everything happens in the asyncio client, which runs in an event loop in a thread of its own (see
+`portal`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _AT_ONCE: Final = 256
-"""Entries fetched from the loop's thread in one go: crossing over costs as much as some fifty messages."""
+"""Messages fetched from the loop's thread in one go: a crossing costs as much as fifty of them."""
 
 _open: weakref.WeakSet[PubSub] = weakref.WeakSet()
 
@@ -55,8 +56,9 @@ _open: weakref.WeakSet[PubSub] = weakref.WeakSet()
 class PubSub:
     """A client of Hanzo PubSub that blocks; any number of threads may share one.
 
-    Arguments and methods are those of ``PubSubClient``; coroutine functions are plain functions here, async
-    iterators are iterators. Handlers run in threads, may block, and may call the client.
+    Arguments and methods are those of ``PubSubClient``; coroutine functions are plain functions
+    here, async iterators are iterators. Handlers run in threads, may block, and may call the
+    client.
     """
 
     def __init__(
@@ -113,7 +115,10 @@ class PubSub:
         self._call(lambda: self._client.connect(timeout))
 
     def close(self, timeout: float | None = None) -> None:
-        """Settle what was published and end; see ``PubSubClient.close``. Also happens at the end of the program."""
+        """Settle what was published and end; see ``PubSubClient.close``.
+
+        It also happens at the end of the program.
+        """
         with self._lock:
             portal, self._ended = self._made, True
         _open.discard(self)
@@ -271,7 +276,7 @@ class PubSub:
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return self._portal().call(make)
 
-    def _threaded(self, function: Handler[Any] | None) -> Any:
+    def _threaded(self, function: Callable[..., Any] | None) -> Any:
         """A handler that runs in a thread; the portal is made when it is first called for."""
         if not callable(function):
             return function
@@ -423,7 +428,7 @@ class BlockingSubscription:
                 return None
 
     async def _fill(self, timeout: float | None) -> bool:
-        """Put what waits in the subscription where threads can take it; a cancelled wait loses nothing."""
+        """Put what waits where threads can take it; a cancelled wait loses nothing."""
         if self._waiting:
             return True
         try:
@@ -449,7 +454,7 @@ class BlockingSubscription:
 
 
 class BlockingBatch:
-    """Publishes that are sent together at the end of a ``with`` block; ``results`` has one a message then."""
+    """Publishes that are sent together at the end of a ``with`` block; see ``Batch``."""
 
     def __init__(self, batch: Batch, call: Callable[..., Any]) -> None:
         self._batch = batch
@@ -478,7 +483,11 @@ class BlockingBatch:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Send everything; after an exception in the block, nothing. Raises the first error among the results."""
+        """Send everything; after an exception in the block, nothing.
+
+        Raises:
+            PubSubError: The first error among the results.
+        """
         self._call(lambda: self._batch.__aexit__(exc_type, exc, traceback))
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from .errors import ClosedError, UsageError
 from .operations import Operations
-from .options import SendQueue, Settings, TransportChoice
 from .publishing import Batch
 from .subscribing import Request
 from .surroundings import surroundings
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from .errors import PubSubError
     from .handlers import Handler, StateLoader
-    from .options import ReceiveQueue
+    from .options import ReceiveQueue, SendQueue, Settings, TransportChoice
     from .subscription import Subscription
     from .values import (
         Gap,
@@ -43,25 +42,28 @@ class PubSubClient:
     """A client of Hanzo PubSub for asyncio (HIP-56, Client SDK).
 
     Building one does no I/O and needs no running loop. It connects at the first use or at
-    ``connect()``, and from then on belongs to the event loop of that call. It reconnects by itself until it is closed
-    or fails for good.
+    ``connect()``, and from then on belongs to the event loop of that call. It reconnects by itself
+    until it is closed or fails for good.
 
     Args:
         url: WebSocket URL (``wss://host:8057/ws``); default the environment's ``HANZO_PUBSUB_URL``.
         token: Bearer token or API key, with or without ``Bearer ``; default ``HANZO_PUBSUB_TOKEN``.
-        get_token: Called for a token before dialing and when the token ends soon, instead of ``token``: a function
-            (run in a thread) or a coroutine function, given a ``TokenContext``, returning a string or a ``Token``.
-            Raise ``AuthRefused`` in it to stop for good; any other exception is tried again.
+        get_token: Called for a token before dialing and when the token ends soon, instead of
+            ``token``: a function (run in a thread) or a coroutine function, given a
+            ``TokenContext``, returning a string or a ``Token``. Raise ``AuthRefused`` in it to
+            stop for good; any other exception is tried again.
         transport: ``auto`` starts with the WebSocket and falls back to server-sent events.
         rest_url: Base URL of the HTTP API; default derived from ``url`` (port 8057 becomes 8056).
-        allow_insecure: Send the token over ``ws://`` or ``http://`` to hosts other than this machine.
+        allow_insecure: Send the token over ``ws://`` or ``http://`` to hosts other than this
+            machine.
         name: Name of the program, told to the server.
         echo: Whether subscriptions get the messages that this client published.
         on_state: Called with every ``StateChange``, in order; a function or a coroutine function.
-        on_error: Called with every error that no call can raise: exceptions of handlers, refusals by the server that
-            concern no call. Without it they are logged at ERROR.
+        on_error: Called with every error that no call can raise: exceptions of handlers, refusals
+            by the server that concern no call. Without it they are logged at ERROR.
         send_queue: Bounds of what waits to be sent, and what happens when it is full.
-        **settings: Times (seconds) and limits by name; ``hanzoai.pubsub.options.ClientOptions`` has them all.
+        **settings: Times (seconds) and limits by name; ``hanzoai.pubsub.options.ClientOptions``
+            has them all.
 
     Raises:
         InvalidOption: An option is of a wrong type or out of range; the error names it.
@@ -122,7 +124,8 @@ class PubSubClient:
     async def connect(self, timeout: float | None = None) -> None:
         """Connect, and wait until the client is connected.
 
-        Needed only to connect ahead of the first use or to learn of errors early. When the time runs out the client goes on trying.
+        Needed only to connect ahead of the first use or to learn of errors early. When the time
+        runs out the client goes on trying.
 
         Args:
             timeout: Seconds; default ``operation_timeout``.
@@ -141,8 +144,8 @@ class PubSubClient:
         Idempotent, and may be called from handlers. Iterations end after the messages they hold.
 
         Args:
-            timeout: Seconds for publishes still on their way; default ``close_timeout``. What is not settled then
-                raises in its own call. 0 ends at once.
+            timeout: Seconds for publishes still on their way; default ``close_timeout``. What is
+                not settled then raises in its own call. 0 ends at once.
         """
         self._closed = True
         if self._operations is not None:
@@ -176,21 +179,26 @@ class PubSubClient:
     ) -> Subscription:
         """Subscribe to topics or patterns.
 
-        Takes effect at once where a loop is running, and outside of one when it is first awaited or iterated. Use it as
-        ``async for message in sub``, ``async with``, ``await sub`` (until the server has answered), or with handlers.
+        Takes effect at once where a loop is running, and outside of one when it is first awaited
+        or iterated. Use it as ``async for message in sub``, ``async with``, ``await sub`` (until
+        the server has answered), or with handlers.
 
         Args:
-            topics: A pattern or several: segments joined by dots, ``*`` for one segment, ``**`` for one or more.
+            topics: A pattern or several: segments joined by dots, ``*`` for one segment, ``**``
+                for one or more.
             since: Replay what is newer: Unix ms, a datetime, or a timedelta back from now.
             history: Replay at most so many of the newest messages of each topic, 0 to 10,000.
-            after: Replay what follows these positions, by concrete topic: ``sub.positions`` of an earlier program.
-            on_message: Called with each message, in order, one at a time; a function or a coroutine function.
-            on_presence: Called with each change of who is present. Without ``on_message`` it runs beside the iteration.
+            after: Replay what follows these positions, by concrete topic: ``sub.positions`` of an
+                earlier program.
+            on_message: Called with each message, in order, one at a time; a function or a
+                coroutine function.
+            on_presence: Called with each change of who is present. Without ``on_message`` it runs
+                beside the iteration.
             on_gap: Called with each gap, in its place between the messages.
-            presence: Whether to ask for presence; default where ``on_presence`` is given. Without that handler, changes
-                come in ``sub.events()``.
-            state_loader: Called once for each gap to load the state anew (REC-4), with the positions from before the call;
-                messages that come meanwhile are kept and follow.
+            presence: Whether to ask for presence; default where ``on_presence`` is given. Without
+                that handler, changes come in ``sub.events()``.
+            state_loader: Called once for each gap to load the state anew (REC-4), with the
+                positions from before the call; messages that come meanwhile are kept and follow.
             queue: Bounds of what waits for the program, and what happens when it is full.
 
         Raises:
@@ -232,16 +240,21 @@ class PubSubClient:
     ) -> Published:
         """Publish one message, and wait until the server has it.
 
-        Concurrent publishes are pipelined, in the order of the calls. Retries carry the same id, so the server publishes once.
-        A message of type ``presence.update`` updates the presence of this client on the topic.
+        Concurrent publishes are pipelined, in the order of the calls. Retries carry the same id,
+        so the server publishes once. A message of type ``presence.update`` updates the presence of
+        this client on the topic.
 
         Args:
             topic: A topic without wildcards.
-            message: ``{"type": ..., "data": ...}``, optionally ``ttl``, ``id``, ``meta``; or a ``Publication``.
-            ttl: Seconds it is kept in history; 0 keeps nothing. Default: as long as the server keeps messages.
+            message: ``{"type": ..., "data": ...}``, optionally ``ttl``, ``id``, ``meta``; or a
+                ``Publication``.
+            ttl: Seconds it is kept in history; 0 keeps nothing. Default: as long as the server
+                keeps messages.
             id: Message id, at most 128 characters; default ``msg_`` and a ULID.
-            key: With the policy ``latest``, a newer message of the same key replaces one that is not sent yet.
-            timeout: Seconds; default ``operation_timeout``. A message whose time has passed is never sent later.
+            key: With the policy ``latest``, a newer message of the same key replaces one that is
+                not sent yet.
+            timeout: Seconds; default ``operation_timeout``. A message whose time has passed is
+                never sent later.
             via: ``auto``: the open connection, or HTTP where that carries no publishes.
 
         Raises:
@@ -249,9 +262,11 @@ class PubSubClient:
             InvalidPayload: The data is not JSON.
             PayloadTooLarge: The data is over the limit.
             PermissionDenied: The access rules do not allow it.
-            QueueFull: Too much waits to be sent (policy ``error``), or it was dropped (``drop_oldest``).
+            QueueFull: Too much waits to be sent (policy ``error``), or it was dropped
+                (``drop_oldest``).
             Superseded: A newer message with its key took its place (``latest``).
-            OperationTimeout: Not settled in time; ``outcome_unknown`` says whether it may have been published, ``id`` lets it be repeated.
+            OperationTimeout: Not settled in time; ``outcome_unknown`` says whether it may have
+                been published, ``id`` lets it be repeated.
             ClosedError: The client is closed.
         """
         return await self._ready().publish(
@@ -268,7 +283,8 @@ class PubSubClient:
         """Publish several messages in one request, in order.
 
         Args:
-            messages: ``(topic, message)`` pairs, or mappings with a ``topic``; split by the server's limit of a batch.
+            messages: ``(topic, message)`` pairs, or mappings with a ``topic``; split by the
+                server's limit of a batch.
             timeout: Seconds for all; default ``operation_timeout``.
             via: As in ``publish``.
 
@@ -287,8 +303,8 @@ class PubSubClient:
     def batch(self, *, timeout: float | None = None, via: Via = "auto") -> Batch:
         """Collect publishes and send them together.
 
-        ``async with ps.batch() as b: b.publish(topic, message)``; at the end ``b.results`` has one result a message, and
-        the first error among them is raised.
+        ``async with ps.batch() as b: b.publish(topic, message)``; at the end ``b.results`` has one
+        result a message, and the first error among them is raised.
         """
         operations = self._ready()
         return Batch(
@@ -341,7 +357,8 @@ class PubSubClient:
 
         Args:
             topic: A topic without wildcards; None for all.
-            data: ``status``, ``name``, ``avatar_url`` change the member, other keys go into ``metadata``; None deletes.
+            data: ``status``, ``name``, ``avatar_url`` change the member, other keys go into
+                ``metadata``; None deletes.
             timeout: Seconds to wait for a connection; default ``operation_timeout``.
         """
         await self._ready().update_presence(topic, data, timeout=timeout)
@@ -359,7 +376,7 @@ class PubSubClient:
         return await self._ready().topics(prefix, limit=limit, timeout=timeout)
 
     def topic(self, name: str) -> TopicHandle:
-        """A handle on one topic, with no effect on the wire: ``.publish .subscribe .history .presence``."""
+        """A handle on one topic, with no effect on the wire; it has the same operations."""
         return TopicHandle(self, name)
 
     async def __aenter__(self) -> Self:

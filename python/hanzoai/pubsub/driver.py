@@ -1,7 +1,8 @@
 """The driver: performs what the session decides, and tells it what happens.
 
-One task reads the transport and never awaits user code. Events are handled one at a time; what is fed while one is
-being handled waits for its turn, so a session never sees two at once. Every task is kept until it has ended.
+One task reads the transport and never awaits user code. Events are handled one at a time; what is
+fed while one is being handled waits for its turn, so a session never sees two at once. Every task
+is kept until it has ended.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _WATCH_EVERY: Final = 5.0
 """Seconds between two looks at the clocks (LIFE-5)."""
 
 _SLEPT: Final = 5.0
-"""Seconds by which the wall clock must have run ahead of the monotonic one to mean that the machine slept."""
+"""Seconds by which the wall clock has run ahead of the monotonic one where a machine has slept."""
 
 _OWN_IDS: Final = 10_000
 """Ids of own messages that are remembered with ``echo=False``: what may be on its way back."""
@@ -158,7 +159,7 @@ class Driver:
             self._busy = False
 
     def _receive(self, frame: ServerFrame, at: int) -> None:
-        """Handle one frame. The usual outcome, one message for one subscription, goes the short way."""
+        """Handle one frame; one message for one subscription, the usual outcome, goes a short way."""
         if type(frame) is AuthOkFrame:
             self._welcome(frame)
         self._busy = True
@@ -206,7 +207,7 @@ class Driver:
     # ------------------------------------------------------------ what others need of it
 
     def add(self, sub: int, inbox: Inbox, presence_inbox: Inbox) -> None:
-        """Route what the session delivers to a subscription; its presence changes may go elsewhere."""
+        """Route what the session delivers to a subscription."""
         self.inboxes[sub] = (inbox, presence_inbox)
 
     def remove(self, sub: int) -> None:
@@ -239,7 +240,7 @@ class Driver:
         return task
 
     async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait for a change of state, an answered subscription or the end, until the condition holds.
+        """Wait until a condition holds; it is asked when the state changes or the server answers.
 
         Returns:
             Whether it holds; False also where the client has ended or the time has passed first.
@@ -352,7 +353,7 @@ class Driver:
         self._flush()
 
     async def _let_others_run(self) -> None:
-        """Give way to the tasks that read the inboxes; where one says ``block``, until it has room."""
+        """Give way to the tasks that read the inboxes; to one that says ``block``, until it has."""
         self._turn = 0
         await asyncio.sleep(0)
         self._reading_paused = True
@@ -415,7 +416,7 @@ class Driver:
     async def _run_fetch(self, effect: effects.Fetch) -> None:
         try:
             token = await self.tokens.fetch(effect.reason, effect.attempt)
-        except Exception as error:  # noqa: BLE001 - whatever the callback raises
+        except Exception as error:
             self._fetches.pop(effect.id, None)
             refused = isinstance(error, AuthRefused)
             # What a stranger's exception says may hold a secret; its class says enough.

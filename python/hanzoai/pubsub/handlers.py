@@ -1,8 +1,7 @@
-"""User code that the client calls: one at a time, in order, never from the task that reads the transport."""
+"""User code that the client calls: one at a time, in order, never from the reading task."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections import deque
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from .values import Gap, Message, PresenceChange
 
 if TYPE_CHECKING:
+    import asyncio
+
     from .inbox import Inbox
     from .values import Event
 
@@ -26,7 +27,7 @@ Handler: TypeAlias = Callable[[Value], Awaitable[Any] | Any]
 """A function or a coroutine function; what it returns is not used."""
 
 StateLoader: TypeAlias = Callable[[Gap, Mapping[str, int]], Awaitable[Any] | Any]
-"""``state_loader(gap, positions)``: loads the state that the missing messages would have led to (REC-4).
+"""``state_loader(gap, positions)``: loads the state that the missing messages led to (REC-4).
 
 ``positions`` were taken down before the call, so everything after them follows as messages.
 """
@@ -70,7 +71,8 @@ class Handlers:
     async def run(self, inbox: Inbox) -> None:
         """Hand everything of the inbox to the handlers until it has ended.
 
-        A program that iterates messages itself has no ``on_message``; its inbox is not touched here.
+        A program that iterates messages itself has no ``on_message``; its inbox is not touched
+        here.
         """
         while True:
             entry = inbox.take()
@@ -95,12 +97,12 @@ class Handlers:
     ) -> None:
         try:
             await call(handler, *arguments)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is reported, then the next message follows
+        except Exception as error:
             self.report(error, topic)
 
 
 class Listener:
-    """Calls one function with values, in order, from a task of its own that lives while there is something to say.
+    """Calls one function with values, in order, from a task of its own.
 
     Args:
         function: A function or a coroutine function.

@@ -1,4 +1,4 @@
-"""What a client does over HTTP: pages of history, presence, topics, and publishes that keep their order."""
+"""What a client does over HTTP: history, presence, topics, publishes that keep their order."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class HttpApi:
                 else:
                     results = [await self.rest.publish(publications[0], timeout=seconds)]
             except PubSubError as error:
-                return [error] * len(items)
+                return [error for _ in items]
         return [published(result, item) for result, item in zip(results, items, strict=True)]
 
     async def _is_there(self, topic: str, seconds: float) -> bool:
@@ -178,7 +178,8 @@ class HttpApi:
     ) -> AsyncIterator[Message]:
         """The newest pages, read back to the oldest wanted and then yielded in order.
 
-        The log of a topic is bounded, so this is too; a message that is trimmed meanwhile is the oldest and ends it.
+        The log of a topic is bounded, so this is too; a message that is trimmed meanwhile is the
+        oldest and ends it.
         """
         pages: list[list[Message]] = []
         left = limit

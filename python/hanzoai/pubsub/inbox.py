@@ -1,7 +1,8 @@
 """The bounded queue of one subscription: the driver puts in, one reader takes out.
 
-Three kinds of entries wait in one order: messages, gaps, presence changes. Only messages are given up when the queue
-is full, oldest first; what else was in front of them moves up and is told before the next message.
+Three kinds of entries wait in one order: messages, gaps, presence changes. Only messages are given
+up when the queue is full, oldest first; what else was in front of them moves up and is told before
+the next message.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from .errors import PubSubError, SlowConsumer, from_code
 from .values import Event, Gap, Message, PresenceChange, SubscriptionStats
@@ -83,10 +84,10 @@ class Inbox:
             self._wake()
 
     def put_replay(self, messages: Sequence[Message]) -> None:
-        """Add messages that came at once, from the log: they may exceed the bound until they are read.
+        """Add messages that came at once, from the log: these may exceed the bound.
 
-        They were asked for and are in memory already; giving up some of them would make a gap that the
-        program could do nothing about.
+        They were asked for and are in memory already; giving up some of them would make a gap that
+        the program could do nothing about.
         """
         if self.finished:
             return
@@ -303,9 +304,9 @@ def measure(value: object) -> int:
         return len(value)
     if isinstance(value, dict):
         total = 0
-        for key, item in value.items():
-            total += len(key) + 4 + (len(item) if type(item) is str else measure(item))
+        for key, item in cast("dict[str, object]", value).items():
+            total += len(key) + 4 + (len(item) if isinstance(item, str) else measure(item))
         return total
     if isinstance(value, list):
-        return sum(4 + measure(item) for item in value)
+        return sum(4 + measure(item) for item in cast("list[object]", value))
     return 8

@@ -1,8 +1,9 @@
 """An event loop in a thread of its own, and the way into it for other threads.
 
-The blocking client is the asyncio client behind this portal. A second implementation on blocking sockets would be a second set of
-bugs; and a client must read its socket, answer pings, renew its token and reconnect also while the program
-is busy elsewhere, so it needs a thread of its own in any case.
+The blocking client is the asyncio client behind this portal. A second implementation on blocking
+sockets would be a second set of bugs; and a client must read its socket, answer pings, renew its
+token and reconnect also while the program is busy elsewhere, so it needs a thread of its own in
+any case.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Portal:
         """
         if os.getpid() != self._pid:
             raise UsageError(
-                "This client was built before the process forked; its connection belongs to the parent.",
+                "This client was built before the process forked, and belongs to the parent.",
                 remedy="Build the client in the child process.",
             )
         if threading.current_thread() is self._thread:

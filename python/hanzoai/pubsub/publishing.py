@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from pydantic import ValidationError
 
+from .checks import kind
 from .errors import InvalidOption, InvalidPayload, PubSubError, UsageError
 from .generated.wire import Publication
 from .ids import message_id
@@ -126,17 +127,17 @@ def _fields(message: object) -> dict[str, Any]:
 
 
 def split_item(item: object) -> tuple[str | None, Outgoing]:
-    """Read one item of ``publish_many``: ``(topic, message)``, or a message that names its topic."""
+    """Read one item of ``publish_many``: ``(topic, message)``, or a message with its topic."""
+    if isinstance(item, Publication):
+        return item.topic, item
+    if isinstance(item, Mapping):
+        return None, cast("Outgoing", item)
     if isinstance(item, tuple):
         pair = cast("tuple[object, ...]", item)
         if len(pair) == 2 and isinstance(pair[0], str):
             return pair[0], cast("Outgoing", pair[1])
-    elif isinstance(item, Publication):
-        return item.topic, item
-    elif isinstance(item, Mapping):
-        return None, cast("Outgoing", item)
     raise InvalidPayload(
-        f"An item is {type(item).__name__}.",
+        f"An item is {kind(cast('object', item))}.",
         remedy='Give (topic, {"type": ..., "data": ...}) pairs.',
         field="messages",
     )
@@ -211,7 +212,7 @@ class Batch:
 
 
 class Turnstile:
-    """Lets publishes in one by one, in the order of their calls, as the queue has room (policy ``block``).
+    """Lets publishes in one by one, in order, as the queue has room (policy ``block``).
 
     Args:
         has_room: Whether so many messages of so many bytes fit.

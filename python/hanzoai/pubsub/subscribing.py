@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from .checks import check_whole
+from .checks import check_instance, check_whole, kind
 from .errors import InvalidOption
 from .events import Subscribe
 from .handlers import Handlers
@@ -84,11 +84,7 @@ class Request:
                 )
         if history is not None:
             check_whole("history", history, low=0, high=_HISTORY_MAX, unit="messages")
-        given: object = queue
-        if not isinstance(given, ReceiveQueue):
-            raise InvalidOption(
-                f"`queue` is {type(given).__name__}, not a ReceiveQueue.", field="queue"
-            )
+        check_instance("queue", queue, ReceiveQueue)
         return cls(
             Subscribe(
                 next(_numbers),
@@ -171,7 +167,9 @@ def _patterns(topics: object) -> tuple[str, ...]:
         return (validate_pattern(topics),)
     if not isinstance(topics, Sequence) or not topics:
         raise InvalidOption(
-            "`topics` is empty." if topics == [] else f"`topics` is {type(topics).__name__}.",
+            "`topics` is empty."
+            if topics == []
+            else f"`topics` is {kind(cast('object', topics))}.",
             remedy="Pass a pattern or a list of patterns.",
             field="topics",
         )
@@ -190,7 +188,7 @@ def _positions(after: object) -> dict[str, int]:
         return {}
     if not isinstance(after, Mapping):
         raise InvalidOption(
-            f"`after` is {type(after).__name__}.",
+            f"`after` is {kind(after)}.",
             remedy="Pass positions by topic, as `sub.positions` gives them.",
             field="after",
         )

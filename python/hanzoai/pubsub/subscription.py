@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Subscription:
-    """Messages of one or more topics: an async iterator, a context, an awaitable (HIP-56, Client SDK).
+    """Messages of one or more topics: an async iterator, a context, an awaitable.
 
     ``PubSubClient.subscribe`` makes it. ::
 
@@ -29,10 +29,10 @@ class Subscription:
         sub = await ps.subscribe("chat.1", on_message=show)  # waits until the server has answered
         await sub.unsubscribe()
 
-    An iteration ends when the subscription is unsubscribed or the client is closed, after the messages that wait; it
-    raises the error where client or subscription failed. Leaving an ``async for`` by ``break`` does not
-    unsubscribe; dropping the last reference to a subscription without ``on_message`` does, with a
-    ResourceWarning (which Python shows under ``-X dev``).
+    An iteration ends when the subscription is unsubscribed or the client is closed, after the
+    messages that wait; it raises the error where client or subscription failed. Leaving an ``async
+    for`` by ``break`` does not unsubscribe; dropping the last reference to a subscription without
+    ``on_message`` does, with a ResourceWarning (which Python shows under ``-X dev``).
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Subscription:
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """Position of the last message taken, by topic: pass it as ``after`` to go on in another program."""
+        """Position of the last message taken, by topic: as ``after`` it goes on elsewhere."""
         return dict(self._inbox.positions)
 
     @property
@@ -77,7 +77,10 @@ class Subscription:
         return self._inbox.stats()
 
     async def unsubscribe(self) -> None:
-        """End the subscription; messages that wait are given up. Idempotent, and may be called from handlers."""
+        """End the subscription; messages that wait are given up.
+
+        Idempotent, and may be called from handlers.
+        """
         self._end()
 
     def events(self) -> AsyncIterator[Event]:

@@ -1,7 +1,7 @@
 """What a client stands on: the clock, randomness, and how it reaches a server.
 
-A URL ``memory://NAME`` names a server of ``hanzoai.pubsub.testing`` in this process. The client then lives by the server's clock
-and uses no socket, so the program under test need not be changed.
+A URL ``memory://NAME`` names a server of ``hanzoai.pubsub.testing`` in this process. The client
+then lives by the server's clock and uses no socket, so the program under test need not be changed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Surroundings:
         send_queue: SendQueue | None,
         settings: Mapping[str, object] | Settings,
     ) -> ClientOptions:
-        """Read the options of a client; the address of a server in this process stands for no host."""
+        """Read the options of a client; a server in this process has no address of its own."""
         return read_options(
             url if self.peer is None else _STAND_IN,
             token,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from .errors import InvalidOption
 
@@ -23,7 +23,7 @@ def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:
     Raises:
         InvalidOption: It is none of these, or lies before 1970.
     """
-    given: object = value
+    given: object = cast("object", value)
     if isinstance(given, timedelta):
         ms = now_ms - round(abs(given).total_seconds() * 1000)
     elif isinstance(given, datetime):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TokenSource:
-    """Where socket and HTTP get their tokens: at most one callback is under way, and both share its answer (AUTH-1).
+    """Where socket and HTTP get tokens: one callback at a time, both share its answer (AUTH-1).
 
     Args:
         options: ``token`` or ``get_token``.
@@ -100,8 +100,9 @@ class TokenSource:
 async def fetch_token(callback: Callable[..., object], context: TokenContext) -> Token:
     """Call ``get_token`` and check what it returns.
 
-    A coroutine function runs in the event loop; a plain function in a daemon thread of its own, because it may block, and
-    a blocked one must hold up neither the loop nor the end of the process.
+    A coroutine function runs in the event loop; a plain function in a daemon thread of its own,
+    because it may block, and a blocked one must hold up neither the loop nor the end of the
+    process.
 
     Raises:
         InvalidOption: It returned something else than a token.
@@ -148,7 +149,7 @@ async def _in_thread(callback: Callable[..., object], context: TokenContext) -> 
         error: BaseException | None = None
         try:
             result = callback(context)
-        except BaseException as raised:  # noqa: BLE001 - it belongs to whoever awaits the answer
+        except BaseException as raised:
             error = (
                 RuntimeError("get_token raised StopIteration")
                 if isinstance(raised, StopIteration)

@@ -62,7 +62,7 @@ class TopicHandle:
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,
     ) -> Subscription:
-        """Subscribe to this topic; see ``PubSubClient.subscribe``. ``after`` is a position of this topic."""
+        """Subscribe; see ``PubSubClient.subscribe``. ``after`` is a position of this topic."""
         return self._client.subscribe(
             self.name,
             since=since,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from .effects import GapReason, PresenceChangeKind
 from .generated.wire import Envelope, PresenceMember, Publication, TopicInfo
+
+if TYPE_CHECKING:
+    from .effects import GapReason, PresenceChangeKind
 
 Message: TypeAlias = Envelope
 """A message as it was delivered: ``id, topic, type, data, sender, timestamp, ttl, seq, meta``."""
@@ -80,7 +82,8 @@ class StateChange:
     Attributes:
         from_: State before.
         to: State after.
-        code: Code of ``spec/errors.yaml`` or the close code in words; None where nothing went wrong.
+        code: Code of ``spec/errors.yaml`` or the close code in words; None where nothing went
+            wrong.
         reason: What happened, in words.
         retry_in: Milliseconds until the next attempt, where one is planned.
         attempt: Number of attempts since the client was last stable.
@@ -104,7 +107,8 @@ class Gap:
         to: Position of the first message that can follow; None against a server without positions.
         missed: How many messages are missing; None where nobody can know.
         reason: ``history_trimmed``: no longer retained. ``log_reset``: the log began anew.
-            ``slow_consumer``: the queue of this subscription was full. ``unproven``: nobody can tell.
+            ``slow_consumer``: the queue of this subscription was full. ``unproven``: nobody can
+            tell.
     """
 
     topic: str

@@ -1,8 +1,45 @@
-"""What a program needs to test its use of Hanzo PubSub: a server in memory, a clock to move, faults."""
+"""What tests of programs need: a server in memory, a clock to move, faults, pytest fixtures.
+
+A program that reconnects, tested without a socket and without waiting::
+
+    from hanzoai.pubsub.testing import MemoryServer
+
+
+    async def test_it_says_that_something_was_lost():
+        async with MemoryServer() as server:
+            ps = server.client()
+            sub = await ps.subscribe("chat.1")
+            with server.refusing():  # the network is down
+                await server.publish("chat.1", {"data": "lost"})
+                server.forget_history()
+            await server.clock.advance_until(lambda: ps.state == "connected")
+            await server.publish("chat.1", {"data": "hello again"})
+            events = sub.events()
+            assert (await anext(events)).missed == 1
+            assert (await anext(events)).data == "hello again"
+"""
 
 from __future__ import annotations
 
-from .clock import VirtualClock
-from .server import MemoryServer
+import importlib
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["MemoryServer", "VirtualClock"]
+if TYPE_CHECKING:
+    from .clock import VirtualClock
+    from .server import MemoryServer
+    from .threaded import ThreadedServer
+
+# Loaded at first use: pytest imports this package in every run that has it installed.
+_HOMES: Final = {"MemoryServer": "server", "ThreadedServer": "threaded", "VirtualClock": "clock"}
+
+
+def __getattr__(name: str) -> object:
+    module = _HOMES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+__all__ = ["MemoryServer", "ThreadedServer", "VirtualClock"]

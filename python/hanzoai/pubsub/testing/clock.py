@@ -72,7 +72,7 @@ class VirtualClock:
     async def sleep(self, seconds: float) -> None:
         """Suspend the calling task until the test has moved the clock by ``seconds``."""
         woken = asyncio.get_running_loop().create_future()
-        timer = self.call_later(seconds, lambda: woken.done() or woken.set_result(None))
+        timer = self.call_later(seconds, lambda: _wake(woken))
         try:
             await woken
         finally:
@@ -94,7 +94,7 @@ class VirtualClock:
                 await asyncio.sleep(0)
             return
         await asyncio.sleep(0)
-        while ready:
+        while ready:  # noqa: ASYNC110 - nobody could tell an Event that the others have nothing to do
             await asyncio.sleep(0)
 
     async def advance(self, seconds: float) -> None:
@@ -137,7 +137,7 @@ class VirtualClock:
         return self._now - began
 
     async def machine_sleeps(self, seconds: float) -> None:
-        """Suspend the machine: the wall clock goes on, the monotonic one and all timers stand still."""
+        """Suspend the machine: the wall clock goes on, all else stands still."""
         await self.settle()
         self._wall += seconds
 
@@ -149,6 +149,11 @@ class VirtualClock:
     def _move(self, to: float) -> None:
         self._wall += to - self._now
         self._now = to
+
+
+def _wake(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)
 
 
 __all__ = ["VirtualClock", "VirtualTimer"]

@@ -1,14 +1,19 @@
-"""The parts of the reference server that `MemoryServer` needs: hub, tokens, HTTP calls; no listener."""
+"""The parts of the reference server that `MemoryServer` needs: hub, tokens, HTTP calls."""
 
 from __future__ import annotations
 
 import json
 import secrets
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 import httpx
+
+from hanzoai.pubsub.errors import from_code
+from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.values import Published
 from pubsub_server import codec, config_sources
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import Hub, result_json
@@ -17,18 +22,14 @@ from pubsub_server.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.policy import Policy, load_rules
 from pubsub_server.wheel import Wheel
 
-from hanzoai.pubsub.errors import from_code
-from hanzoai.pubsub.generated.errors import CODES
-from hanzoai.pubsub.values import Published
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pubsub_server.interfaces import AuthOk, Member, TopicReport
-    from pubsub_server.interfaces import Published as Taken
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.testing.server import Kind
+    from pubsub_server.interfaces import AuthOk, Member, TopicReport
+    from pubsub_server.interfaces import Published as Taken
 
 
 class Tokens:
@@ -106,7 +107,7 @@ class MemoryHub:
         self.hub = Hub(
             config,
             authenticator=self.tokens,
-            policy=_Open() if rules is None else Policy(load_rules([rules])),
+            policy=_Open() if rules is None else Policy(load_rules([Path(rules)])),
             rates=RateLimiter(
                 config.publish_rate_user,
                 config.publish_rate_service,
@@ -120,7 +121,12 @@ class MemoryHub:
             wall=clock.wall_ms,
         )
         core = self.hub.core
-        core.wheel = Wheel(clock.now, lambda at, run: clock.call_later(at - clock.now(), run))
+
+        def call_at(at: float, run: Callable[[], None]) -> asyncio.TimerHandle:
+            # The wheel only ever cancels what it gets.
+            return cast("asyncio.TimerHandle", clock.call_later(at - clock.now(), run))
+
+        core.wheel = Wheel(clock.now, call_at)
         core.wheel.add(self.hub, clock.now() + 5.0)
         self._stop = core.wheel.stop
         self.http = MemoryHttp(self.hub, config.max_payload)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hanzoai.pubsub.effects import TransportName
+    from hanzoai.pubsub.testing.server import MemoryServer
+    from hanzoai.pubsub.transports.memory import MemoryTransport
     from pubsub_server.connection import Connection
     from pubsub_server.hub import Hub
 
-    from hanzoai.pubsub.testing.server import MemoryServer
-    from hanzoai.pubsub.transports.memory import MemoryTransport
+_TEXT: Final = 0x1
+_PING: Final = 0x9
 
 
 class Link:
     """The server's end: the hub's sink, and what the client's transport writes to."""
 
-    def __init__(self, server: MemoryServer, client: MemoryTransport) -> None:
+    def __init__(
+        self, server: MemoryServer, client: MemoryTransport, transport: TransportName
+    ) -> None:
+        self.transport = transport
         self._server = server
         self._client = client
         self._hub: Hub | None = None
@@ -60,8 +66,13 @@ class Link:
         if self._server.is_frozen:
             self._held.append((False, data))
             return
-        for payload in messages(data):
-            if self._server.takes(frame_type(payload)):
+        for opcode, payload in frames(data):
+            if opcode == _PING:
+                # A WebSocket library answers by itself, whatever the program is doing.
+                self._client.heard()
+                if self._hub is not None and self._connection is not None:
+                    self._hub.heard(self._connection)
+            elif opcode == _TEXT and self._server.takes(frame_type(payload)):
                 self._client.arrived(payload)
 
     def buffered(self) -> int:
@@ -98,8 +109,8 @@ class Link:
                 self.write(data)
 
 
-def messages(data: bytes) -> Iterator[bytes]:
-    """The payloads of the text frames of a WebSocket server, which are whole and not masked."""
+def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Opcode and payload of the frames of a WebSocket server, which are whole and not masked."""
     at = 0
     while at < len(data):
         opcode = data[at] & 0x0F
@@ -109,8 +120,7 @@ def messages(data: bytes) -> Iterator[bytes]:
             size = 2 if length == 126 else 8
             length = int.from_bytes(data[at : at + size], "big")
             at += size
-        if opcode == 1:
-            yield data[at : at + length]
+        yield opcode, data[at : at + length]
         at += length
 
 

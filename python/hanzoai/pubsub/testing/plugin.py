@@ -1,1 +1,75 @@
-"""The pytest plugin: fixtures for programs that use Hanzo PubSub."""
+"""The pytest plugin: fixtures for programs that use Hanzo PubSub.
+
+``pubsub_server``
+    The reference server on free ports: ``.ws``, ``.http``, ``.token(...)``, ``.faults``. Settings
+    go in by ``@pytest.mark.pubsub_server(history_max_messages=10)``; how long one lives, in the
+    ini-file by ``pubsub_server_scope = session`` (default ``function``).
+
+``pubsub_memory``
+    A ``MemoryServer`` with a clock that the test moves; takes the same marker.
+
+Importing this module imports neither the client nor the server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+try:
+    from pytest_asyncio import fixture as async_fixture
+except ImportError:  # the plugin of anyio runs plain fixtures that are asynchronous
+    async_fixture = pytest.fixture
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from hanzoai.pubsub.testing.server import MemoryServer
+    from hanzoai.pubsub.testing.threaded import ThreadedServer
+
+MARKER = "pubsub_server"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the setting of the ini-file."""
+    parser.addini(
+        "pubsub_server_scope",
+        "how long a `pubsub_server` lives: function, module, session",
+        default="function",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(**settings): settings of the fixtures `pubsub_server`, `pubsub_memory`",
+    )
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> Any:
+    return config.getini("pubsub_server_scope")
+
+
+@pytest.fixture(scope=_scope)
+def pubsub_server(request: pytest.FixtureRequest) -> Iterator[ThreadedServer]:
+    """The reference server on free ports, in a thread of its own."""
+    from hanzoai.pubsub.testing.threaded import ThreadedServer
+
+    with ThreadedServer(**_settings(request)) as server:
+        yield server
+
+
+@async_fixture
+async def pubsub_memory(request: pytest.FixtureRequest) -> AsyncIterator[MemoryServer]:
+    """A server in memory, and time that stands still until the test moves it."""
+    from hanzoai.pubsub.testing.server import MemoryServer
+
+    async with MemoryServer(**_settings(request)) as server:
+        yield server
+
+
+def _settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    marker = request.node.get_closest_marker(MARKER)
+    return {} if marker is None else dict(marker.kwargs)

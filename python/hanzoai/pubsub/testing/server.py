@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -20,7 +21,7 @@ from hanzoai.pubsub.testing.link import Link
 from hanzoai.pubsub.transports import TransportFailed, memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from types import TracebackType
 
     import httpx
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
 
 Kind = Literal["user", "service", "admin", "agent"]
 
+_KEPT: Final = 10_000
 _names: Final = itertools.count(1)
 
 
 class MemoryServer:
-    """A server for tests: reach it by its ``url`` from anywhere in this process, or by ``client()``.
+    """A server for tests, reached by its ``url`` from anywhere in this process.
 
     ::
 
@@ -50,8 +52,8 @@ class MemoryServer:
             await server.clock.advance(30)  # the client comes back, in no time
 
     Args:
-        clock: Time for the server and its clients; default a ``VirtualClock``, which stands still until the test
-            moves it. ``SystemClock()`` makes both run in real time.
+        clock: Time for the server and its clients; default a ``VirtualClock``, which stands still
+            until the test moves it. ``SystemClock()`` makes both run in real time.
         rules: Path of a file of access rules; default everybody may do everything.
         seed: For the jitter of the clients' retries.
         **settings: Settings of the server by name, for example ``history_max_messages=10``.
@@ -59,6 +61,7 @@ class MemoryServer:
     Attributes:
         url: What to pass as ``url`` to a client, or as ``HANZO_PUBSUB_URL``.
         received: Frames that clients sent, newest last, without tokens; at most 10,000.
+        attempts: Transports that clients dialed, newest last; at most 10,000.
 
     Raises:
         UsageError: The server is not installed.
@@ -73,8 +76,9 @@ class MemoryServer:
         **settings: object,
     ) -> None:
         self.clock: Clock = VirtualClock() if clock is None else clock
-        self.random: Callable[[], float] = random.Random(seed).random  # noqa: S311
-        self.received: list[dict[str, Any]] = []
+        self.random: Callable[[], float] = random.Random(seed).random
+        self.received: deque[dict[str, Any]] = deque(maxlen=_KEPT)
+        self.attempts: deque[TransportName] = deque(maxlen=_KEPT)
         self.url = ""
         self._name = f"server-{next(_names)}"
         self._rules = rules
@@ -83,6 +87,7 @@ class MemoryServer:
         self._links: set[Link] = set()
         self._clients: list[PubSubClient] = []
         self._refusal: TransportFailed | None = None
+        self._refused: TransportName | None = None
         self._frozen = False
         self._losing: dict[str, int] = {}
 
@@ -191,7 +196,8 @@ class MemoryServer:
         """Break every connection.
 
         Args:
-            code: Close code of the server; None breaks it like a network does, and loses what is under way.
+            code: Close code of the server; None breaks it like a network does, and loses what is
+                under way.
             reason: In words.
 
         Returns:
@@ -207,24 +213,30 @@ class MemoryServer:
         self,
         code: int | None = None,
         reason: str = "refused by the test",
+        *,
         retry_after: float | None = None,
-    ) -> Iterator[None]:
+        transport: TransportName | None = None,
+    ) -> Generator[None]:
         """Break every connection, and take no other inside the ``with`` block.
 
         Args:
             code: Close code with which new ones fail; None like a network that is down.
             reason: In words.
             retry_after: Seconds that the server asks clients to wait.
+            transport: Only connections of this one; the other is let through.
         """
         self._refusal = TransportFailed(code, reason, retry_after)
-        self.cut(None, reason)
+        self._refused = transport
+        for link in list(self._links):
+            if transport in (None, link.transport):
+                link.cut(None, reason)
         try:
             yield
         finally:
             self._refusal = None
 
     @contextmanager
-    def frozen(self) -> Iterator[None]:
+    def frozen(self) -> Generator[None]:
         """Inside the ``with`` block nothing goes either way, and connections stay open."""
         self._frozen = True
         try:
@@ -239,11 +251,11 @@ class MemoryServer:
         self._losing[type] = self._losing.get(type, 0) + count
 
     def forget_history(self, topic: str | None = None, *, positions: bool = False) -> None:
-        """Drop what is retained, as trimming does; with ``positions``, as the loss of the whole log does.
+        """Drop what is retained, as trimming does.
 
         Args:
             topic: Of this topic; None of all.
-            positions: The numbering begins anew, too.
+            positions: The numbering begins anew too, as where the whole log is lost.
         """
         self._running.hub.core.backplane.evict(topic, log_too=positions)
 
@@ -260,10 +272,11 @@ class MemoryServer:
         hub = self._running
         while self._frozen:
             await asyncio.get_running_loop().create_future()
-        if self._refusal is not None:
+        self.attempts.append(transport)
+        if self._refusal is not None and self._refused in (None, transport):
             refusal = self._refusal
             raise TransportFailed(refusal.code, refusal.reason, refusal.retry_after)
-        link = Link(self, client)
+        link = Link(self, client, transport)
         self._links.add(link)
         link.open(hub.hub)
         return link
@@ -291,8 +304,6 @@ class MemoryServer:
         if frame.get("type") == "auth":
             frame = {**frame, "token": "..."}
         self.received.append(frame)
-        if len(self.received) > 10_000:
-            del self.received[0]
 
     def gone(self, link: Link) -> None:
         """A connection has ended."""

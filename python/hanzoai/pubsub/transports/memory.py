@@ -128,7 +128,8 @@ class MemoryTransport:
         """Wait for frames.
 
         Raises:
-            TransportClosed: The server or a fault ended the connection, and everything was handed out.
+            TransportClosed: The server or a fault ended the connection, and everything was handed
+                out.
         """
         while True:
             frames: list[ServerFrame] = []
@@ -162,6 +163,10 @@ class MemoryTransport:
             self._arrived.append(data)
             self.last_heard = self._peer.clock.now()
             self._wake()
+
+    def heard(self) -> None:
+        """The server has sent a byte that is no frame."""
+        self.last_heard = self._peer.clock.now()
 
     def ended(self, code: int | None, reason: str, *, lose: bool = False) -> None:
         """The connection has ended.

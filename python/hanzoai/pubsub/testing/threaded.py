@@ -1,0 +1,112 @@
+"""The reference server in a thread of its own, for tests with or without asyncio."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from hanzoai.pubsub.errors import UsageError
+from hanzoai.pubsub.portal import Portal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from pubsub_server.testing import RunningServer
+
+
+class ThreadedServer:
+    """A real server on free ports of 127.0.0.1.
+
+    Args:
+        **settings: Settings of the server by name; default a development server.
+
+    Attributes:
+        ws: URL of the WebSocket.
+        http: Base URL of the HTTP API.
+        faults: What it can be made to do wrong (``pubsub_server.faults``).
+
+    Raises:
+        UsageError: The server is not installed.
+    """
+
+    def __init__(self, **settings: object) -> None:
+        try:
+            from pubsub_server.testing import running_server
+        except ImportError as error:
+            raise UsageError(
+                "The reference server is not installed.",
+                remedy='pip install "hanzoai.pubsub[server]"',
+                cause=error,
+            ) from None
+        self._portal = Portal()
+        self._stack = AsyncExitStack()
+        self._running: RunningServer = self._portal.call(
+            lambda: self._stack.enter_async_context(running_server(**settings))
+        )
+        self.ws = self._running.ws
+        self.http = self._running.http
+        self.faults = _InLoop(self._running.faults, self.call)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """``url`` and ``rest_url`` for a client."""
+        return {"url": self.ws, "rest_url": self.http}
+
+    def token(self, user: str = "alice", **claims: Any) -> str:
+        """A token of a user; see ``pubsub_server.testing.RunningServer.token``."""
+        return self._running.token(user, **claims)
+
+    def service_token(self, user: str = "service") -> str:
+        """A token of a service, which may publish everywhere."""
+        return self._running.service_token(user)
+
+    def admin_token(self, user: str = "admin") -> str:
+        """A token of an administrator, who may do everything."""
+        return self._running.admin_token(user)
+
+    def call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Call something in the server's own thread and loop, for example on its hub."""
+
+        async def run() -> Any:
+            result = function(*arguments, **named)
+            return await result if inspect.isawaitable(result) else result
+
+        return self._portal.call(run)
+
+    @property
+    def running(self) -> RunningServer:
+        """The server; use what is in it through ``call``."""
+        return self._running
+
+    def stop(self) -> None:
+        """End it. Idempotent."""
+        stack, self._stack = self._stack, AsyncExitStack()
+        self._portal.call(stack.aclose)
+        self._portal.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class _InLoop:
+    """An object of the server's loop: its methods run there, whoever calls them."""
+
+    def __init__(self, target: object, call: Callable[..., Any]) -> None:
+        self._target = target
+        self._call = call
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if not callable(value):
+            return value
+        return lambda *arguments, **named: self._call(value, *arguments, **named)
