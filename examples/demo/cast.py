@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from examples.demo.ledger import Reading
     from examples.demo.stage import Stage
+    from hanzoai.pubsub import Subscription
 
 TOPIC = f"chat.session.{SESSION}"
 END = "message.complete"
@@ -85,16 +86,12 @@ class Reader:
 
     async def read(self) -> None:
         """Read until the end of the stream."""
-        async with self.client as ps:
-            subscription = ps.subscribe(TOPIC, on_presence=self._presence)
-            await subscription
+        async with (
+            self.client as ps,
+            ps.subscribe(TOPIC, on_presence=self._presence) as subscription,
+        ):
             self.subscribed.set()
-            async for event in subscription.events():
-                if isinstance(event, Gap):
-                    self.stage.reader.gaps += 1
-                    self.stage.tell("loss", f"gap told: {event.missed} words ({event.reason})")
-                elif isinstance(event, Message) and take(self.stage, self.stage.reader, event):
-                    break
+            await follow(self.stage, self.stage.reader, subscription)
 
     def _state(self, change: StateChange) -> None:
         self.stage.state = change.to
@@ -113,44 +110,45 @@ class Reader:
         self.stage.members = [(m.name, m.status or "reading") for m in change.members]
 
 
-def take(stage: Stage, reading: Reading, message: Message) -> bool:
-    """Note a word; True at the end of the stream."""
-    if message.type == END:
-        reading.finished = True
-        return True
-    if message.type == "token":
-        now = time.perf_counter()
-        index, content = int(message.data["index"]), str(message.data["content"])
-        sent = stage.ledger.sent_at.get(index, now)
-        late = reading is stage.latecomer
-        reading.note(message.id, index, content, None if late else now - sent)
-        if reading is stage.reader:
-            stage.show(index, content, now)
-    return False
+async def follow(stage: Stage, reading: Reading, subscription: Subscription) -> None:
+    """Note every word and every gap, to the end of the stream."""
+    async for event in subscription.events():
+        if isinstance(event, Gap):
+            reading.gaps += 1
+            stage.tell("loss", f"{reading.name}: {event.missed} words lost ({event.reason})")
+        elif isinstance(event, Message) and event.type == END:
+            reading.finished = True
+            return
+        elif isinstance(event, Message) and event.type == "token":
+            take(stage, reading, event)
+
+
+def take(stage: Stage, reading: Reading, message: Message) -> None:
+    """Note a word."""
+    now = time.perf_counter()
+    index, content = int(message.data["index"]), str(message.data["content"])
+    sent = stage.ledger.sent_at.get(index, now)
+    late = reading is stage.latecomer
+    reading.note(message.id, index, content, None if late else now - sent)
+    if reading is stage.reader:
+        stage.show(index, content, now)
 
 
 async def observe(server: Server, stage: Stage, ready: asyncio.Event) -> None:
     """Read the same stream as server-sent events."""
     token = server.token("observer")
     client = PubSubClient(server.ws, token, rest_url=server.http, transport="sse")
-    async with client as ps:
-        subscription = ps.subscribe(TOPIC)
-        await subscription
+    async with client as ps, ps.subscribe(TOPIC) as subscription:
         ready.set()
-        async for event in subscription.events():
-            if isinstance(event, Gap):
-                stage.observer.gaps += 1
-            elif isinstance(event, Message) and take(stage, stage.observer, event):
-                break
+        await follow(stage, stage.observer, subscription)
 
 
 async def come_late(server: Server, stage: Stage) -> None:
     """Join when all is said, and replay it from history."""
     stage.tell("people", "late joiner asks for all of it")
-    async with PubSubClient(server.ws, server.token("late"), rest_url=server.http) as ps:
-        async for message in ps.subscribe(TOPIC, history=stage.total + 100):
-            if take(stage, stage.latecomer, message):
-                break
+    client = PubSubClient(server.ws, server.token("late"), rest_url=server.http)
+    async with client as ps, ps.subscribe(TOPIC, history=stage.total + 100) as subscription:
+        await follow(stage, stage.latecomer, subscription)
     stage.tell("people", f"{len(stage.latecomer.seen):,} words from history")
 
 
@@ -224,7 +222,7 @@ async def sabotage(
         seen = len(stage.reader.seen)
         await stage.until(partial(_has_more_than, stage.reader, seen))
         reader.connected.clear()
-        await server.fault("drop", client_id=reader.client.client_id)
+        await server.fault("drop", user="reader")
         if lose and number == 0:
             await asyncio.sleep(0.1)
             await server.fault("evict", topic=TOPIC)

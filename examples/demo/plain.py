@@ -10,14 +10,14 @@ from examples.demo.ledger import percentile
 from examples.demo.stage import SYMBOLS, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
 BEAT = 5.0
 """Seconds between two lines of figures."""
 
 
 @asynccontextmanager
-async def show(stage: Stage) -> AsyncIterator[None]:
+async def show(stage: Stage) -> AsyncGenerator[None]:
     """Print what happens until the block ends."""
     told = 0
 

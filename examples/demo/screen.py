@@ -19,7 +19,7 @@ from examples.demo.ledger import Reading, percentile
 from examples.demo.stage import SYMBOLS, Kind, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
 FRAMES = 12
 """Pictures a second."""
@@ -36,7 +36,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 @asynccontextmanager
-async def show(stage: Stage, console: Console) -> AsyncIterator[None]:
+async def show(stage: Stage, console: Console) -> AsyncGenerator[None]:
     """Draw the stage until the block ends."""
     with Live(
         draw(stage, console.width, console.height),

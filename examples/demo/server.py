@@ -17,7 +17,7 @@ import httpx
 from pubsub_server.dev_tokens import load_key, mint
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
 START = 20.0
 """Seconds that the server may take to start."""
@@ -60,7 +60,7 @@ class Server:
 
 
 @asynccontextmanager
-async def start(*, words: int, rate: float, notice: float) -> AsyncIterator[Server]:
+async def start(*, words: int, rate: float, notice: float) -> AsyncGenerator[Server]:
     """Start a server, and end it with the block.
 
     Args:

@@ -20,7 +20,7 @@ from hanzoai.pubsub.urls import endpoints
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
 HOST = "127.0.0.1"
 PATIENCE = 0.6
@@ -53,7 +53,7 @@ class Fake:
     received: list[str] = field(default_factory=list)
 
     @asynccontextmanager
-    async def run(self) -> AsyncIterator[tuple[int, int]]:
+    async def run(self) -> AsyncGenerator[tuple[int, int]]:
         """Ports of HTTP and WebSocket."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
@@ -111,7 +111,7 @@ class Fake:
 @asynccontextmanager
 async def listener(
     handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-) -> AsyncIterator[int]:
+) -> AsyncGenerator[int]:
     """A TCP server on a free port; connections end with the block."""
     tasks: set[asyncio.Task[None]] = set()
 

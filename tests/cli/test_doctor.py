@@ -264,10 +264,14 @@ async def test_a_limit_on_frames_below_that_of_the_server_is_told() -> None:
     assert cause(report) == "payload_cut"
 
 
+def _elsewhere(_host: str) -> bool:
+    return False
+
+
 async def test_an_unencrypted_url_of_another_machine_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hanzoai.pubsub.cli.doctor.examination.is_loopback", lambda _host: False)
+    monkeypatch.setattr("hanzoai.pubsub.cli.doctor.examination.is_loopback", _elsewhere)
     async with Fake().run() as (http, ws):
         report = await diagnose(*urls(http, ws))
         allowed = await diagnose(*urls(http, ws), allow_insecure=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 from datetime import UTC, datetime, timedelta
@@ -67,9 +66,8 @@ def connection_arguments(parser: argparse.ArgumentParser, *, timeout: str) -> No
     group.add_argument(
         "--rest-url",
         metavar="URL",
-        default=os.environ.get("HANZO_PUBSUB_REST_URL") or None,
-        help="HTTP API (environment: HANZO_PUBSUB_REST_URL); default: from --url, port 8057 "
-        "becomes 8056",
+        help="HTTP API (environment: HANZO_PUBSUB_REST_URL, where the URL comes from there, too); "
+        "default: from --url, port 8057 becomes 8056",
     )
     group.add_argument(
         "--transport", choices=("auto", "websocket", "sse"), default="auto", help="default: auto"

@@ -69,10 +69,10 @@ async def _watch(ps: PubSubClient, args: Namespace, output: Output) -> None:
     await ps.connect(DEFAULT_TIMEOUT)
     writer = Writer(output)
     known: dict[str, PresenceMember] = {}
-    subscription = ps.subscribe(args.topic, on_presence=lambda _change: None)
+    subscription = ps.subscribe(args.topic, presence=True)
     reached = asyncio.timeout(args.timeout)
     try:
-        async with reached:
+        async with reached, subscription:
             async for event in subscription.events():
                 if not isinstance(event, PresenceChange):
                     continue

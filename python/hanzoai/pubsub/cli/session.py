@@ -28,15 +28,21 @@ DEFAULT_TIMEOUT: Final = 10.0
 _SIGNALS: Final = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.TERMINATED}
 
 
-def server_url(args: Namespace) -> str:
-    """The URL of the arguments or the environment; ends the program where there is none."""
+def server_urls(args: Namespace) -> tuple[str, str | None]:
+    """URL and REST URL, both of the arguments or both of the environment.
+
+    Ends the program where there is no URL.
+    """
+    rest_url: str | None = args.rest_url
+    if not args.url:
+        rest_url = rest_url or os.environ.get("HANZO_PUBSUB_REST_URL") or None
     url: str | None = args.url or os.environ.get("HANZO_PUBSUB_URL")
     if not url:
         usage_error(
             "No URL is given.",
             remedy="Pass --url or set HANZO_PUBSUB_URL; `hanzo-pubsub serve --dev` runs a server.",
         )
-    return url
+    return url, rest_url
 
 
 def token_source(args: Namespace, output: Output) -> Callable[[], str | None]:
@@ -87,7 +93,7 @@ def build_client(
     """The client that the arguments ask for; nothing is connected yet."""
     from hanzoai.pubsub.client import PubSubClient
 
-    url, source = server_url(args), token_source(args, output)
+    (url, rest_url), source = server_urls(args), token_source(args, output)
     token = source()
     if token is None:
         raise PubSubError(
@@ -105,7 +111,7 @@ def build_client(
         None if args.token_file else token,
         get_token=renew if args.token_file else None,
         transport=args.transport,
-        rest_url=args.rest_url,
+        rest_url=rest_url,
         allow_insecure=args.allow_insecure,
         name="hanzo-pubsub",
         on_state=on_state,

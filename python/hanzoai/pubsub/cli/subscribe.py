@@ -142,29 +142,31 @@ class _Reader:
                     await task
 
     def _subscribe(self, ps: PubSubClient) -> Subscription:
-        wanted: dict[str, Any] = {"on_presence": _ignore} if self._args.presence else {}
         return ps.subscribe(
             self._args.topics,
             since=self._args.since,
             history=self._args.history,
             after=dict(self._args.after) or None,
-            **wanted,
+            presence=self._args.presence,
         )
 
     async def _consume(self, subscription: Subscription) -> None:
-        await subscription
-        self._output.note("subscribed", " ".join(self._args.topics), topics=self._args.topics)
-        async for event in subscription.events():
-            if isinstance(event, Gap):
-                self._gaps += 1
-                self._output.note("gap", describe_gap(event), style="yellow", **gap_to_json(event))
-            elif isinstance(event, PresenceChange):
-                await self._tell_presence(event)
-            else:
-                self._received += 1
-                await self._tell(event)
-                if self._received == self._args.count:
-                    return
+        async with subscription:
+            self._output.note("subscribed", " ".join(self._args.topics), topics=self._args.topics)
+            async for event in subscription.events():
+                if isinstance(event, Gap):
+                    self._tell_gap(event)
+                elif isinstance(event, PresenceChange):
+                    await self._tell_presence(event)
+                else:
+                    self._received += 1
+                    await self._tell(event)
+                    if self._received == self._args.count:
+                        return
+
+    def _tell_gap(self, gap: Gap) -> None:
+        self._gaps += 1
+        self._output.note("gap", describe_gap(gap), style="yellow", **gap_to_json(gap))
 
     async def _tell(self, message: Message) -> None:
         if self._args.count is not None:
@@ -201,18 +203,18 @@ class _Reader:
 
     def _tell_state(self, change: StateChange) -> None:
         if change.to in {"reconnecting", "suspended"}:
+            why = (change.reason or str(change.code or "connection lost")).rstrip(".")
             wait = "" if change.retry_in is None else f"; next attempt in {change.retry_in} ms"
+            known: dict[str, Any] = {
+                "code": change.code,
+                "retry_in": change.retry_in,
+                "attempt": change.attempt,
+            }
             self._output.note(
                 "state",
-                f"{change.to}: {change.reason or change.code or 'connection lost'}{wait}",
+                f"{change.to}: {why}{wait}",
                 state=change.to,
-                code=change.code,
-                retry_in=change.retry_in,
-                attempt=change.attempt,
+                **{name: value for name, value in known.items() if value is not None},
             )
         elif change.to == "connected" and change.attempt:
             self._output.note("state", "connected again", state=change.to)
-
-
-def _ignore(_change: PresenceChange) -> None:
-    """Asks the server for presence; the changes are read in order with the messages."""

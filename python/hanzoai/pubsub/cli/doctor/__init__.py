@@ -10,7 +10,7 @@ from hanzoai.pubsub.cli.doctor.examination import Patient, examine
 from hanzoai.pubsub.cli.doctor.findings import Finding, Report, Status
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.output import Output
-from hanzoai.pubsub.cli.session import run, server_url, token_source
+from hanzoai.pubsub.cli.session import run, server_urls, token_source
 from hanzoai.pubsub.errors import AuthRefused, InvalidOption
 from hanzoai.pubsub.urls import endpoints
 
@@ -60,7 +60,7 @@ def _parser() -> Parser:
 
 async def _examine(args: Namespace, output: Output) -> int:
     try:
-        found = endpoints(server_url(args), args.rest_url)
+        found = endpoints(*server_urls(args))
     except InvalidOption as error:
         usage_error(error.message, remedy=error.remedy)
     token_problem, token = None, None

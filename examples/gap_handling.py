@@ -1,0 +1,32 @@
+"""When messages can no longer be had, the client says so, in their place: load the state anew.
+
+Begins at a position that the server has long forgotten, as after a night without network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from hanzoai.pubsub import Gap, Message, PubSubClient
+
+TOPIC = "demo.counter"
+
+
+async def main() -> None:
+    async with PubSubClient() as ps:
+        counts = range(1, 21)
+        published = [
+            await ps.publish(TOPIC, {"type": "count", "data": {"value": n}}) for n in counts
+        ]
+        last_seen = published[0].seq or 0
+        async for event in ps.subscribe(TOPIC, after={TOPIC: last_seen}).events():
+            if isinstance(event, Gap):
+                print(f"missed {event.missed} ({event.reason}): loading the counter anew")
+            elif isinstance(event, Message):
+                print(f"counter is {event.data['value']}")
+                if event.data["value"] == counts[-1]:
+                    break
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,36 @@
+"""Go on where the last run of the program ended: keep the positions, pass them as `after`.
+
+python examples/resume_after_restart.py positions.json 5
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from hanzoai.pubsub import PubSubClient
+
+TOPIC = "demo.orders"
+
+
+async def main(file: Path, count: int) -> None:
+    after = await asyncio.to_thread(read, file)
+    async with PubSubClient() as ps:
+        # Without positions: from the beginning of what the server keeps.
+        orders = ps.subscribe(TOPIC, after=after) if after else ps.subscribe(TOPIC, history=100)
+        async for order in orders:
+            print(order.data["number"], flush=True)
+            # Saved after the work is done: a crash repeats one order, but never skips one.
+            await asyncio.to_thread(file.write_text, json.dumps(dict(orders.positions)))
+            if (count := count - 1) == 0:
+                break
+
+
+def read(file: Path) -> dict[str, int]:
+    return dict(json.loads(file.read_text())) if file.exists() else {}
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

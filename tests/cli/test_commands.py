@@ -1,0 +1,323 @@
+"""The commands against a real server: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub.cli.exits import Exit
+from hanzoai.pubsub.cli.main import main
+from pubsub_server.testing import RunningServer, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def records(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def notes(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.err.splitlines()]
+
+    def note(self, event: str) -> dict[str, Any]:
+        return next(note for note in self.notes if note["event"] == event)
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[RunningServer]:
+    async with running_server(history_max_messages=1000) as running:
+        monkeypatch.setenv("HANZO_PUBSUB_URL", running.ws)
+        monkeypatch.setenv("HANZO_PUBSUB_REST_URL", running.http)
+        monkeypatch.setenv("HANZO_PUBSUB_TOKEN", running.service_token())
+        yield running
+
+
+@pytest.fixture
+async def ps(server: RunningServer) -> AsyncGenerator[PubSubClient]:
+    client = PubSubClient(server.ws, server.service_token("other"), rest_url=server.http)
+    async with client:
+        yield client
+
+
+@pytest.fixture
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Awaitable[Outcome]]:
+    async def call(*argv: str, stdin: str | None = None) -> Outcome:
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        async with asyncio.timeout(20):
+            code = await asyncio.to_thread(main, argv)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return call
+
+
+async def test_publish_prints_what_the_server_answered(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    first = await run("publish", "demo.a", "--data", '{"x": 1}', "--id", "msg_1", "--type", "t")
+    again = await run("publish", "demo.a", "--data", '{"x": 1}', "--id", "msg_1", "--type", "t")
+    assert first.code == again.code == Exit.OK
+    assert first.records[0]["id"] == "msg_1"
+    assert [outcome.records[0]["duplicate"] for outcome in (first, again)] == [False, True]
+    history = await run("history", "demo.a")
+    assert [(m["id"], m["type"], m["data"]) for m in history.records] == [("msg_1", "t", {"x": 1})]
+
+
+async def test_publish_reads_its_data_from_a_file(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]], tmp_path: Path
+) -> None:
+    (tmp_path / "data.json").write_text('{"from": "file"}')
+    await run("publish", "demo.a", "--data", f"@{tmp_path / 'data.json'}")
+    assert (await run("history", "demo.a")).records[0]["data"] == {"from": "file"}
+
+
+async def test_publish_takes_one_json_a_line_in_order(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    lines = "".join(f"{n}\n" for n in range(80))
+    outcome = await run("publish", "demo.a", "--data", "-", "--type", "n", stdin=lines)
+    assert outcome.records == [{"published": 80, "duplicates": 0, "failed": 0}]
+    history = await run("history", "demo.a", "--limit", "500")
+    assert [m["data"] for m in history.records] == list(range(80))
+
+
+async def test_a_bad_line_is_told_with_its_number_and_the_next_one_follows(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    lines = '{"data": 1, "id": "a"}\n\nnot json\n{"type": "t"}\n{"data": 2, "extra": 0}\n'
+    lines += '{"data": 1, "id": "a"}\n{"data": 3}\n'
+    outcome = await run("publish", "demo.a", "--data", "-", stdin=lines)
+    assert outcome.code == Exit.FAILED
+    assert outcome.records == [{"published": 2, "duplicates": 1, "failed": 3}]
+    assert [note["line"] for note in outcome.notes] == [3, 4, 5]
+    assert all(note["remedy"] for note in outcome.notes)
+    assert "not json" not in outcome.err, "the line itself is not repeated"
+
+
+async def test_publish_stops_at_a_bad_line_when_asked_to(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    lines = '{"data": 1}\nx\n{"data": 2}\n'
+    outcome = await run("publish", "demo.a", "--data", "-", "--on-error", "stop", stdin=lines)
+    assert outcome.code == Exit.FAILED
+    assert outcome.records == [{"published": 1, "duplicates": 0, "failed": 1}]
+
+
+async def test_publish_ends_at_once_where_every_line_would_be_forbidden(
+    server: RunningServer,
+    run: Callable[..., Awaitable[Outcome]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", server.token())
+    outcome = await run("publish", "system.x", "--data", "-", "--type", "n", stdin="1\n" * 2000)
+    assert outcome.code == Exit.FORBIDDEN
+    assert outcome.records[0]["published"] == 0
+    assert outcome.records[0]["failed"] < 1000
+    assert [note["code"] for note in outcome.notes] == ["forbidden"], "told once"
+
+
+async def test_subscribe_with_count_prints_one_array(
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    for n in range(3):
+        await ps.publish("demo.a", {"type": "n", "data": n})
+    outcome = await run("subscribe", "demo.*", "--count", "3", "--since", "1h")
+    assert outcome.code == Exit.OK
+    assert [m["data"] for m in json.loads(outcome.out)] == [0, 1, 2]
+
+
+async def test_subscribe_prints_what_it_has_when_the_time_is_over(
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    await ps.publish("demo.a", {"type": "n", "data": "only"})
+    outcome = await run("subscribe", "demo.a", "--count", "2", "--history", "9", "--timeout", "1s")
+    assert outcome.code == Exit.TIMEOUT
+    assert [m["data"] for m in json.loads(outcome.out)] == ["only"]
+    assert "1 of 2" in outcome.note("timeout")["message"]
+
+
+async def test_subscribe_without_count_ends_well_when_the_time_is_over(
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    await ps.publish("demo.a", {"type": "n", "data": "x\ny"})
+    outcome = await run("subscribe", "demo.a", "--history", "9", "--timeout", "1s")
+    assert outcome.code == Exit.OK
+    assert [m["data"] for m in outcome.records] == ["x\ny"]
+
+
+async def test_subscribe_prints_the_data_alone_with_raw(
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    await ps.publish("demo.a", {"type": "n", "data": "plain"})
+    await ps.publish("demo.a", {"type": "n", "data": {"k": [1]}})
+    outcome = await run("subscribe", "demo.a", "--history", "9", "--raw", "--timeout", "1s")
+    assert outcome.out.splitlines() == ["plain", '{"k":[1]}']
+
+
+async def test_subscribe_continues_behind_a_position(
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    seqs = [(await ps.publish("demo.a", {"type": "n", "data": n})).seq for n in range(4)]
+    outcome = await run("subscribe", "demo.a", "--after", f"demo.a={seqs[1]}", "--count", "2")
+    assert [m["data"] for m in json.loads(outcome.out)] == [2, 3]
+
+
+async def test_a_gap_is_told_on_standard_error_and_fails_only_when_asked_to(
+    run: Callable[..., Awaitable[Outcome]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_server(history_max_messages=3) as server:
+        monkeypatch.setenv("HANZO_PUBSUB_URL", server.ws)
+        monkeypatch.setenv("HANZO_PUBSUB_REST_URL", server.http)
+        monkeypatch.setenv("HANZO_PUBSUB_TOKEN", server.service_token())
+        async with PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps:
+            seqs = [(await ps.publish("demo.a", {"type": "n", "data": n})).seq for n in range(9)]
+        command = ("subscribe", "demo.a", "--after", f"demo.a={seqs[0]}", "--count", "3")
+        outcome = await run(*command)
+        strict = await run(*command, "--fail-on-gap")
+    assert outcome.code == Exit.OK
+    assert strict.code == Exit.GAP
+    assert [m["data"] for m in json.loads(outcome.out)] == [6, 7, 8]
+    assert outcome.note("gap")["missed"] == 5
+    assert outcome.note("end")["gaps"] == 1
+
+
+async def test_subscribe_tells_presence_when_asked_to(
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    async with ps.subscribe("demo.a"):
+        outcome = await run("subscribe", "demo.a", "--presence", "--timeout", "1s")
+    changes = [record for record in outcome.records if record["event"] == "presence"]
+    assert any(len(change["members"]) == 2 for change in changes)
+
+
+async def test_history_pages_back_before_an_id_and_behind_a_position(
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    sent = [await ps.publish("demo.a", {"type": "n", "data": n}) for n in range(5)]
+    before = await run("history", "demo.a", "--before", sent[3].id, "--limit", "2")
+    after = await run("history", "demo.a", "--after", str(sent[1].seq))
+    assert [m["data"] for m in before.records] == [1, 2]
+    assert [m["data"] for m in after.records] == [2, 3, 4]
+
+
+async def test_presence_lists_members_one_a_line(
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    async with ps.subscribe("demo.a"):
+        outcome = await run("presence", "demo.a")
+    assert [member["user_id"] for member in outcome.records] == ["other"]
+
+
+async def test_presence_watch_tells_who_comes_and_leaves_itself_out(
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    async with ps.subscribe("demo.a"):
+        outcome = await run("presence", "demo.a", "--watch", "--timeout", "1s")
+    assert [(r["change"], r["member"]["user_id"]) for r in outcome.records] == [("join", "other")]
+
+
+async def test_topics_needs_an_administrator(
+    server: RunningServer,
+    ps: PubSubClient,
+    run: Callable[..., Awaitable[Outcome]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await ps.publish("demo.a", {"type": "n", "data": 1})
+    assert (await run("topics")).code == Exit.FORBIDDEN
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", server.admin_token())
+    outcome = await run("topics", "--prefix", "demo.")
+    assert [(info["topic"], info["messages"]) for info in outcome.records] == [("demo.a", 1)]
+
+
+async def test_a_refused_token_is_3_a_forbidden_topic_4_and_no_server_6(
+    server: RunningServer,
+    run: Callable[..., Awaitable[Outcome]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forbidden = await run("history", "user.bob.x")
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", "forged")
+    refused = [
+        await run("history", "demo.a"),
+        await run("subscribe", "demo.a"),
+        await run("publish", "demo.a", "--data", "1"),
+    ]
+    nobody = await run("history", "demo.a", "--url", "ws://127.0.0.1:1/ws", "--timeout", "1s")
+    assert forbidden.code == Exit.FORBIDDEN
+    assert [outcome.code for outcome in refused] == [Exit.AUTH] * 3
+    assert nobody.code == Exit.CONNECTION
+    for outcome in (forbidden, *refused, nobody):
+        assert outcome.note("error")["remedy"]
+        assert "forged" not in outcome.err
+
+
+async def test_a_token_file_is_read_without_the_space_around_the_token(
+    server: RunningServer,
+    run: Callable[..., Awaitable[Outcome]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.delenv("HANZO_PUBSUB_TOKEN")
+    file = tmp_path / "token"
+    missing = await run("history", "demo.a", "--token-file", str(file))
+    file.write_text(f"  {server.service_token()}\n")
+    assert (await run("history", "demo.a", "--token-file", str(file))).code == Exit.OK
+    assert missing.code == Exit.AUTH
+    assert (await run("history", "demo.a")).code == Exit.AUTH, "no token at all"
+
+
+async def test_a_token_among_the_arguments_works_and_is_warned_about(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    secret = server.service_token()
+    outcome = await run("history", "demo.a", "--token", secret)
+    assert outcome.code == Exit.OK
+    assert "visible" in outcome.note("warning")["message"]
+    assert secret not in outcome.err
+
+
+async def test_doctor_finds_a_real_server_well_and_a_forbidden_topic(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    well = await run("doctor", "--topic", "demo.a")
+    assert well.code == Exit.OK, well.out
+    assert well.records[0]["cause"] is None
+    ill = await run("doctor", "--topic", "demo.a", "--topic", "user.bob.x")
+    assert ill.code == Exit.OK, "a service may publish there"
+    forbidden = await run("doctor", "--topic", "user.bob.x", "--token", server.token("alice"))
+    assert forbidden.code == Exit.FAILED
+    assert forbidden.records[0]["cause"]["code"] == "forbidden"
+    assert "user.<user_id>" in forbidden.records[0]["cause"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("ttl", "user", "code"), [(-60, "alice", "token_expired"), (60, "", "token_invalid")]
+)
+async def test_doctor_tells_tokens_apart_that_a_real_server_refuses(
+    server: RunningServer,
+    run: Callable[..., Awaitable[Outcome]],
+    ttl: int,
+    user: str,
+    code: str,
+) -> None:
+    token = server.token(user, ttl=ttl) if user else "ey.forged.token"
+    outcome = await run("doctor", "--token", token)
+    assert outcome.records[0]["cause"]["code"] == code
