@@ -217,7 +217,7 @@ class Joins:
             return
         for join in list(self._joins.values()):
             if not self._peer.incremental or join.phase == PENDING or join.again:
-                join.quiet = join.quiet or join.phase == LIVE
+                join.quiet = join.quiet or (join.phase == LIVE and not join.again)
                 self._ask(join, out, keep_held=True)
 
     def message(self, message: Envelope, out: list[Effect]) -> None:
@@ -310,7 +310,12 @@ class Joins:
     def _new_cursor(self, event: Subscribe, peer: Peer | None) -> SeqCursor | IdCursor:
         options = self._options
         if peer is None or peer.seq:
-            return SeqCursor(event.since, event.after, remembered=options.remembered_topics)
+            return SeqCursor(
+                event.since,
+                event.after,
+                overlap=options.overlap,
+                remembered=options.remembered_topics,
+            )
         return IdCursor(
             event.since,
             event.after,
@@ -367,7 +372,7 @@ class Joins:
                     since=since,
                     after=after if peer.seq and after else None,
                     history=limit,
-                    presence=join.event.presence,
+                    presence=self._watched(join),
                     ref=ref if peer.ref else None,
                 )
             )
@@ -412,13 +417,19 @@ class Joins:
 
     def _answered(self, join: Join, at: int, out: list[Effect]) -> None:
         denied = [d for d in join.denied if not _for_now(d.code)]
-        if len(denied) < len(join.denied):
-            join.again = True
-            self._later(REFUSED_FOR_NOW)
+        later = {d.topic for d in join.denied if _for_now(d.code)}
         join.denied = []
         self._deny(join, [denial.topic for denial in denied])
+        granted = tuple(pattern for pattern in join.patterns if pattern not in later)
+        if len(granted) < len(join.patterns):
+            join.again = True
+            self._later(REFUSED_FOR_NOW)
+            if not granted:
+                join.forget()
+                join.denied = denied
+                return
         if not join.quiet or denied:
-            out.append(Joined(join.sub, tuple(join.patterns), tuple(denied)))
+            out.append(Joined(join.sub, granted, tuple(denied)))
         if not join.patterns:
             return
         first, quiet = not join.answered, join.quiet
@@ -495,6 +506,13 @@ class Joins:
             self.presence.keep(
                 lambda topic: any(other.event.presence for other in self._route(topic))
             )
+
+    def _watched(self, join: Join) -> bool:
+        """Whether presence is wanted by any subscription that shares a pattern with this one."""
+        return join.event.presence or any(
+            other.event.presence and not set(other.patterns).isdisjoint(join.patterns)
+            for other in self._joins.values()
+        )
 
     def _has_pattern(self, pattern: str) -> bool:
         return any(pattern in join.patterns for join in self._joins.values())
