@@ -23,6 +23,10 @@ URL = "wss://pubsub.example.com:8057/ws"
 SECRET = "s3cr3t-token-value"
 
 
+def give_token(context: object) -> str:
+    return "t"
+
+
 def read(url: str | None = URL, token: str | None = "t", **more: Any) -> ClientOptions:
     more.setdefault("environ", {})
     return read_options(url, token, **more)
@@ -118,7 +122,7 @@ def test_a_token_does_not_go_in_the_clear_to_an_http_api_elsewhere() -> None:
 
 def test_a_token_callback_counts_as_a_token() -> None:
     with pytest.raises(InsecureUrl):
-        read("ws://pubsub.example.com/ws", token=None, get_token=lambda context: "t")
+        read("ws://pubsub.example.com/ws", token=None, get_token=give_token)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +154,7 @@ def test_the_environment_fills_in_what_was_not_given() -> None:
     options = read_options(environ=environ)
     assert (options.socket_url, options.token) == (URL, "from-environment")
     assert read_options(None, "given", environ=environ).token == "given"
-    assert read_options(None, get_token=lambda c: "x", environ=environ).token is None
+    assert read_options(None, get_token=give_token, environ=environ).token is None
 
 
 def test_the_process_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +170,7 @@ def test_a_missing_url_or_token_is_told_with_its_variable() -> None:
 
 
 def test_a_token_and_a_callback_are_one_too_many() -> None:
-    assert refused(get_token=lambda context: "t").field == "token"
+    assert refused(get_token=give_token).field == "token"
     assert refused(token=None, get_token="t").field == "get_token"
 
 
@@ -234,7 +238,7 @@ def test_settings_reach_the_session_in_milliseconds() -> None:
     assert (session.open_timeout, session.retry_base, session.retry_cap) == (1500, 500, 2000)
     assert session.overlap == 0
     assert not session.renewable
-    assert read(token=None, get_token=lambda context: "t").session().renewable
+    assert read(token=None, get_token=give_token).session().renewable
 
 
 def test_the_session_has_the_same_defaults() -> None:

@@ -54,9 +54,11 @@ def why_unreachable(error: BaseException, host: str) -> str:
     for cause in _chain(error):
         match cause:
             case ssl.SSLCertVerificationError():
-                return f"TLS: the certificate of {host} is not trusted: {cause.verify_message}."
+                why = getattr(cause, "verify_message", "") or "verification failed"
+                return f"TLS: the certificate of {host} is not trusted: {why}."
             case ssl.SSLError():
-                return f"TLS with {host} failed: {cause.reason or type(cause).__name__}."
+                why = getattr(cause, "reason", None) or type(cause).__name__
+                return f"TLS with {host} failed: {why}."
             case socket.gaierror():
                 return f"The host name {host} cannot be resolved."
             case ConnectionRefusedError():
