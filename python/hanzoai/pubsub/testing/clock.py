@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _START_MS: Final = 1_740_307_200_000
+_AT_ONCE: Final = 1_000_000
+"""Timers that may fire in one moment."""
+
 _TURNS: Final = 50
 """Turns of an event loop that does not show what is ready."""
 
@@ -107,9 +110,13 @@ class VirtualClock:
         await self.settle()
         while (due := self._next_due()) is not None and due <= end:
             self._move(due)
+            fired = 0
             while self._timers and self._timers[0][0] <= self._now:
                 _, _, timer = heapq.heappop(self._timers)
                 timer.fire()
+                fired += 1
+                if fired > _AT_ONCE:
+                    raise AssertionError("Timers start one another without letting time pass")
             await self.settle()
         self._move(end)
         await self.settle()

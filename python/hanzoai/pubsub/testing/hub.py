@@ -123,8 +123,9 @@ class MemoryHub:
         core = self.hub.core
 
         def call_at(at: float, run: Callable[[], None]) -> asyncio.TimerHandle:
-            # The wheel only ever cancels what it gets.
-            return cast("asyncio.TimerHandle", clock.call_later(at - clock.now(), run))
+            # A moment later than asked: time stands still, and a float may fall short of its tick
+            # for ever. The wheel only ever cancels what it gets.
+            return cast("asyncio.TimerHandle", clock.call_later(at - clock.now() + 0.001, run))
 
         core.wheel = Wheel(clock.now, call_at)
         core.wheel.add(self.hub, clock.now() + 5.0)

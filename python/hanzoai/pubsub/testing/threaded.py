@@ -25,7 +25,6 @@ class ThreadedServer:
     Attributes:
         ws: URL of the WebSocket.
         http: Base URL of the HTTP API.
-        faults: What it can be made to do wrong (``pubsub_server.faults``).
 
     Raises:
         UsageError: The server is not installed.
@@ -47,7 +46,11 @@ class ThreadedServer:
         )
         self.ws = self._running.ws
         self.http = self._running.http
-        self.faults = _InLoop(self._running.faults, self.call)
+
+    @property
+    def faults(self) -> Any:
+        """What it can be made to do wrong (``pubsub_server.faults.Faults``), from any thread."""
+        return _InLoop(self._running.faults, self.call)
 
     @property
     def options(self) -> dict[str, str]:

@@ -1,0 +1,34 @@
+"""A server in memory in virtual time, and a check that nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[MemoryServer]:
+    async with MemoryServer() as server:
+        yield server
+
+
+@pytest.fixture
+def clock(server: MemoryServer) -> VirtualClock:
+    clock = server.clock
+    assert isinstance(clock, VirtualClock)
+    return clock
+
+
+@pytest.fixture(autouse=True)
+async def bounded() -> AsyncIterator[None]:
+    """No test of a rule hangs, and none leaves a task behind."""
+    before = asyncio.all_tasks()
+    yield
+    gc.collect()
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    assert not left
