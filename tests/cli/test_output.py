@@ -1,0 +1,85 @@
+"""Output for people, and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from hanzoai.pubsub.cli.exits import Exit, exit_for
+from hanzoai.pubsub.cli.output import Output, encode, printable
+from hanzoai.pubsub.errors import PubSubError, from_code
+from hanzoai.pubsub.generated.errors import CODES
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_stream_that_is_no_terminal_gets_json() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    output = Output(out=out, err=err)
+    output.record({"a": "ü"})
+    output.error(from_code("forbidden", topic="a.b"), line=3)
+    assert out.getvalue() == '{"a":"ü"}\n'
+    found = json.loads(err.getvalue())
+    assert (found["event"], found["code"], found["topic"], found["line"]) == (
+        *("error", "forbidden", "a.b", 3),
+    )
+    assert found["remedy"]
+
+
+def test_each_stream_is_judged_apart() -> None:
+    output = Output(out=io.StringIO(), err=Terminal())
+    assert (output.pretty, output.pretty_errors) == (False, True)
+    output = Output(out=Terminal(), err=Terminal(), as_json=True)
+    assert (output.pretty, output.pretty_errors) == (False, False)
+
+
+@pytest.mark.parametrize("rich", [True, False])
+def test_a_terminal_gets_lines_and_tables_with_rich_and_without(
+    rich: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color" if rich else "dumb")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out, err = Terminal(), Terminal()
+    output = Output(out=out, err=err)
+    output.line(("name", "bold"), " [red]markup[/red] :smile:")
+    output.table(("who", "what"), [[("alice", "green"), "types"]])
+    output.error(PubSubError("usage", "Wrong.", remedy="Do better."))
+    assert ("\x1b[" in out.getvalue()) is rich
+    assert "[red]markup[/red] :smile:" in out.getvalue(), "text is no markup"
+    assert "alice" in out.getvalue()
+    assert "Wrong." in err.getvalue()
+    assert "Do better." in err.getvalue()
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Terminal()
+    Output(out=out).line(("name", "green"))
+    assert "\x1b[3" not in out.getvalue()
+
+
+def test_text_of_others_cannot_steer_the_terminal() -> None:
+    evil = "a\x1b]0;title\x07b\x9b2Jc\rd\u202ee\x7f"
+    assert printable(evil) == "a\\x1b]0;title\\x07b\\x9b2Jc\\x0dd\\u202ee\\x7f"
+    out = Terminal()
+    Output(out=out).line(evil)
+    assert "\x1b]" not in out.getvalue()
+    assert printable("two\nlines") == "two\\nlines"
+    assert printable("ünï✓ 日本") == "ünï✓ 日本"
+
+
+def test_json_is_one_line_whatever_the_text() -> None:
+    assert encode("a\nb\u2028c").count("\n") == 0
+
+
+def test_every_error_code_has_an_exit_code() -> None:
+    for code in CODES:
+        assert exit_for(code) not in (Exit.OK, Exit.GAP, Exit.INTERRUPTED, Exit.TERMINATED)
+    assert exit_for("token_expired") == Exit.AUTH
+    assert exit_for("something of a later server") == Exit.FAILED

@@ -1,0 +1,249 @@
+"""The program as a process: its commands, signals, pipes, and what it imports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import sys
+from contextlib import asynccontextmanager
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub.cli import main as program
+from hanzoai.pubsub.cli.exits import MEANINGS, Exit
+from hanzoai.pubsub.cli.main import COMMANDS, SERVER_COMMANDS, main
+from pubsub_server.testing import RunningServer, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
+LIMIT = 20
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[RunningServer]:
+    async with running_server(history_max_messages=10_000) as running:
+        yield running
+
+
+def variables(server: RunningServer, **more: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "HANZO_PUBSUB_URL": server.ws,
+        "HANZO_PUBSUB_REST_URL": server.http,
+        "HANZO_PUBSUB_TOKEN": server.service_token(),
+        **more,
+    }
+
+
+@asynccontextmanager
+async def started(
+    *argv: str, env: dict[str, str], out: int = asyncio.subprocess.PIPE
+) -> AsyncGenerator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-m", "hanzoai.pubsub.cli", *argv),
+        env=env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=out,
+        stderr=asyncio.subprocess.PIPE,
+        limit=2**20,
+    )
+    try:
+        async with asyncio.timeout(LIMIT):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def until_subscribed(process: asyncio.subprocess.Process) -> None:
+    assert process.stderr is not None
+    while line := await process.stderr.readline():
+        if json.loads(line)["event"] == "subscribed":
+            return
+    raise AssertionError("it never subscribed")
+
+
+def test_help_lists_every_command_and_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == Exit.OK
+    told = capsys.readouterr().out
+    documented = DOCS.read_text(encoding="utf-8")
+    for command in (*COMMANDS, *SERVER_COMMANDS):
+        assert f"  {command} " in told
+        assert f"`{command}" in documented
+    for code, meaning in MEANINGS.items():
+        assert f"{code.value:>3}  {meaning}" in told
+        assert str(code.value) in documented
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == Exit.OK
+    told = capsys.readouterr().out
+    assert "exit codes:" in told
+    assert "HANZO_PUBSUB_URL" in told
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ([], "usage"),
+        (["subscrbe"], "subscribe"),
+        (["--url", "ws://x"], "Options follow the command"),
+        (["publish"], "TOPIC"),
+        (["publish", "a.b", "--data", "{"], "JSON"),
+        (["publish", "a.b", "--data", "@/no/such/file"], "cannot be read"),
+        (["publish", "a.b", "--data", "-", "--id", "x"], "--id"),
+        (["history", "a.b"], "HANZO_PUBSUB_URL"),
+        (["history", "a.b", "--limit", "0"], "--limit"),
+        (["doctor", "--url", "ftp://x"], "url"),
+        (["history", "a", "--url", "ws://x", "--token", "x", "--token-file", "y"], "exclude"),
+    ],
+)
+def test_wrong_arguments_are_2_with_a_remedy(
+    argv: Sequence[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("HANZO_PUBSUB_URL", raising=False)
+    assert main(argv) == Exit.USAGE
+    captured = capsys.readouterr()
+    assert says in captured.out + captured.err
+
+
+def test_serve_says_what_to_install_where_the_server_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "entry_points", _no_entry_points)
+    assert main(["serve", "--dev"]) == Exit.USAGE
+    assert "hanzoai.pubsub[server]" in capsys.readouterr().err
+
+
+def test_a_distribution_adds_a_command_by_its_entry_point(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "entry_points", _one_entry_point)
+    assert main(["extra", "--flag"]) == 42
+    main(["--help"])
+    assert "extra      does more" in capsys.readouterr().out
+
+
+def _no_entry_points(*, group: str) -> tuple[EntryPoint, ...]:
+    assert group == "hanzo_pubsub.commands"
+    return ()
+
+
+def _one_entry_point(*, group: str) -> tuple[EntryPoint, ...]:
+    return (_Loaded("extra", "somewhere:extra", group),)
+
+
+class _Loaded(EntryPoint):
+    def load(self) -> _Extra:
+        return _Extra()
+
+
+class _Extra:
+    help = "does more"
+
+    def __call__(self, argv: Sequence[str]) -> int:
+        assert argv == ["--flag"]
+        return 42
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("SIGINT", Exit.INTERRUPTED), ("SIGTERM", Exit.TERMINATED)]
+)
+async def test_a_signal_ends_it_in_order_and_the_array_is_closed(
+    server: RunningServer, name: str, code: Exit
+) -> None:
+    env = variables(server)
+    async with started("subscribe", "demo.a", "--count", "9", env=env) as process:
+        await until_subscribed(process)
+        process.send_signal(getattr(signal, name))
+        out, err = await process.communicate()
+    assert process.returncode == code
+    assert out == b"[]\n"
+    assert err == b""
+
+
+async def test_lines_come_out_one_by_one_while_it_runs(server: RunningServer) -> None:
+    async with (
+        PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps,
+        started("subscribe", "demo.a", env=variables(server)) as process,
+    ):
+        assert process.stdout is not None
+        await until_subscribed(process)
+        for n in range(3):
+            await ps.publish("demo.a", {"type": "n", "data": n})
+            assert json.loads(await process.stdout.readline())["data"] == n
+
+
+async def test_it_ends_when_the_reader_of_the_pipe_is_gone_though_nothing_comes(
+    server: RunningServer,
+) -> None:
+    read, write = os.pipe()
+    async with started("subscribe", "demo.a", env=variables(server), out=write) as process:
+        os.close(write)
+        await until_subscribed(process)
+        os.close(read)
+        _, err = await process.communicate()
+    assert process.returncode == Exit.OK
+    assert err == b""
+
+
+async def test_ctrl_c_works_while_nobody_reads_the_pipe(server: RunningServer) -> None:
+    read, write = os.pipe()
+    try:
+        async with (
+            PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps,
+            started("subscribe", "demo.a", env=variables(server), out=write) as process,
+        ):
+            os.close(write)
+            await until_subscribed(process)
+            await ps.publish("demo.a", {"type": "n", "data": "x" * 200_000})
+            # The beginning is out, and the pipe is full.
+            assert os.read(read, 1) == b"{"
+            process.send_signal(signal.SIGINT)
+            await process.wait()
+        assert process.returncode == Exit.INTERRUPTED
+    finally:
+        os.close(read)
+
+
+async def test_a_terminal_gets_readable_lines(server: RunningServer) -> None:
+    async with PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps:
+        await ps.publish("demo.a", {"type": "greet", "data": "hello \x1b[2J"})
+    ours, theirs = pty.openpty()
+    env = variables(server, TERM="xterm-256color", NO_COLOR="1")
+    try:
+        async with started("history", "demo.a", env=env, out=theirs) as process:
+            os.close(theirs)
+            await process.wait()
+            line = os.read(ours, 65536).decode()
+    finally:
+        os.close(ours)
+    assert "demo.a greet hello \\x1b[2J" in line
+    assert "{" not in line
+
+
+async def test_the_program_starts_without_the_libraries_of_its_commands() -> None:
+    check = (
+        "import sys; from hanzoai.pubsub.cli.main import main; main(['--version']);"
+        "heavy = {'pydantic', 'httpx', 'websockets', 'rich', 'asyncio', 'argparse'};"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", check, stderr=asyncio.subprocess.PIPE
+    )
+    _, err = await process.communicate()
+    assert process.returncode == 0, err
