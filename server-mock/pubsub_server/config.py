@@ -195,6 +195,9 @@ class Settings(BaseModel):
     header_timeout: Milliseconds = Field(10_000, description="for the head of a request")
     body_timeout: Milliseconds = Field(30_000, description="for the body of a request")
     http_idle_timeout: Milliseconds = Field(75_000, description="idle keep-alive connections")
+    linger_timeout: Wait = Field(
+        2_000, description="a refused body is read on, so that the answer gets through"
+    )
     max_headers: int = Field(64, ge=8, le=1024, description="header lines of a request")
     drain_timeout: Wait = Field(5_000, description="for open work at shutdown")
 

@@ -39,8 +39,6 @@ ALLOWED_HEADERS: Final = (
     "X-Request-Id"
 )
 PREFLIGHT_SECONDS: Final = 600
-LINGER: Final = 2.0
-"""Seconds for which the rest of a refused body is read, so that the answer gets through."""
 
 _REQUEST_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
 REQUEST_ID: Final = web.RequestKey("request_id", str)
@@ -76,7 +74,7 @@ class HttpConnection(web.RequestHandler):
             keepalive_timeout=settings.http_idle_timeout / 1000,
             access_log=None,  # type: ignore[arg-type]
             max_headers=settings.max_headers,
-            lingering_time=LINGER,
+            lingering_time=settings.linger_timeout / 1000,
             auto_decompress=False,
             logger=_LOG,
         )
@@ -313,10 +311,8 @@ class HttpListener:
             return problem(
                 ServiceError("invalid_frame", error.reason), identifier, status=error.status
             )
-        except (aiohttp.ClientPayloadError, web.RequestPayloadError):
+        except (aiohttp.ClientPayloadError, web.RequestPayloadError, ConnectionError):
             return problem(ServiceError("invalid_frame", "the body is broken off"), identifier)
-        except ConnectionError:
-            raise
         except Exception:
             _LOG.exception("request %s failed", identifier)
             return problem(

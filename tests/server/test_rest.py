@@ -1,0 +1,540 @@
+"""The REST API of a real server, request by request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from pubsub_server.testing import RunningServer, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+TOPIC = "chat.session.abc"
+MESSAGES = f"/v1/topics/{TOPIC}/messages"
+HISTORY = f"/v1/topics/{TOPIC}/history"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[RunningServer]:
+    limits = {"publish_rate_user": 1e6, "publish_rate_service": 1e6, "linger_timeout": 100}
+    async with running_server(**limits) as running:
+        yield running
+
+
+def api(server: RunningServer, token: str | None = None) -> httpx.AsyncClient:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx.AsyncClient(base_url=server.http, headers=headers)
+
+
+@pytest.fixture
+async def rest(server: RunningServer) -> AsyncIterator[httpx.AsyncClient]:
+    """As a service that owns the session."""
+    async with api(server, server.service_token(sessions_owned=["abc"])) as client:
+        yield client
+
+
+def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = answer.json()
+    assert body["code"] == code
+    assert body["status"] == status
+    assert body["instance"] == answer.headers["x-request-id"]
+    assert body["title"]
+    assert body["detail"]
+    assert body["remedy"]
+    return body
+
+
+async def raw(server: RunningServer, data: bytes, *, wait: float = 10) -> bytes:
+    host, port = server.http.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(data)
+        async with asyncio.timeout(wait):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+async def test_a_publish_is_201_and_its_repeat_is_200_with_duplicate(
+    rest: httpx.AsyncClient,
+) -> None:
+    body = {"type": "token", "data": {"n": 1}, "id": "once"}
+    first = await rest.post(MESSAGES, json=body)
+    again = await rest.post(MESSAGES, json=body)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == {**again.json(), "duplicate": False}
+    assert again.json()["duplicate"] is True
+    assert len((await rest.get(HISTORY)).json()["messages"]) == 1
+
+
+async def test_the_idempotency_key_is_the_id(rest: httpx.AsyncClient) -> None:
+    headers = {"Idempotency-Key": "k1"}
+    answer = await rest.post(MESSAGES, json={"data": 1}, headers=headers)
+    assert answer.json()["id"] == "k1"
+    again = await rest.post(MESSAGES, json={"data": 1, "id": "k1"}, headers=headers)
+    assert again.json()["duplicate"] is True
+
+
+async def test_the_same_id_with_another_payload_is_a_conflict(rest: httpx.AsyncClient) -> None:
+    await rest.post(MESSAGES, json={"data": 1, "id": "k"})
+    problem(await rest.post(MESSAGES, json={"data": 2, "id": "k"}), 409, "conflict")
+
+
+@pytest.mark.parametrize(
+    ("key", "body"), [("a", {"data": 1, "id": "b"}), ("x" * 129, {"data": 1}), ("a b", {"data": 1})]
+)
+async def test_a_key_that_differs_or_is_no_key_is_refused(
+    rest: httpx.AsyncClient, key: str, body: dict[str, object]
+) -> None:
+    answer = await rest.post(MESSAGES, json=body, headers={"Idempotency-Key": key})
+    assert problem(answer, 400, "invalid_option")["field"] == "Idempotency-Key"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "field"),
+    [
+        (b"", 400, "invalid_frame", None),
+        (b"{", 400, "invalid_frame", None),
+        (b"[]", 400, "invalid_frame", None),
+        (b"\xff\xfe", 400, "invalid_frame", None),
+        (b'{"data": NaN}', 400, "invalid_frame", None),
+        (b"[" * 100_000, 400, "invalid_frame", None),
+        (b"{}", 400, "invalid_frame", "data"),
+        (b'{"type": 7, "data": 1}', 400, "invalid_frame", "type"),
+        (b'{"type": "", "data": 1}', 400, "invalid_frame", "type"),
+        (b'{"data": 1, "ttl": -1}', 400, "invalid_frame", "ttl"),
+        (b'{"data": 1, "ttl": 1.5}', 400, "invalid_frame", "ttl"),
+        (b'{"data": 1, "id": ""}', 400, "invalid_frame", "id"),
+        (b'{"data": 1, "meta": []}', 400, "invalid_frame", "meta"),
+        (b'{"data": 1, "topic": "other"}', 400, "invalid_frame", "topic"),
+    ],
+)
+async def test_a_body_that_is_wrong_is_refused_by_field(
+    rest: httpx.AsyncClient, body: bytes, status: int, code: str, field: str | None
+) -> None:
+    answer = await rest.post(MESSAGES, content=body, headers={"Content-Type": "application/json"})
+    assert problem(answer, status, code).get("field") == field
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+async def test_a_body_of_another_type_is_415(rest: httpx.AsyncClient, kind: str | None) -> None:
+    headers = {"Content-Type": kind} if kind else {}
+    answer = await rest.post(MESSAGES, content=b'{"data":1}', headers=headers)
+    assert problem(answer, 415, "unsupported")["field"] == "Content-Type"
+
+
+async def test_a_compressed_body_is_415_and_not_unpacked(rest: httpx.AsyncClient) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = await rest.post(MESSAGES, content=b"\x1f\x8b", headers=headers)
+    assert problem(answer, 415, "unsupported")["field"] == "Content-Encoding"
+
+
+async def test_256_kb_pass_and_one_byte_more_does_not(rest: httpx.AsyncClient) -> None:
+    fits = "x" * (262_144 - 2)
+    assert (await rest.post(MESSAGES, json={"data": fits})).status_code == 201
+    answer = await rest.post(MESSAGES, json={"data": fits + "x"})
+    assert problem(answer, 413, "payload_too_large")["field"] == "data"
+
+
+async def test_a_body_beyond_all_limits_is_refused_unread(server: RunningServer) -> None:
+    head = (
+        f"POST {MESSAGES} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Authorization: {server.service_token()}\r\nConnection: close\r\n"
+    )
+    answer = await raw(server, f"{head}Content-Length: 104857600\r\n\r\n".encode())
+    assert b" 413 " in answer.split(b"\r\n")[0]
+    chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+    answer = await raw(server, f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk * 6)
+    assert b" 413 " in answer.split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("topic", "status", "code"),
+    [
+        ("chat..x", 400, "invalid_topic"),
+        ("chat.*", 400, "invalid_topic"),
+        ("chat.%C3%BC", 400, "invalid_topic"),
+        ("a" * 256, 400, "invalid_topic"),
+        ("%00", 400, "invalid_topic"),
+        ("a%2Fb", 400, "invalid_topic"),
+    ],
+)
+async def test_a_topic_that_is_none_is_refused(
+    rest: httpx.AsyncClient, topic: str, status: int, code: str
+) -> None:
+    for method, path, body in (
+        ("POST", "messages", {"data": 1}),
+        ("GET", "history", None),
+        ("GET", "presence", None),
+    ):
+        answer = await rest.request(method, f"/v1/topics/{topic}/{path}", json=body)
+        problem(answer, status, code)
+
+
+async def test_a_batch_answers_each_item_in_order(rest: httpx.AsyncClient) -> None:
+    items = [
+        {"topic": TOPIC, "data": 0},
+        {"topic": "a.*", "data": 1},
+        {"topic": TOPIC, "data": 2, "id": "i"},
+        7,
+        {"topic": TOPIC, "data": 2, "id": "i"},
+        {"topic": TOPIC},
+    ]
+    answer = await rest.post("/v1/messages:batch", json={"messages": items})
+    assert answer.status_code == 200
+    results = answer.json()["results"]
+    assert [result.get("error", {}).get("code") for result in results] == [
+        None,
+        "invalid_topic",
+        None,
+        "invalid_frame",
+        None,
+        "invalid_frame",
+    ]
+    assert [result.get("duplicate") for result in results] == [False, None, False, None, True, None]
+    assert results[1]["error"]["remedy"]
+    history = (await rest.get(HISTORY)).json()["messages"]
+    assert [message["data"] for message in history] == [0, 2]
+
+
+@pytest.mark.parametrize("messages", [None, [], {}, "x", [{"topic": "a", "data": 1}] * 1001])
+async def test_a_batch_of_none_or_too_many_is_refused(
+    rest: httpx.AsyncClient, messages: object
+) -> None:
+    answer = await rest.post("/v1/messages:batch", json={"messages": messages})
+    assert problem(answer, 400, "invalid_frame")["field"] == "messages"
+
+
+async def test_beyond_the_rate_there_is_429_with_the_time_to_wait() -> None:
+    async with (
+        running_server(publish_rate_service=2) as server,
+        api(server, server.service_token(sessions_owned=["abc"])) as rest,
+    ):
+        for _ in range(2):
+            assert (await rest.post(MESSAGES, json={"data": 1})).status_code == 201
+        answer = await rest.post(MESSAGES, json={"data": 1})
+        body = problem(answer, 429, "rate_limited")
+        assert 0 < body["retry_after_ms"] <= 500
+        assert answer.headers["retry-after"] == "1"
+        batch = {"messages": [{"topic": TOPIC, "data": 1}] * 3}
+        results = (await rest.post("/v1/messages:batch", json=batch)).json()["results"]
+        assert [r["error"]["code"] for r in results] == ["rate_limited"] * 3
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("since=x", "since"),
+        ("since=-1", "since"),
+        ("since=1.5", "since"),
+        ("since=", "since"),
+        ("since=99999999999999999999999", "since"),
+        ("since=%D9%A1", "since"),
+        ("limit=0", "limit"),
+        ("limit=501", "limit"),
+        ("limit=5&limit=6", "limit"),
+        ("after=-1", "after"),
+        ("before=" + "x" * 129, "before"),
+    ],
+)
+async def test_an_absurd_query_is_refused_by_name(
+    rest: httpx.AsyncClient, query: str, field: str
+) -> None:
+    answer = await rest.get(f"{HISTORY}?{query}")
+    assert problem(answer, 400, "invalid_option")["field"] == field
+
+
+async def test_before_and_after_exclude_each_other(rest: httpx.AsyncClient) -> None:
+    problem(await rest.get(f"{HISTORY}?before=x&after=1"), 400, "invalid_option")
+
+
+async def test_history_pages_forward_by_position(rest: httpx.AsyncClient) -> None:
+    for n in range(5):
+        await rest.post(MESSAGES, json={"data": n})
+    newest = (await rest.get(HISTORY)).json()
+    first = newest["messages"][0]["seq"]
+    page = (await rest.get(f"{HISTORY}?after={first}&limit=2")).json()
+    assert [m["data"] for m in page["messages"]] == [1, 2]
+    assert page["has_more"] is True
+    assert page["position"] == newest["messages"][-1]["seq"] == first + 4
+    rest_of_it = (await rest.get(f"{HISTORY}?after={page['messages'][-1]['seq']}")).json()
+    assert [m["data"] for m in rest_of_it["messages"]] == [3, 4]
+    assert rest_of_it["has_more"] is False
+
+
+async def test_unknown_parameters_and_fields_are_ignored(rest: httpx.AsyncClient) -> None:
+    assert (await rest.get(f"{HISTORY}?colour=blue")).status_code == 200
+    assert (await rest.post(MESSAGES, json={"data": 1, "colour": "blue"})).status_code == 201
+
+
+async def test_the_session_says_what_auth_ok_says(server: RunningServer) -> None:
+    async with api(server, server.token("alice", ttl=60)) as rest:
+        body = (await rest.get("/v1/session")).json()
+    assert body["user_id"] == "alice"
+    assert body["version"] == 1
+    assert "seq" in body["features"]
+    assert 0 < body["expires_at"] - body["server_time"] <= 60_000
+    assert body["limits"]["max_payload"] == 262_144
+
+
+async def test_access_says_which_rule_decides(server: RunningServer) -> None:
+    async with api(server, server.token("alice", agents=["bot1"])) as rest:
+        allowed = (await rest.get("/v1/access?topic=agent.bot1.events")).json()
+        denied = (await rest.get("/v1/access?topic=agent.bot2.events")).json()
+        nothing = (await rest.get("/v1/access?topic=nowhere.**")).json()
+        assert (allowed["subscribe"], allowed["publish"]) == (True, False)
+        assert denied["subscribe"] is False
+        assert "agent_access of `bot2`" in denied["reason"]
+        assert allowed["rule"] == denied["rule"]
+        assert "rule" not in nothing
+        problem(await rest.get("/v1/access"), 400, "invalid_option")
+        problem(await rest.get("/v1/access?topic=a..b"), 400, "invalid_topic")
+
+
+async def test_only_admins_list_topics(server: RunningServer, rest: httpx.AsyncClient) -> None:
+    for name in ("a.1", "a.2", "b.1"):
+        await rest.post(f"/v1/topics/{name}/messages", json={"data": 1})
+    problem(await rest.get("/v1/topics"), 403, "forbidden")
+    async with api(server, server.admin_token()) as admin:
+        body = (await admin.get("/v1/topics?prefix=a.&limit=1")).json()
+        assert [topic["topic"] for topic in body["topics"]] == ["a.1"]
+        assert body["topics"][0]["messages"] == 1
+        assert body["has_more"] is True
+        for query in ("prefix=a*", "prefix=" + "a" * 300, "limit=0", "limit=1001"):
+            problem(await admin.get(f"/v1/topics?{query}"), 400, "invalid_option")
+
+
+async def test_a_user_may_not_publish_and_a_stranger_may_not_read(server: RunningServer) -> None:
+    async with api(server, server.token("alice", sessions_owned=["abc"])) as alice:
+        problem(await alice.post(MESSAGES, json={"data": 1}), 403, "forbidden")
+        assert (await alice.get(HISTORY)).status_code == 200
+    async with api(server, server.token("mallory")) as mallory:
+        problem(await mallory.get(HISTORY), 403, "forbidden")
+        problem(await mallory.get(f"/v1/topics/{TOPIC}/presence"), 403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    ("header", "code", "challenge"),
+    [
+        (None, "unauthenticated", 'Bearer realm="pubsub"'),
+        ("", "unauthenticated", 'Bearer realm="pubsub"'),
+        ("Basic a b", "unauthenticated", 'Bearer realm="pubsub"'),
+        ("Bearer x", "token_invalid", 'Bearer realm="pubsub", error="invalid_token"'),
+    ],
+)
+async def test_without_a_good_token_there_is_401_with_a_challenge(
+    server: RunningServer, header: str | None, code: str, challenge: str
+) -> None:
+    headers = {} if header is None else {"Authorization": header}
+    async with api(server) as rest:
+        answer = await rest.get("/v1/session", headers=headers)
+    problem(answer, 401, code)
+    assert answer.headers["www-authenticate"] == challenge
+
+
+async def test_an_expired_token_is_told_apart(server: RunningServer) -> None:
+    async with api(server, server.token(ttl=-1)) as rest:
+        problem(await rest.get("/v1/session"), 401, "token_expired")
+
+
+@pytest.mark.parametrize("name", ["token", "access_token", "api_key"])
+async def test_a_token_in_the_address_is_never_read_and_the_answer_says_so(
+    server: RunningServer, name: str
+) -> None:
+    async with api(server) as rest:
+        token = server.admin_token()
+        for path in ("/v1/session", "/v1/topics", "/v1/subscribe?topics=system.a"):
+            answer = await rest.get(path, params={name: token, "topics": "system.a"})
+            body = problem(answer, 401, "unauthenticated")
+            assert "address" in body["detail"]
+            assert token not in answer.text
+
+
+async def test_the_word_bearer_may_be_left_out(server: RunningServer) -> None:
+    async with api(server) as rest:
+        answer = await rest.get("/v1/session", headers={"Authorization": server.token()})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", MESSAGES, "OPTIONS, POST"),
+        ("GET", MESSAGES, "OPTIONS, POST"),
+        ("POST", HISTORY, "GET, HEAD, OPTIONS"),
+        ("HEAD", "/v1/subscribe", "GET, OPTIONS, POST"),
+        ("PUT", "/healthz", "GET, HEAD, OPTIONS"),
+        ("TRACE", "/", "GET, HEAD, OPTIONS"),
+    ],
+)
+async def test_another_method_is_405_and_says_which_there_are(
+    rest: httpx.AsyncClient, method: str, path: str, allowed: str
+) -> None:
+    answer = await rest.request(method, path)
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == allowed
+    if method != "HEAD":
+        problem(answer, 405, "unsupported")
+    options = await rest.options(path)
+    assert (options.status_code, options.headers["allow"]) == (204, allowed)
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/v1/topics/a/b/history", "/v1/topics/", "/v2/topics"])
+async def test_another_address_is_404(rest: httpx.AsyncClient, path: str) -> None:
+    problem(await rest.get(path), 404, "not_found")
+    problem(await rest.options(path), 404, "not_found")
+
+
+async def test_head_answers_as_get_without_a_body(rest: httpx.AsyncClient) -> None:
+    get, head = await rest.get(HISTORY), await rest.head(HISTORY)
+    assert head.status_code == 200
+    assert head.content == b""
+    assert head.headers["content-length"] == get.headers["content-length"]
+
+
+async def test_pages_of_every_origin_may_call_unless_told_otherwise(
+    rest: httpx.AsyncClient,
+) -> None:
+    preflight = await rest.options(
+        MESSAGES,
+        headers={"Origin": "https://x.example", "Access-Control-Request-Method": "POST"},
+    )
+    assert preflight.status_code == 204
+    assert preflight.headers["access-control-allow-origin"] == "*"
+    assert "POST" in preflight.headers["access-control-allow-methods"]
+    assert "Authorization" in preflight.headers["access-control-allow-headers"]
+    for path in (HISTORY, "/nothing"):
+        answer = await rest.get(path, headers={"Origin": "https://x.example"})
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert "Retry-After" in answer.headers["access-control-expose-headers"]
+        assert "access-control-allow-credentials" not in answer.headers
+
+
+async def test_where_origins_are_listed_others_are_not_allowed() -> None:
+    async with (
+        running_server(cors_origins=["https://a.example"]) as server,
+        api(server, server.token()) as rest,
+    ):
+        ours = await rest.get("/v1/session", headers={"Origin": "https://a.example"})
+        assert ours.headers["access-control-allow-origin"] == "https://a.example"
+        for headers in ({"Origin": "https://b.example"}, {}):
+            answer = await rest.get("/v1/session", headers=headers)
+            assert "access-control-allow-origin" not in answer.headers
+            assert answer.headers["vary"] == "Origin"
+
+
+async def test_a_request_id_is_kept_where_it_is_one(rest: httpx.AsyncClient) -> None:
+    answer = await rest.get("/nothing", headers={"X-Request-Id": "my-id.1"})
+    assert problem(answer, 404, "not_found")["instance"] == "my-id.1"
+    for wrong in ("a b", "x" * 65, "<script>"):
+        answer = await rest.get("/nothing", headers={"X-Request-Id": wrong})
+        assert answer.headers["x-request-id"] != wrong
+
+
+async def test_health_readiness_metrics_and_pages_need_no_token(server: RunningServer) -> None:
+    async with api(server) as rest:
+        assert (await rest.get("/healthz")).json() == {"status": "ok"}
+        assert (await rest.get("/readyz")).json() == {"status": "ok"}
+        assert "hanzo_pubsub_connections" in (await rest.get("/metrics")).text
+        page = await rest.get("/")
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        description = (await rest.get("/v1/openapi.json")).json()
+        assert description["openapi"].startswith("3.1")
+
+
+async def test_what_is_no_http_is_refused_and_the_server_goes_on(server: RunningServer) -> None:
+    for data in (
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 10 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nBad Header\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"X-A: b\r\n" * 200 + b"\r\n",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST /v1/messages:batch HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    ):
+        answer = await raw(server, data)
+        assert answer.startswith(b"HTTP/1."), data[:40]
+        assert b" 400 " in answer.split(b"\r\n")[0], data[:40]
+        assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["code"] == "invalid_frame"
+    async with api(server) as rest:
+        assert (await rest.get("/healthz")).status_code == 200
+
+
+async def test_who_sends_the_head_drop_by_drop_is_cut() -> None:
+    async with running_server(header_timeout=50) as server:
+        assert await raw(server, b"GET /healthz HTTP/1.1\r\nX-Slow: ") == b""
+        async with api(server) as rest:
+            assert (await rest.get("/healthz")).status_code == 200
+
+
+async def test_who_sends_the_body_drop_by_drop_is_refused() -> None:
+    async with running_server(body_timeout=50, linger_timeout=0) as server:
+        head = (
+            f"POST {MESSAGES} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            f"Authorization: {server.service_token()}\r\nConnection: close\r\n"
+            'Content-Length: 20\r\n\r\n{"dat'
+        )
+        answer = await raw(server, head.encode())
+        assert b"did not arrive within" in answer
+
+
+async def test_a_body_that_breaks_off_harms_nobody(server: RunningServer) -> None:
+    host, port = server.http.removeprefix("http://").split(":")
+    for _ in range(5):
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(
+            f"POST {MESSAGES} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            f"Authorization: {server.service_token()}\r\nContent-Length: 20\r\n\r\n".encode()
+        )
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+    async with api(server) as rest:
+        assert (await rest.get("/healthz")).status_code == 200
+
+
+async def test_idle_connections_are_closed() -> None:
+    async with running_server(http_idle_timeout=50) as server:
+        answer = await raw(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def test_beyond_the_cap_connections_are_turned_away() -> None:
+    async with running_server(max_connections=1) as server:
+        host, port = server.http.removeprefix("http://").split(":")
+        _, held = await asyncio.open_connection(host, int(port))
+        held.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = await raw(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 503")
+        held.close()
+        await held.wait_closed()
+        async with asyncio.timeout(10):
+            while not (
+                await raw(
+                    server, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                )
+            ).startswith(b"HTTP/1.1 200"):
+                await asyncio.sleep(0)
+
+
+async def test_a_failure_inside_is_500_without_a_word_about_it(
+    server: RunningServer,
+    rest: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("inner secret")
+
+    monkeypatch.setattr(server.hub, "presence", fail)
+    answer = await rest.get(f"/v1/topics/{TOPIC}/presence")
+    body = problem(answer, 500, "internal")
+    assert "inner secret" not in answer.text
+    assert body["instance"] in caplog.text
+    assert (await rest.get("/healthz")).status_code == 200
