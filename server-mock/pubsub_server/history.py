@@ -93,6 +93,8 @@ class MemoryStore:
         self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
         self._bytes = 0
         self._last_ms = 0
+        # Beyond every number of a log that is gone, by more than one: a jump must be seen.
+        self._floor = 0
 
     @property
     def size(self) -> int:
@@ -165,11 +167,8 @@ class MemoryStore:
 
     def _begin(self, topic: str, now: int) -> TopicLog:
         while len(self._logs) >= self._max_topics:
-            oldest, log = next(iter(self._logs.items()))
-            self._clear(oldest, log)
-            del self._logs[oldest]
-            self._index.discard(oldest)
-        log = self._logs[topic] = TopicLog(now * SEQ_PER_MS)
+            self._end(*next(iter(self._logs.items())))
+        log = self._logs[topic] = TopicLog(max(now * SEQ_PER_MS, self._floor))
         self._index.add(topic)
         return log
 
@@ -206,6 +205,12 @@ class MemoryStore:
             self._drop_first(log)
         self._filled.pop(topic, None)
 
+    def _end(self, topic: str, log: TopicLog) -> None:
+        self._clear(topic, log)
+        self._floor = max(self._floor, log.last + 2)
+        del self._logs[topic]
+        self._index.discard(topic)
+
     # ------------------------------------------------------------ forget
 
     def expire(self, now: int) -> None:
@@ -232,10 +237,10 @@ class MemoryStore:
             log = self._logs.get(name)
             if log is None:
                 continue
-            self._clear(name, log)
             if log_too:
-                del self._logs[name]
-                self._index.discard(name)
+                self._end(name, log)
+            else:
+                self._clear(name, log)
         if log_too:
             self._seen.clear()
 

@@ -1,0 +1,234 @@
+"""A hub in virtual time, with clients that are lists of frames."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from websockets.frames import Frame, Opcode
+from websockets.protocol import CLIENT, Protocol
+
+from pubsub_server.config import Settings
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub import Hub
+from pubsub_server.identity import Identity
+from pubsub_server.interfaces import WireForm
+from pubsub_server.limits import ConnectionLimiter, RateLimiter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pubsub_server.interfaces import Backplane
+
+START_MS = 1_700_000_000_000
+
+
+class People:
+    """A token is `name`, `name:kind` or `name:kind:expires_ms`; `bad` is refused."""
+
+    def __init__(self) -> None:
+        self.gate: asyncio.Event | None = None
+
+    async def authenticate(self, token: str) -> Identity:
+        if self.gate is not None:
+            await self.gate.wait()
+        token = token.removeprefix("Bearer ")
+        if token == "bad":
+            raise ServiceError("token_invalid", "the signature does not hold")
+        name, _, rest = token.partition(":")
+        kind, _, expires = rest.partition(":")
+        return Identity(
+            user_id=name,
+            kind=kind or "user",  # type: ignore[arg-type]
+            name=name.title(),
+            expires_at=int(expires) if expires else None,
+        )
+
+
+class Rules:
+    """Everything is allowed but what a test forbids."""
+
+    def __init__(self) -> None:
+        self.unreadable: Callable[[Identity, str], bool] = lambda identity, topic: False
+        self.unwritable: Callable[[Identity, str], bool] = lambda identity, topic: False
+        self.denied_patterns: set[str] = set()
+        self.asked = 0
+
+    def may_subscribe(self, identity: Identity, topic: str) -> bool:
+        self.asked += 1
+        return not self.unreadable(identity, topic)
+
+    def may_subscribe_pattern(self, identity: Identity, pattern: str) -> bool:
+        return pattern not in self.denied_patterns
+
+    def may_publish(self, identity: Identity, topic: str) -> bool:
+        return not self.unwritable(identity, topic)
+
+    def may_administer(self, identity: Identity) -> bool:
+        return identity.kind == "admin"
+
+
+class FakeSink:
+    """Remembers what the hub does to a connection."""
+
+    def __init__(self, form: WireForm) -> None:
+        self.form = form
+        self.writes: list[bytes] = []
+        self.ended: tuple[int, str] | None = None
+        self.aborted = False
+        self.frozen = False
+
+    def write(self, data: bytes) -> None:
+        assert self.ended is None, "nothing is written after the close"
+        self.writes.append(data)
+
+    def buffered(self) -> int:
+        return 0
+
+    def close(self, code: int, reason: str) -> None:
+        self.ended = (code, reason)
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def freeze(self, frozen: bool) -> None:
+        self.frozen = frozen
+
+
+class Peer:
+    """One client of the hub."""
+
+    def __init__(self, rig: Rig, form: WireForm) -> None:
+        self.rig = rig
+        self.sink = FakeSink(form)
+        self.connection = rig.hub.open(self.sink, form)
+        self._parser = Protocol(CLIENT, max_size=None)
+        self.pings = 0
+
+    def send(self, data: str | bytes) -> None:
+        self.rig.hub.receive(self.connection, data)
+
+    def say(self, kind: str, **fields: Any) -> None:
+        self.send(orjson.dumps({"type": kind, **fields}))
+
+    def hear(self) -> list[dict[str, Any]]:
+        """Frames since the last call."""
+        self.rig.hub.core.delivery.flush()
+        data = b"".join(self.sink.writes)
+        self.sink.writes.clear()
+        if self.sink.form is WireForm.EVENT_STREAM:
+            return events(data)
+        self._parser.receive_data(data)
+        frames: list[dict[str, Any]] = []
+        for event in self._parser.events_received():
+            assert isinstance(event, Frame)
+            if event.opcode is Opcode.PING:
+                self.pings += 1
+            else:
+                frames.append(orjson.loads(bytes(event.data)))
+        return frames
+
+    def hear_one(self, kind: str) -> dict[str, Any]:
+        """The one frame that came."""
+        (frame,) = self.hear()
+        assert frame["type"] == kind, frame
+        return frame
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Envelopes of the application that came; presence is left out."""
+        found = [f["message"] for f in self.hear() if f["type"] == "message"]
+        return [m for m in found if not m["type"].startswith("presence.")]
+
+    def presence(self) -> list[tuple[str, str]]:
+        """Presence messages that came: type and user."""
+        found = [f["message"] for f in self.hear() if f["type"] == "message"]
+        return [(m["type"], m["data"]["user_id"]) for m in found]
+
+    def subscribe(self, *topics: str, **fields: Any) -> dict[str, Any]:
+        """Subscribe and return the answer; what came with it is dropped."""
+        self.hear()
+        self.say("subscribe", topics=list(topics), ref="sub", **fields)
+        return next(frame for frame in self.hear() if frame["type"] == "subscribed")
+
+    def publish(self, topic: str, data: Any = None, **fields: Any) -> None:
+        self.say("publish", message={"topic": topic, "type": "t", "data": data, **fields})
+
+    def close(self, code: int | None = None) -> None:
+        self.rig.hub.closed(self.connection, code)
+
+
+def events(data: bytes) -> list[dict[str, Any]]:
+    """Events of a chunked event stream: name under `event`, `id`, and the data."""
+    body = b""
+    while data:
+        size, _, data = data.partition(b"\r\n")
+        length = int(size, 16)
+        body += data[:length]
+        assert data[length : length + 2] == b"\r\n"
+        data = data[length + 2 :]
+    found: list[dict[str, Any]] = []
+    for block in body.decode().split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in block.split("\n"))
+        if "" in fields:
+            found.append({"comment": fields[""]})
+        else:
+            found.append(
+                {"event": fields["event"], "id": fields.get("id"), **orjson.loads(fields["data"])}
+            )
+    return found
+
+
+class Rig:
+    """A hub whose time stands still until it is moved. Settings as those of `config.Settings`."""
+
+    def __init__(self, *, backplane: Backplane | None = None, **settings: Any) -> None:
+        self.now = 1000.0
+        self.people = People()
+        self.rules = Rules()
+        self.settings = Settings(**{"publish_rate_user": 1e6, "publish_rate_service": 1e6} | settings)
+        self.hub = Hub(
+            self.settings,
+            authenticator=self.people,
+            policy=self.rules,
+            rates=RateLimiter(
+                self.settings.publish_rate_user,
+                self.settings.publish_rate_service,
+                self.settings.publish_burst,
+                clock=lambda: self.now,
+            ),
+            limiter=ConnectionLimiter(
+                self.settings.connections_per_user, self.settings.connections_per_org
+            ),
+            backplane=backplane,
+            clock=lambda: self.now,
+            wall=self.wall,
+        )
+
+    def wall(self) -> int:
+        return START_MS + int((self.now - 1000) * 1000)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, deadline by deadline."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(end, self.now + 0.05)
+            self.hub.core.wheel.run()
+
+    async def settle(self) -> None:
+        """Until no task of the hub is left."""
+        async with asyncio.timeout(5):
+            while tasks := list(self.hub._tasks):
+                await asyncio.wait(tasks)
+
+    def stranger(self, form: WireForm = WireForm.SOCKET) -> Peer:
+        """A connection that has not authenticated."""
+        return Peer(self, form)
+
+    async def client(
+        self, token: str, form: WireForm = WireForm.SOCKET, client_id: str | None = None
+    ) -> Peer:
+        """An authenticated connection."""
+        peer = Peer(self, form)
+        await self.hub.authenticate(peer.connection, token, client_id=client_id)
+        return peer

@@ -1,0 +1,463 @@
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pubsub_server import history
+from pubsub_server.codec import Draft
+from pubsub_server.errors import ServiceError
+from pubsub_server.history import MemoryStore
+from pubsub_server.interfaces import Entry, Page, Published, Replay
+
+NOW = 1_700_000_000_000
+
+
+class Lab:
+    def __init__(self, **limits: int) -> None:
+        self.store = MemoryStore(
+            **{"max_messages": 100, "max_age": 3600, "max_bytes": 10**9, "max_topics": 1000}  # type: ignore[arg-type]
+            | limits
+        )
+        self.now = NOW
+        self.count = 0
+
+    def draft(self, topic: str = "t", data: Any = 0, **fields: Any) -> Draft:
+        return Draft(
+            topic, "x", orjson.dumps(data), fields.get("ttl"), fields.get("id"), fields.get("meta")
+        )
+
+    def append(self, topic: str = "t", data: Any = 0, sender: str = "u", **fields: Any) -> Any:
+        self.count += 1
+        draft = self.draft(topic, data, **fields)
+        return self.store.append(draft, draft.id or f"m{self.count}", ("user", sender), self.now)
+
+    def fill(self, count: int, topic: str = "t", **fields: Any) -> list[int]:
+        """Appends so many, a millisecond apart; answers their positions."""
+        seqs: list[int] = []
+        for _ in range(count):
+            entry = self.append(topic, **fields)
+            assert isinstance(entry, Entry)
+            assert entry.seq is not None
+            seqs.append(entry.seq)
+            self.now += 1
+        return seqs
+
+    def replay(self, *topics: str, **options: Any) -> Replay:
+        concrete = [t for t in topics if "*" not in t]
+        return self.store.replay(concrete, [t for t in topics if "*" in t], self.now, **options)
+
+    def page(self, topic: str = "t", **options: Any) -> Page:
+        return self.store.page(topic, self.now, **{"limit": 50} | options)
+
+
+def seqs(replay: Replay) -> list[int | None]:
+    return [entry.seq for entry in replay.entries]
+
+
+def ids(page: Page) -> list[str]:
+    return [orjson.loads(body)["id"] for body in page.messages]
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def test_a_log_begins_at_the_time_and_counts_by_one() -> None:
+    lab = Lab()
+    assert lab.fill(3) == [NOW * 1000, NOW * 1000 + 1, NOW * 1000 + 2]
+
+
+def test_each_topic_is_numbered_by_itself() -> None:
+    lab = Lab()
+    lab.append("a")
+    assert lab.append("a").seq == NOW * 1000 + 1
+    assert lab.append("b").seq == NOW * 1000
+
+
+def test_a_lost_log_goes_on_with_greater_numbers() -> None:
+    lab = Lab()
+    old = lab.fill(5)
+    lab.store.evict("t", log_too=True)
+    new = lab.fill(1)
+    assert new[0] > old[-1] + 1
+
+
+def test_a_log_lost_within_a_millisecond_is_seen_to_be_lost() -> None:
+    lab = Lab()
+    old = [lab.append().seq, lab.append().seq]
+    lab.store.evict("t", log_too=True)
+    new = lab.append().seq
+    assert new > old[-1] + 1
+    assert lab.replay("t", after={"t": old[-1]}).reset == ["t"]
+
+
+def test_numbers_do_not_go_back_when_the_clock_does() -> None:
+    lab = Lab()
+    old = lab.fill(5)
+    lab.now -= 3_600_000
+    lab.store.evict("t", log_too=True)
+    entry = lab.append()
+    assert entry.seq > old[-1]
+    assert entry.timestamp >= NOW + 4
+
+
+def test_a_message_of_ttl_zero_is_neither_kept_nor_numbered() -> None:
+    lab = Lab()
+    first = lab.append()
+    passing = lab.append(ttl=0)
+    assert passing.seq is None
+    assert b'"seq"' not in passing.body
+    assert lab.append().seq == first.seq + 1
+    assert len(lab.replay("t", since=0).entries) == 2
+
+
+def test_without_history_messages_are_numbered_all_the_same() -> None:
+    lab = Lab(max_messages=0)
+    one, two = lab.fill(2)
+    assert two == one + 1
+    found = lab.replay("t", after={"t": one})
+    assert (seqs(found), found.truncated, found.positions) == ([], ["t"], {"t": two})
+
+
+# ---------------------------------------------------------------- bounds
+
+
+def test_the_oldest_go_when_there_are_too_many() -> None:
+    lab = Lab(max_messages=3)
+    numbers = lab.fill(5)
+    assert seqs(lab.replay("t", since=0)) == numbers[2:]
+
+
+def test_messages_leave_at_their_age() -> None:
+    lab = Lab(max_age=10)
+    numbers = lab.fill(2)
+    lab.now = NOW + 10_000
+    assert seqs(lab.replay("t", since=0)) == numbers[1:]
+    lab.now = NOW + 10_001
+    assert seqs(lab.replay("t", since=0)) == []
+
+
+def test_a_ttl_can_only_shorten_the_age() -> None:
+    lab = Lab(max_age=10)
+    short, long = lab.append(ttl=2), lab.append(ttl=1000)
+    lab.now = NOW + 2_000
+    assert seqs(lab.replay("t", since=0)) == [long.seq]
+    lab.now = NOW + 10_000
+    assert seqs(lab.replay("t", since=0)) == []
+    assert short.expires == NOW + 2_000
+
+
+def test_an_idle_log_keeps_its_number_when_its_messages_are_gone() -> None:
+    lab = Lab(max_age=10)
+    numbers = lab.fill(3)
+    lab.now += 3_600_000
+    lab.store.expire(lab.now)
+    assert lab.store.size == 0
+    found = lab.replay("t", after={"t": numbers[-1]})
+    assert (found.truncated, found.reset) == ([], []), "nothing was missed"
+    assert lab.append().seq == numbers[-1] + 1
+
+
+def test_bytes_are_bounded_over_all_topics() -> None:
+    lab = Lab(max_bytes=20_000)
+    for number in range(200):
+        lab.append(f"t{number % 7}", "x" * 500)
+        assert lab.store.size <= 20_000
+    newest = lab.append("t3", "x" * 500)
+    assert newest.seq in seqs(lab.replay("t3", since=0))
+
+
+def test_the_topic_written_least_recently_gives_way_first() -> None:
+    lab = Lab(max_bytes=8_000)
+    lab.append("old", "x" * 1000)
+    for _ in range(20):
+        lab.append("busy", "x" * 1000)
+    assert lab.replay("old", since=0).entries == []
+    assert lab.replay("old", since=0).truncated == ["old"]
+    assert lab.replay("busy", since=0).entries != []
+
+
+def test_the_number_of_logs_is_bounded() -> None:
+    lab = Lab(max_topics=3)
+    for name in ("a", "b", "c"):
+        lab.append(name)
+    lab.append("a")
+    lab.append("d")
+    assert len(lab.store) == 3
+    assert set(lab.replay("**").positions) == {"a", "c", "d"}
+
+
+def test_the_size_is_that_of_what_is_kept() -> None:
+    lab = Lab(max_messages=5, max_topics=3)
+    for number in range(50):
+        lab.append(f"t{number % 5}", "x" * number)
+    lab.store.evict(None)
+    assert lab.store.size == 0
+
+
+# ---------------------------------------------------------------- ids
+
+
+def test_the_same_message_again_has_the_same_answer() -> None:
+    lab = Lab()
+    first = lab.append(id="m", data={"a": 1})
+    lab.now += 5_000
+    again = lab.append(id="m", data={"a": 1})
+    assert again == Published("m", first.timestamp, first.seq, True)
+    assert len(lab.replay("t", since=0).entries) == 1
+
+
+@pytest.mark.parametrize(
+    "other", [{"data": 2}, {"sender": "v"}, {"ttl": 5}, {"meta": b"{}"}], ids=str
+)
+def test_an_id_used_for_something_else_is_a_conflict(other: dict[str, Any]) -> None:
+    lab = Lab()
+    lab.append(id="m", data=1)
+    error = lab.append(**{"id": "m", "data": 1} | other)
+    assert isinstance(error, ServiceError)
+    assert (error.code, error.field, error.topic) == ("conflict", "id", "t")
+
+
+def test_an_id_belongs_to_its_topic() -> None:
+    lab = Lab()
+    lab.append("a", id="m")
+    assert isinstance(lab.append("b", id="m"), Entry)
+
+
+def test_an_id_is_known_after_its_message_has_left_the_log() -> None:
+    lab = Lab(max_messages=2)
+    first = lab.append(id="m", data=1)
+    lab.fill(10)
+    assert lab.append(id="m", data=1) == Published("m", first.timestamp, first.seq, True)
+    assert lab.append(id="m", data=2).code == "conflict"
+
+
+def test_an_id_is_known_though_its_message_was_never_kept() -> None:
+    lab = Lab()
+    first = lab.append(id="m", ttl=0)
+    assert lab.append(id="m", ttl=0) == Published("m", first.timestamp, None, True)
+
+
+def test_remembered_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "REMEMBERED_IDS", 10)
+    lab = Lab(max_messages=1)
+    for number in range(100):
+        lab.append(id=f"i{number}")
+    assert len(lab.store._seen) == 10
+    assert isinstance(lab.append(id="i0"), Entry)
+
+
+def test_an_id_is_forgotten_in_time() -> None:
+    lab = Lab(max_messages=1)
+    lab.append(id="m")
+    lab.append()
+    lab.now += history.REMEMBERED_MS
+    lab.store.expire(lab.now)
+    assert not lab.store._seen
+    assert isinstance(lab.append(id="m"), Entry)
+
+
+# ---------------------------------------------------------------- replay
+
+
+def test_nothing_is_replayed_unasked_but_positions_are_told() -> None:
+    lab = Lab()
+    numbers = lab.fill(3)
+    found = lab.replay("t", "unknown")
+    assert (seqs(found), found.positions) == ([], {"t": numbers[-1]})
+
+
+def test_since_is_strict() -> None:
+    lab = Lab()
+    numbers = lab.fill(5)
+    assert seqs(lab.replay("t", since=NOW + 2)) == numbers[3:]
+    assert seqs(lab.replay("t", since=NOW - 1)) == numbers
+
+
+def test_a_sibling_in_the_same_millisecond_is_replayed_by_position() -> None:
+    lab = Lab()
+    one, two = lab.append().seq, lab.append().seq
+    assert seqs(lab.replay("t", after={"t": one})) == [two]
+
+
+def test_a_position_says_more_than_a_time() -> None:
+    lab = Lab()
+    a, b = lab.fill(4, "a"), lab.fill(4, "b")
+    found = lab.replay("a", "b", after={"a": a[2]}, since=0)
+    assert [s for s in seqs(found) if s in a] == a[3:]
+    assert [e.seq for e in found.entries if e.topic == "b"] == b
+
+
+def test_only_the_newest_are_replayed_on_request() -> None:
+    lab = Lab()
+    a, b = lab.fill(5, "a"), lab.fill(5, "b")
+    found = lab.replay("*", newest=2)
+    assert seqs(found) == a[-2:] + b[-2:]
+    assert found.truncated == []
+    assert seqs(lab.replay("a", newest=0)) == []
+    assert seqs(lab.replay("a", since=NOW + 2, newest=50)) == a[3:]
+
+
+def test_a_log_that_does_not_reach_back_says_so() -> None:
+    lab = Lab(max_messages=3)
+    numbers = lab.fill(6)
+    assert lab.replay("t", after={"t": numbers[1]}).truncated == ["t"]
+    assert lab.replay("t", after={"t": numbers[2]}).truncated == []
+    assert lab.replay("t", since=NOW + 1).truncated == ["t"]
+    assert lab.replay("t", since=NOW + 2).truncated == []
+    assert lab.replay("t", newest=3).truncated == []
+
+
+def test_a_hole_that_a_short_ttl_left_is_told() -> None:
+    lab = Lab()
+    first = lab.append()
+    lab.append(ttl=1)
+    last = lab.append()
+    lab.now += 2_000
+    found = lab.replay("t", after={"t": first.seq})
+    assert (seqs(found), found.truncated) == ([last.seq], ["t"])
+    assert lab.replay("t", since=NOW - 1).truncated == ["t"]
+
+
+def test_a_limit_that_leaves_a_hole_behind_the_position_is_told() -> None:
+    lab = Lab()
+    numbers = lab.fill(5)
+    found = lab.replay("t", after={"t": numbers[0]}, newest=2)
+    assert (seqs(found), found.truncated) == (numbers[-2:], ["t"])
+
+
+def test_a_position_of_a_former_log_resets() -> None:
+    lab = Lab()
+    old = lab.fill(3)
+    lab.store.evict("t", log_too=True)
+    lab.now += 1000
+    new = lab.fill(2)
+    found = lab.replay("t", after={"t": old[-1]})
+    assert (seqs(found), found.reset, found.truncated) == (new, ["t"], [])
+
+
+def test_a_position_ahead_of_the_log_resets() -> None:
+    lab = Lab()
+    numbers = lab.fill(2)
+    found = lab.replay("t", after={"t": numbers[-1] + 5})
+    assert (seqs(found), found.reset) == (numbers, ["t"])
+
+
+def test_nothing_missed_is_neither_truncated_nor_reset() -> None:
+    lab = Lab(max_messages=1)
+    numbers = lab.fill(5)
+    found = lab.replay("t", after={"t": numbers[-1]})
+    assert (seqs(found), found.truncated, found.reset) == ([], [], [])
+
+
+def test_a_pattern_replays_what_may_be_read_in_order_of_time() -> None:
+    lab = Lab()
+    for topic in ("a.x", "b.x", "a.y", "a.x", "c", "a.y"):
+        lab.append(topic)
+        lab.now += 1
+    found = lab.replay("a.*", "a.x", since=0, allowed=lambda topic: topic != "a.y")
+    assert [entry.topic for entry in found.entries] == ["a.x", "a.x"]
+    assert list(found.positions) == ["a.x"]
+    everything = lab.replay("**", since=0)
+    assert [e.timestamp for e in everything.entries] == [NOW + n for n in range(6)]
+
+
+def test_a_replay_is_bounded_and_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "REPLAY_MESSAGES", 4)
+    lab = Lab()
+    lab.fill(3, "a")
+    lab.fill(3, "b")
+    found = lab.replay("*", since=0)
+    assert [entry.topic for entry in found.entries] == ["a", "b", "b", "b"]
+    assert found.truncated == ["a"]
+
+
+# ---------------------------------------------------------------- pages
+
+
+def test_pages_lead_back_to_the_first_message() -> None:
+    lab = Lab()
+    for number in range(7):
+        lab.append(id=f"i{number}")
+    page = lab.page(limit=3)
+    assert (ids(page), page.has_more) == (["i4", "i5", "i6"], True)
+    page = lab.page(limit=3, before="i4")
+    assert (ids(page), page.has_more) == (["i1", "i2", "i3"], True)
+    page = lab.page(limit=3, before="i1")
+    assert (ids(page), page.has_more) == (["i0"], False)
+
+
+def test_a_page_before_a_message_that_is_gone_is_empty() -> None:
+    lab = Lab(max_messages=2)
+    for number in range(4):
+        lab.append(id=f"i{number}")
+    page = lab.page(before="i0")
+    assert (ids(page), page.has_more) == ([], False)
+
+
+def test_pages_lead_forward_from_a_position() -> None:
+    lab = Lab()
+    numbers = lab.fill(5)
+    page = lab.page(after=numbers[0], limit=2)
+    assert ([orjson.loads(b)["seq"] for b in page.messages], page.has_more) == (numbers[1:3], True)
+    page = lab.page(after=numbers[2], limit=2)
+    assert ([orjson.loads(b)["seq"] for b in page.messages], page.has_more) == (numbers[3:], False)
+    assert page.position == numbers[-1]
+
+
+def test_a_page_tells_of_a_hole() -> None:
+    lab = Lab(max_messages=2)
+    numbers = lab.fill(5)
+    assert lab.page(after=numbers[0]).truncated
+    assert not lab.page(after=numbers[2]).truncated
+    assert lab.page(after=5).reset
+    assert lab.page(since=NOW).truncated
+
+
+def test_a_page_of_an_unknown_topic_is_empty() -> None:
+    assert Lab().page("nothing") == Page((), False, None, False, False)
+
+
+def test_reports_count_what_is_alive() -> None:
+    lab = Lab(max_age=10)
+    lab.append("a.x")
+    lab.append("a.y", ttl=1)
+    lab.append("b")
+    lab.now += 2_000
+    found = {r.topic: (r.messages, r.last_message_at) for r in lab.store.reports("a", lab.now)}
+    assert found == {"a.x": (1, NOW), "a.y": (0, NOW)}
+
+
+# ---------------------------------------------------------------- against a list
+
+
+@given(st.data())
+def test_any_reader_that_resumes_by_position_misses_nothing_unsaid(data: st.DataObject) -> None:
+    lab = Lab(max_messages=data.draw(st.integers(1, 6)), max_age=5)
+    published: list[int] = []
+    seen: list[int] = []
+    mark: int | None = None
+    for _ in range(data.draw(st.integers(1, 30))):
+        step = data.draw(st.sampled_from(["publish", "publish", "resume", "wait", "evict", "lose"]))
+        if step == "publish":
+            entry = lab.append(ttl=data.draw(st.sampled_from([None, 1, 2])))
+            published.append(entry.seq)
+        elif step == "wait":
+            lab.now += data.draw(st.integers(0, 3_000))
+        elif step == "evict":
+            lab.store.evict("t")
+        elif step == "lose":
+            lab.store.evict("t", log_too=True)
+        else:
+            found = lab.replay("t", since=0) if mark is None else lab.replay("t", after={"t": mark})
+            got = [e.seq for e in found.entries if e.seq is not None]
+            missed = [s for s in published if s > (mark or 0) and s not in got]
+            if missed and mark is not None and "t" in found.positions:
+                assert found.truncated or found.reset
+            seen += got
+            mark = found.positions.get("t", mark)
+    assert len(seen) == len(set(seen))
+    assert seen == sorted(seen)

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanzoai.pubsub.topics import matches
+from pubsub_server import routing
+from pubsub_server.connection import Connection, with_name, without_name
+from pubsub_server.interfaces import WireForm
+from pubsub_server.routing import Router
+from pubsub_server.topic_index import TopicIndex
+
+
+class _Keeper:
+    def check(self, connection: Connection, now: float) -> float | None:
+        return None
+
+
+class Lab:
+    def __init__(self) -> None:
+        self.forbidden: set[tuple[str, str]] = set()
+        self.asked = 0
+        self.router = Router(self.allowed)
+
+    def allowed(self, connection: Connection, topic: str) -> bool:
+        self.asked += 1
+        return (connection.client_id, topic) not in self.forbidden
+
+    def connection(self, name: str, form: WireForm = WireForm.SOCKET) -> Connection:
+        sink: Any = None
+        connection = Connection(sink, form, _Keeper(), 0)
+        connection.client_id = name
+        return connection
+
+    def add(self, connection: Connection, *patterns: str) -> Connection:
+        for pattern in patterns:
+            self.router.add(connection, pattern)
+            connection.patterns = with_name(connection.patterns, pattern)
+        return connection
+
+    def discard(self, connection: Connection, pattern: str) -> None:
+        self.router.discard(connection, pattern)
+        connection.patterns = without_name(connection.patterns, pattern)
+
+    def names(self, topic: str) -> list[str]:
+        route = self.router.route(topic)
+        return sorted(c.client_id for c in (*route.sockets, *route.streams))
+
+
+def test_a_topic_goes_to_its_subscribers_alone() -> None:
+    lab = Lab()
+    lab.add(lab.connection("a"), "x.y")
+    lab.add(lab.connection("b"), "x.y", "z")
+    assert lab.names("x.y") == ["a", "b"]
+    assert lab.names("z") == ["b"]
+    assert lab.names("x") == []
+
+
+def test_several_patterns_of_one_connection_bring_one_copy() -> None:
+    lab = Lab()
+    lab.add(lab.connection("a"), "x.y", "x.*", "**")
+    assert lab.names("x.y") == ["a"]
+    assert lab.names("x.z") == ["a"]
+
+
+def test_a_subscription_that_comes_or_goes_changes_known_routes() -> None:
+    lab = Lab()
+    a, b = lab.connection("a"), lab.connection("b")
+    assert lab.names("x.y") == []
+    lab.add(a, "x.y")
+    assert lab.names("x.y") == ["a"]
+    lab.add(b, "x.*")
+    assert lab.names("x.y") == ["a", "b"]
+    lab.discard(a, "x.y")
+    assert lab.names("x.y") == ["b"]
+    lab.discard(b, "x.*")
+    assert lab.names("x.y") == []
+    assert len(lab.router) == 0
+
+
+def test_a_pattern_is_filtered_by_what_its_holder_may_read() -> None:
+    lab = Lab()
+    a = lab.add(lab.connection("a"), "x.*")
+    lab.add(lab.connection("b"), "x.*")
+    lab.forbidden.add(("a", "x.y"))
+    assert lab.names("x.y") == ["b"]
+    assert lab.names("x.z") == ["a", "b"]
+    lab.forbidden.clear()
+    assert lab.names("x.y") == ["b"], "known until the identity changes"
+    lab.router.changed(a)
+    assert lab.names("x.y") == ["a", "b"]
+
+
+def test_a_route_is_worked_out_once() -> None:
+    lab = Lab()
+    lab.add(lab.connection("a"), "x.*")
+    first = lab.router.route("x.y")
+    for _ in range(10):
+        assert lab.router.route("x.y") is first
+    assert lab.asked == 1
+    lab.add(lab.connection("b"), "other")
+    assert lab.router.route("x.y") is first
+
+
+def test_sockets_and_streams_are_told_apart() -> None:
+    lab = Lab()
+    lab.add(lab.connection("a"), "t")
+    lab.add(lab.connection("s", WireForm.EVENT_STREAM), "t")
+    route = lab.router.route("t")
+    assert [c.client_id for c in route.sockets] == ["a"]
+    assert [c.client_id for c in route.streams] == ["s"]
+
+
+def test_known_routes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "ROUTES_MAX", 10)
+    lab = Lab()
+    for number in range(100):
+        lab.router.route(f"t{number}")
+    assert len(lab.router._routes) <= 10
+
+
+def test_discarding_what_is_not_there_changes_nothing() -> None:
+    lab = Lab()
+    a, b = lab.add(lab.connection("a"), "x", "y.*"), lab.connection("b")
+    for pattern in ("x", "y.*", "z", "z.*"):
+        lab.router.discard(b, pattern)
+    assert lab.names("x") == ["a"]
+    assert lab.names("y.z") == ["a"]
+    assert a.patterns == ("x", "y.*")
+
+
+segments = st.sampled_from(["a", "b", "c"])
+topics = st.lists(segments, min_size=1, max_size=4).map(".".join)
+patterns = st.lists(segments | st.sampled_from(["*", "**"]), min_size=1, max_size=4).map(".".join)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), patterns, st.booleans())), st.lists(topics))
+def test_routes_are_those_of_a_list_searched_pattern_by_pattern(
+    steps: list[tuple[int, str, bool]], asked: list[str]
+) -> None:
+    lab = Lab()
+    connections = [lab.connection(str(number)) for number in range(5)]
+    held: set[tuple[int, str]] = set()
+    for number, pattern, add in steps:
+        if add and (number, pattern) not in held:
+            lab.add(connections[number], pattern)
+            held.add((number, pattern))
+        elif not add:
+            lab.discard(connections[number], pattern)
+            held.discard((number, pattern))
+        for topic in asked:
+            expected = sorted({str(n) for n, p in held if matches(p, topic)})
+            assert lab.names(topic) == expected
+
+
+@given(st.lists(st.tuples(topics, st.booleans())), st.lists(patterns, max_size=4))
+def test_an_index_of_topics_answers_as_a_search_of_all(
+    steps: list[tuple[str, bool]], asked: list[str]
+) -> None:
+    index = TopicIndex()
+    there: set[str] = set()
+    for topic, add in steps:
+        (index.add if add else index.discard)(topic)
+        (there.add if add else there.discard)(topic)
+        expected = {t for t in there if any(matches(p, t) for p in asked)}
+        found = index.matching(asked)
+        assert set(found) == expected
+        assert len(found) == len(expected)
+
+
+def test_the_kept_answers_of_an_index_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pubsub_server import topic_index
+
+    monkeypatch.setattr(topic_index, "VIEWS_MAX", 5)
+    monkeypatch.setattr(topic_index, "VIEW_TOPICS_MAX", 12)
+    index = TopicIndex()
+    for number in range(10):
+        index.add(f"t.{number}")
+    for number in range(50):
+        assert index.matching([f"*.{number}", "**"])[-1:] != []
+        assert len(index._views) <= 5
+        assert index._held <= 12
+
+
+def test_names_are_a_tuple_while_they_are_few() -> None:
+    names: Any = ()
+    for number in range(20):
+        names = with_name(names, str(number))
+        assert len(names) == number + 1
+    assert isinstance(names, dict)
+    for number in range(20):
+        names = without_name(names, str(number))
+        assert str(number) not in names
+    assert names == ()
