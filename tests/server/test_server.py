@@ -1,0 +1,379 @@
+"""The program: starting, saying where, refusing to start, draining; and what is joined in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import ssl
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import trustme
+import yaml
+from aiohttp import web
+
+from pubsub_server import commands
+from pubsub_server.access import StartError
+from pubsub_server.api_keys import generate, hash_key
+from pubsub_server.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PATIENCE = 20
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of a user who has set nothing."""
+    for name in list(os.environ):
+        if name.startswith("HANZO_PUBSUB_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return dict(os.environ)
+
+
+@asynccontextmanager
+async def program(
+    *argv: str, environ: dict[str, str]
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "pubsub_server",
+        *argv,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environ,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def ready(process: asyncio.subprocess.Process) -> dict[str, Any]:
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        line = json.loads(await process.stdout.readline())
+    assert isinstance(line, dict)
+    return line
+
+
+async def ended(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
+    async with asyncio.timeout(PATIENCE):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    command = {"serve": commands.serve, "token": commands.token}[argv[0]]
+    code = command(argv[1:])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+SERVE = ("serve", "--dev", "--http-port", "0", "--ws-port", "0")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_program_says_where_it_listens_serves_and_drains(
+    environ: dict[str, str], number: signal.Signals
+) -> None:
+    async with program(*SERVE, environ=environ) as process:
+        line = await ready(process)
+        assert line["event"] == "ready"
+        assert line["pid"] == process.pid
+        assert line["version"]
+        assert line["ws"].startswith("ws://127.0.0.1:")
+        assert line["ws"].endswith("/ws")
+        async with (
+            program("token", "--user", "alice", environ=environ) as minting,
+            httpx.AsyncClient(base_url=line["http"]) as client,
+        ):
+            code, token, _ = await ended(minting)
+            assert code == 0
+            headers = {"Authorization": f"Bearer {token.strip()}"}
+            answer = await client.get("/v1/session", headers=headers)
+            assert answer.json()["user_id"] == "alice"
+            stream = client.stream("GET", "/v1/subscribe?topics=demo.x", headers=headers)
+            async with stream as response:
+                lines = response.aiter_lines()
+                async with asyncio.timeout(PATIENCE):
+                    while await anext(lines) != "event: subscribed":
+                        pass
+                process.send_signal(number)
+                async with asyncio.timeout(PATIENCE):
+                    rest = [text async for text in lines]
+                assert any("going_away" in text for text in rest)
+        code, out, err = await ended(process)
+        assert (code, out) == (0, "")
+        logged = [json.loads(text) for text in err.splitlines()]
+        assert [entry["level"] for entry in logged] == ["info"] * len(logged)
+        assert token.strip() not in err
+
+
+async def test_a_port_in_use_is_one_clear_line(environ: dict[str, str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for flag in ("--http-port", "--ws-port"):
+            argv = [*SERVE, flag, str(port)]
+            async with program(*argv, environ=environ) as process:
+                code, out, err = await ended(process)
+            assert (code, out) == (1, "")
+            assert err.splitlines() == [
+                f"hanzo-pubsub: port {port} of 127.0.0.1 is in use; "
+                f"choose another with {flag} (0: any)"
+            ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (("--dev", "--host", "0.0.0.0"), 1, "loopback only, not on 0.0.0.0"),
+        (("--dev", "--host", "192.0.2.1"), 1, "loopback only"),
+        ((), 1, "nobody could authenticate"),
+        (("--iam-jwks-url", "https://hanzo.id/jwks"), 1, "plaintext is refused"),
+        (("--dev", "--rules", "/nowhere.yaml"), 1, "cannot be read"),
+        (("--dev", "--http-prot", "1"), 2, "did you mean --http-port?"),
+        (("--dev", "--http-port", "x"), 2, "http_port (flag --http-port)"),
+        (("--dev", "--config", "/nowhere.yaml"), 2, "cannot be read"),
+        (("--dev", "extra"), 2, "only flags"),
+    ],
+)
+def test_what_must_not_start_says_why_and_does_not(
+    environ: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    argv: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    del environ
+    got, out, err = run(capsys, "serve", "--check-config", *argv)
+    assert got == code
+    assert said in err
+    assert out == ""
+
+
+def test_check_config_prints_the_effective_settings(
+    environ: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    del environ
+    file = tmp_path / "pubsub.yaml"
+    file.write_text("ws_port: 9000\n", encoding="utf-8")
+    monkeypatch.setenv("HANZO_PUBSUB_CONFIG", str(file))
+    monkeypatch.setenv("REDIS_URL", "redis://:hush@redis:6379")
+    code, out, _ = run(capsys, "serve", "--dev", "--max-batch", "7", "--check-config")
+    values = yaml.safe_load(out)
+    assert code == 0
+    assert (values["dev"], values["max_batch"], values["ws_port"]) == (True, 7, 9000)
+    assert "hush" not in out
+
+
+def test_help_tells_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "serve", "--help")
+    assert code == 0
+    assert "--history-max-messages" in out
+    assert "[100]" in out
+    assert run(capsys, "token", "--help")[0] == 0
+
+
+def test_a_new_api_key_is_printed_with_its_entry(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    del environ
+    code, out, _ = run(
+        capsys, "token", "--api-key", "--user", "gateway", "--service", "--org", "acme"
+    )
+    printed = json.loads(out)
+    assert code == 0
+    assert printed["entry"]["sha256"] == hash_key(printed["key"])
+    assert printed["entry"]["kind"] == "service"
+    assert printed["entry"]["orgs"] == ["acme"]
+
+
+def test_wrong_usage_of_token_is_an_error(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    del environ
+    assert run(capsys, "token")[0] == 2
+    assert run(capsys, "token", "--user", "a", "--service", "--admin")[0] == 2
+    (tmp_path / "key").write_text("short", encoding="ascii")
+    code, out, err = run(capsys, "token", "--user", "a", "--dev-key-file", str(tmp_path / "key"))
+    assert (code, out) == (1, "")
+    assert "development key" in err
+
+
+def test_the_commands_say_in_one_line_what_they_do() -> None:
+    for command in (commands.serve, commands.token):
+        assert command.help
+        assert "\n" not in command.help
+
+
+async def test_a_file_of_settings_starts_a_server_with_tls_keys_audit_and_webhooks(
+    tmp_path: Path,
+) -> None:
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(
+        tmp_path / "both.pem"
+    )
+    key, digest = generate()
+    keys = tmp_path / "keys.yaml"
+    entry = {"id": "k1", "sha256": digest, "user": "gateway", "kind": "service"}
+    keys.write_text(yaml.safe_dump({"keys": [entry]}), encoding="utf-8")
+    received: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def receive(request: web.Request) -> web.Response:
+        await received.put(await request.json())
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/", receive)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    hook = {
+        "url": f"http://127.0.0.1:{runner.addresses[0][1]}/",
+        "secret": "0123456789abcdef",
+        "topics": ["system.**"],
+    }
+    audit = tmp_path / "audit.jsonl"
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    try:
+        async with running_server(
+            api_keys_file=keys,
+            tls_cert=tmp_path / "both.pem",
+            tls_key=tmp_path / "both.pem",
+            audit_file=audit,
+            audit_topics=["system.**"],
+            webhooks=[hook],
+        ) as server:
+            assert server.http.startswith("https://")
+            assert server.ws.startswith("wss://")
+            headers = {"Authorization": f"Bearer {key}"}
+            async with httpx.AsyncClient(
+                base_url=server.http, headers=headers, verify=trust
+            ) as client:
+                for topic in ("system.a", "elsewhere"):
+                    path = f"/v1/topics/{topic}/messages"
+                    answer = await client.post(path, json={"data": {"hush": 1}})
+                    assert answer.status_code == 201
+                wrong = await client.get("/v1/session", headers={"Authorization": "hpk_x"})
+                assert wrong.status_code == 401
+                metrics = (await client.get("/metrics")).text
+                assert "hanzo_pubsub_webhooks_delivered" in metrics
+            async with asyncio.timeout(PATIENCE):
+                posted = await received.get()
+            assert posted["events"][0]["data"]["topic"] == "system.a"
+            with pytest.raises(RuntimeError, match="development"):
+                server.token()
+    finally:
+        await runner.cleanup()
+    text = audit.read_text(encoding="utf-8")
+    records = [json.loads(line) for line in text.splitlines()]
+    assert {(r["event"], r["outcome"], r.get("topic")) for r in records} == {
+        ("auth", "ok", None),
+        ("auth", "denied", None),
+        ("publish", "ok", "system.a"),
+    }
+    assert "hush" not in text
+    assert key not in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"tls_cert": "none.pem", "tls_key": "none.pem"}, "TLS"),
+        ({"audit_file": "/nowhere/audit.jsonl"}, "audit_file"),
+        ({"audit_file": "{tmp}/a", "audit_topics": "a..b"}, "audit_topics"),
+        (
+            {"webhooks": [{"url": "http://x", "secret": "0" * 16, "topics": ["a..b"]}]},
+            "webhooks",
+        ),
+        ({"api_keys_file": "/nowhere.yaml", "behind_tls_proxy": True}, "/nowhere.yaml"),
+        ({"dev_key_file": "{tmp}/short"}, "too short"),
+        ({"host": "192.0.2.1", "dev": False, "behind_tls_proxy": True}, "nobody"),
+        (
+            {
+                "host": "192.0.2.1",
+                "iam_jwks_url": "http://127.0.0.1:1/",
+                "behind_tls_proxy": True,
+            },
+            "cannot listen on 192.0.2.1",
+        ),
+    ],
+)
+async def test_a_file_or_address_that_cannot_be_used_is_an_error(
+    tmp_path: Path, settings: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "short").write_text("x", encoding="ascii")
+    (tmp_path / "short").chmod(0o600)
+    filled = {
+        name: value.format(tmp=tmp_path) if isinstance(value, str) else value
+        for name, value in settings.items()
+    }
+    with pytest.raises(StartError, match=said):
+        async with running_server(**filled):
+            pass
+
+
+async def test_two_servers_in_one_process_take_only_their_own_tokens() -> None:
+    async with running_server() as one, running_server() as other:
+        async with httpx.AsyncClient() as client:
+            headers = {"Authorization": one.token()}
+            assert (await client.get(f"{one.http}/v1/session", headers=headers)).status_code == 200
+            assert (await client.get(f"{other.http}/v1/session", headers=headers)).status_code == 401
+
+
+async def test_a_server_that_has_stopped_leaves_no_task_and_no_port() -> None:
+    before = asyncio.all_tasks()
+    async with running_server() as server:
+        async with httpx.AsyncClient(base_url=server.http) as client:
+            await client.get("/healthz")
+    assert asyncio.all_tasks() == before
+    port = int(server.http.rsplit(":", 1)[1])
+    with pytest.raises(OSError, match="Connect call failed"):
+        await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_while_it_drains_a_server_is_not_ready() -> None:
+    async with (
+        running_server() as server,
+        httpx.AsyncClient(base_url=server.http) as client,
+    ):
+        assert (await client.get("/readyz")).status_code == 200
+        server.server._ready = False
+        answer = await client.get("/readyz")
+        assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+        assert answer.headers["retry-after"]
+
+
+async def test_sighup_opens_the_audit_log_anew(environ: dict[str, str], tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    async with program(*SERVE, "--audit-file", str(audit), environ=environ) as process:
+        line = await ready(process)
+        async with httpx.AsyncClient(base_url=line["http"]) as client:
+            headers = {"Authorization": "x"}
+            await client.get("/v1/session", headers=headers)
+            process.send_signal(signal.SIGHUP)
+            await client.get("/v1/session", headers=headers)
+        process.send_signal(signal.SIGTERM)
+        assert (await ended(process))[0] == 0
+    assert len(audit.read_text(encoding="utf-8").splitlines()) == 2
