@@ -145,11 +145,11 @@ async def observe(server: Server, stage: Stage, ready: asyncio.Event) -> None:
 
 async def come_late(server: Server, stage: Stage) -> None:
     """Join when all is said, and replay it from history."""
-    stage.tell("people", "late joiner asks for all of it")
+    stage.tell("people", "a latecomer asks for all of it")
     client = PubSubClient(server.ws, server.token("late"), rest_url=server.http)
     async with client as ps, ps.subscribe(TOPIC, history=stage.total + 100) as subscription:
         await follow(stage, stage.latecomer, subscription)
-    stage.tell("people", f"{len(stage.latecomer.seen):,} words from history")
+    stage.tell("people", f"{len(stage.latecomer.seen):,} words replayed")
 
 
 async def speak(

@@ -129,15 +129,19 @@ def judge(
         if told:
             wrong.append(f"{reading.name}: {told}")
         if reading.gaps:
-            wrong.append(f"{reading.name}: {reading.gaps:,} gaps told")
+            wrong.append(f"{reading.name}: {_times(reading.gaps, 'gap')} told by the client")
         if not reading.finished:
             wrong.append(f"{reading.name}: did not see the end of the stream")
     first = readings[0]
     if first.reconnects != reconnects:
-        wrong.append(f"{first.name}: {first.reconnects} reconnects instead of {reconnects}")
+        wrong.append(f"{first.name}: {_times(first.reconnects, 'reconnect')}, not {reconnects}")
     if first.rotations != rotations:
-        wrong.append(f"{first.name}: {first.rotations} rotations instead of {rotations}")
+        wrong.append(f"{first.name}: {_times(first.rotations, 'rotation')}, not {rotations}")
     return wrong
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def summary(ledger: Ledger, reading: Reading) -> str:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FRAMES = 12
 """Pictures a second."""
+ENCORE = 1.5
+"""Seconds that the last picture stays."""
 STYLES: dict[Kind, str] = {
     "cut": "bold red",
     "back": "bold green",
@@ -54,6 +56,7 @@ async def show(stage: Stage, console: Console) -> AsyncGenerator[None]:
         try:
             yield
             live.update(draw(stage, console.width, console.height), refresh=True)
+            await asyncio.sleep(ENCORE)
         finally:
             player.cancel()
 
@@ -143,13 +146,13 @@ def _readers(stage: Stage) -> Panel:
     for reading in (stage.reader, stage.observer):
         behind = max(0, published - len(reading.seen))
         table.add_row(
-            Text(reading.transport, style="bold"),
+            Text(f"{reading.name} ({reading.transport})", style="bold"),
             f"{len(reading.seen):,}",
             Text(f"{behind} behind", style="yellow" if behind > 3 else "dim"),
         )
     late = stage.latecomer
     table.add_row(
-        Text("late joiner", style="bold" if late.seen else "dim"),
+        Text(late.name, style="bold" if late.seen else "dim"),
         f"{len(late.seen):,}" if late.seen else "-",
         Text("from history", style="dim") if late.seen else "",
     )
@@ -235,7 +238,7 @@ def _track(stage: Stage, width: int) -> Text:
 
 def result(console: Console, rows: list[tuple[Reading, list[str]]], columns: list[str]) -> None:
     """The table at the end."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     for i, name in enumerate(columns):
         table.add_column(name, justify="left" if i < 2 else "right", no_wrap=True)
     for reading, cells in rows:

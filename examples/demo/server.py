@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 START = 20.0
 """Seconds that the server may take to start."""
+STANDARD_RATE = 100.0
+"""Publishes a second that HIP-56 allows a service."""
 SESSION = "demo"
 
 
@@ -81,9 +83,10 @@ async def start(*, words: int, rate: float, notice: float) -> AsyncGenerator[Ser
             "history-max-messages": str(words + 200),
             "history-page-max": "1000",
             "expiring-notice": f"{round(notice * 1000)}ms",
-            "publish-rate-service": str(max(100, round(rate * 3))),
             "log-level": "warning",
         }
+        if rate > STANDARD_RATE / 1.5:
+            settings["publish-rate-service"] = str(round(rate * 2))
         flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
         with tempfile.TemporaryFile() as log:
             process = await asyncio.create_subprocess_exec(

@@ -61,9 +61,9 @@ class Stage:
     topic: str
     total: int
     ledger: Ledger = field(default_factory=Ledger)
-    reader: Reading = field(default_factory=lambda: Reading("reader", "WebSocket"))
+    reader: Reading = field(default_factory=lambda: Reading("reader", "socket"))
     observer: Reading = field(default_factory=lambda: Reading("observer", "SSE"))
-    latecomer: Reading = field(default_factory=lambda: Reading("late joiner", "replay"))
+    latecomer: Reading = field(default_factory=lambda: Reading("latecomer", "replay"))
     happenings: list[Happening] = field(default_factory=list[Happening])
     words: list[Shown] = field(default_factory=list[Shown])
     members: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])

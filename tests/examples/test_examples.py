@@ -150,6 +150,18 @@ async def test_history_then_live_has_no_hole_and_no_repetition(server: RunningSe
     assert lines == ["one", "two", "three", "four", "five", "the newest: four five"]
 
 
+async def test_with_server_is_a_test_that_passes() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        str(EXAMPLES / "test_with_server.py"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(LIMIT):
+        out, _ = await process.communicate()
+    assert process.returncode == 0, out.decode()
+    assert b"1 passed" in out
+
+
 def test_every_example_has_a_test_and_fits_on_a_page() -> None:
     here = Path(__file__).read_text(encoding="utf-8")
     for example in sorted(EXAMPLES.glob("*.py")):
