@@ -1,0 +1,656 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trustme
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.frames import Close, Frame, Opcode
+
+from hanzoai.pubsub.clock import SystemClock
+from hanzoai.pubsub.generated.wire import (
+    AuthFrame,
+    MessageFrame,
+    PingFrame,
+    PongFrame,
+    Publication,
+    PublishFrame,
+    ServerFrame,
+    SubscribedFrame,
+)
+from hanzoai.pubsub.options import read_options
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed
+from hanzoai.pubsub.transports.websocket import WebSocketTransport
+
+if TYPE_CHECKING:
+    from websockets.http11 import Request, Response
+
+TOKEN = "s3cr3t-token-value"
+Handler = Callable[[ServerConnection], Awaitable[None]]
+
+
+class FakeClock(SystemClock):
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def now(self) -> float:
+        return self.time
+
+
+def envelope(number: int, data: Any = None) -> dict[str, Any]:
+    return {"id": f"m{number}", "topic": "a.b", "type": "t", "data": data, "timestamp": number}
+
+
+def message(number: int, data: Any = None) -> bytes:
+    return json.dumps({"type": "message", "message": envelope(number, data)}).encode()
+
+
+def wire(data: bytes, opcode: Opcode = Opcode.TEXT, *, fin: bool = True) -> bytes:
+    return Frame(opcode, data, fin).serialize(mask=False)
+
+
+def make(url: str, clock: SystemClock | None = None, **more: Any) -> WebSocketTransport:
+    transport = more.pop("transport", "auto")
+    options = read_options(url, TOKEN, transport=transport, settings=more, environ={})
+    return WebSocketTransport(options, clock or SystemClock())
+
+
+@asynccontextmanager
+async def server(handler: Handler, **more: Any) -> AsyncGenerator[str]:
+    more.setdefault("compression", None)
+    async with serve(
+        handler, "127.0.0.1", 0, ping_interval=None, close_timeout=1, **more
+    ) as running:
+        yield f"ws://127.0.0.1:{next(iter(running.sockets)).getsockname()[1]}/ws"
+
+
+@asynccontextmanager
+async def raw_server(
+    handler: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    context: ssl.SSLContext | None = None,
+) -> AsyncGenerator[str]:
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await handler(reader, writer)
+        writer.close()
+
+    listening = await asyncio.start_server(run, "127.0.0.1", 0, ssl=context)
+    port = listening.sockets[0].getsockname()[1]
+    try:
+        yield f"{'ws' if context is None else 'wss'}://127.0.0.1:{port}/ws"
+    finally:
+        listening.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def opened(
+    handler: Handler, clock: SystemClock | None = None, **settings: Any
+) -> AsyncGenerator[WebSocketTransport]:
+    async with asyncio.timeout(30), server(handler) as url:
+        transport = make(url, clock, **settings)
+        await transport.open()
+        try:
+            yield transport
+        finally:
+            await transport.close()
+
+
+async def collect(transport: WebSocketTransport, count: int) -> list[ServerFrame]:
+    found: list[ServerFrame] = []
+    while len(found) < count:
+        found += await transport.receive()
+    return found
+
+
+async def to_the_end(transport: WebSocketTransport) -> tuple[list[ServerFrame], TransportClosed]:
+    found: list[ServerFrame] = []
+    while True:
+        try:
+            found += await transport.receive()
+        except TransportClosed as closed:
+            return found, closed
+
+
+def numbers(frames: Sequence[ServerFrame]) -> list[int]:
+    return [frame.message.timestamp for frame in frames if isinstance(frame, MessageFrame)]
+
+
+async def failure(url: str, **settings: Any) -> TransportFailed:
+    transport = make(url, **settings)
+    with pytest.raises(TransportFailed) as caught:
+        async with asyncio.timeout(20):
+            await transport.open()
+    await transport.close()
+    return caught.value
+
+
+# ---------------------------------------------------------------- both ways
+
+
+async def test_frames_go_both_ways_in_order() -> None:
+    async def echo(connection: ServerConnection) -> None:
+        async for text in connection:
+            assert isinstance(text, str)
+            data = json.loads(text)["message"]["data"]
+            await connection.send(message(data).decode())
+
+    async with opened(echo) as transport:
+        for start in range(0, 100, 10):
+            transport.send(
+                [
+                    PublishFrame(message=Publication(topic="a", data=n))
+                    for n in range(start, start + 10)
+                ]
+            )
+        assert numbers(await collect(transport, 100)) == list(range(100))
+
+
+async def test_frames_of_one_loop_turn_leave_in_one_write() -> None:
+    got: list[str | bytes] = []
+    done = asyncio.Event()
+
+    async def keep(connection: ServerConnection) -> None:
+        async for text in connection:
+            got.append(text)
+            if len(got) == 50:
+                done.set()
+
+    async with opened(keep) as transport:
+        connection = transport._connection
+        assert connection is not None
+        writes: list[int] = []
+        real = connection.transport
+
+        class Counting:
+            def write(self, data: bytes) -> None:
+                writes.append(len(data))
+                real.write(data)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(real, name)
+
+        connection.transport = Counting()  # type: ignore[assignment]
+        for _ in range(50):
+            transport.send([PingFrame()])
+        await done.wait()
+        assert len(writes) == 1
+
+
+async def test_what_arrives_together_is_handed_over_together() -> None:
+    async def burst(connection: ServerConnection) -> None:
+        connection.transport.write(b"".join(wire(message(n)) for n in range(20)))
+        await connection.wait_closed()
+
+    async with opened(burst) as transport:
+        assert numbers(await transport.receive()) == list(range(20))
+
+
+async def test_fragments_binary_frames_and_all_lengths_are_read() -> None:
+    sizes = (10, 125, 126, 65_535, 65_536, 300_000)
+
+    async def send(connection: ServerConnection) -> None:
+        for number, size in enumerate(sizes):
+            await connection.send(message(number, "x" * size).decode())
+        whole = message(90, "y" * 1_000)
+        first, second = wire(whole[:7], fin=False), wire(whole[7:500], Opcode.CONT, fin=False)
+        connection.transport.write(first + wire(b"", Opcode.PING) + second)
+        connection.transport.write(wire(whole[500:], Opcode.CONT))
+        await connection.send(message(91))
+        await connection.wait_closed()
+
+    async with opened(send) as transport:
+        frames = await collect(transport, len(sizes) + 2)
+        assert numbers(frames) == [*range(len(sizes)), 90, 91]
+        lengths = [len(f.message.data or "") for f in frames if isinstance(f, MessageFrame)]
+        assert lengths == [*sizes, 1_000, 0]
+
+
+async def test_a_replay_of_a_hundred_full_messages_fits() -> None:
+    history = [envelope(n, "x" * 262_000) for n in range(100)]
+
+    async def send(connection: ServerConnection) -> None:
+        frame = {"type": "subscribed", "topics": ["a.b"], "history": history}
+        await connection.send(json.dumps(frame))
+        await connection.wait_closed()
+
+    async with opened(send) as transport:
+        (frame,) = await collect(transport, 1)
+        assert isinstance(frame, SubscribedFrame)
+        assert len(frame.history or []) == 100
+
+
+async def test_a_frame_over_the_limit_ends_the_connection_with_1009() -> None:
+    async def send(connection: ServerConnection) -> None:
+        await connection.send(message(1).decode())
+        await connection.send(message(2, "x" * 5_000).decode())
+        await connection.wait_closed()
+
+    async with opened(send, max_frame=2_000) as transport:
+        frames, closed = await to_the_end(transport)
+        assert numbers(frames) == [1]
+        assert closed.code == 1009
+
+
+async def test_what_cannot_be_read_is_left_out_and_counted() -> None:
+    async def send(connection: ServerConnection) -> None:
+        for text in ("{", '{"type":"constructor"}', '{"type":"message"}', '{"type":"pong"}'):
+            await connection.send(text)
+        await connection.send(b"\xff\xfe")
+        connection.transport.write(wire(b"\xff"))
+        await connection.send(message(1).decode())
+        await connection.wait_closed()
+
+    async with opened(send) as transport:
+        frames = await collect(transport, 2)
+        assert [type(frame) for frame in frames] == [PongFrame, MessageFrame]
+        assert transport.skipped == 5
+
+
+async def test_compression_is_used_where_it_is_asked_for() -> None:
+    seen: list[str | None] = []
+
+    async def send(connection: ServerConnection) -> None:
+        assert connection.request is not None
+        seen.append(connection.request.headers.get("Sec-WebSocket-Extensions"))
+        await connection.send(message(1, "x" * 1_000).decode())
+        await connection.wait_closed()
+
+    async with asyncio.timeout(30), server(send, compression="deflate") as url:
+        for wanted in (True, False):
+            transport = make(url, compression=wanted)
+            await transport.open()
+            assert numbers(await transport.receive()) == [1]
+            await transport.close()
+    assert "permessage-deflate" in (seen[0] or "")
+    assert seen[1] is None
+
+
+# ---------------------------------------------------------------- the end
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(1000, ""), (1001, "draining"), (4401, "token expired"), (4500, "slow")]
+)
+async def test_a_close_tells_its_code_after_every_frame_was_handed_out(
+    code: int, reason: str
+) -> None:
+    async def end(connection: ServerConnection) -> None:
+        for number in range(100):
+            await connection.send(message(number).decode())
+        await connection.close(code, reason)
+
+    async with opened(end) as transport:
+        frames, closed = await to_the_end(transport)
+        assert numbers(frames) == list(range(100))
+        assert closed.code == code
+        assert reason in closed.reason
+        with pytest.raises(TransportClosed):
+            await transport.receive()
+
+
+async def test_a_lost_connection_has_no_code() -> None:
+    async def cut(connection: ServerConnection) -> None:
+        await connection.send(message(1).decode())
+        connection.transport.abort()
+
+    async with opened(cut) as transport:
+        _, closed = await to_the_end(transport)
+        assert closed.code is None
+        assert closed.reason
+
+
+async def test_a_peer_that_says_goodbye_and_leaves_tcp_open_does_not_hold_the_reader() -> None:
+    hold = asyncio.Event()
+
+    async def linger(connection: ServerConnection) -> None:
+        connection.transport.write(wire(Close(4403, "no").serialize(), Opcode.CLOSE))
+        await hold.wait()
+
+    async with opened(linger) as transport:
+        with pytest.raises(TransportClosed) as caught:
+            await transport.receive()
+        assert caught.value.code == 4403
+        hold.set()
+
+
+async def test_garbage_after_the_handshake_ends_the_connection() -> None:
+    async def garble(connection: ServerConnection) -> None:
+        connection.transport.write(b"\xff" * 100)
+        await connection.wait_closed()
+
+    async with opened(garble) as transport:
+        _, closed = await to_the_end(transport)
+        assert closed.code == 1002
+
+
+async def nobody(connection: ServerConnection) -> None:
+    await connection.wait_closed()
+
+
+async def test_close_is_bounded_when_the_server_is_frozen() -> None:
+    release = asyncio.Event()
+
+    async def freeze(connection: ServerConnection) -> None:
+        connection.transport.pause_reading()
+        await release.wait()
+        connection.transport.abort()
+
+    async with asyncio.timeout(20), server(freeze) as url:
+        transport = make(url)
+        await transport.open()
+        big = PublishFrame(message=Publication(topic="a", data="x" * 200_000))
+        transport.send([big] * 50)
+        await asyncio.sleep(0)
+        await transport.close()
+        connection = transport._connection
+        assert connection is not None
+        await connection.wait_closed()
+        with pytest.raises(TransportClosed):
+            await transport.receive()
+        release.set()
+
+
+async def test_close_sends_what_is_queued_and_its_code_and_can_be_repeated() -> None:
+    got: list[str | bytes] = []
+    codes: asyncio.Queue[int | None] = asyncio.Queue()
+
+    async def keep(connection: ServerConnection) -> None:
+        with contextlib.suppress(Exception):
+            while True:
+                got.append(await connection.recv())
+        codes.put_nowait(connection.close_code)
+
+    async with opened(keep) as transport:
+        transport.send([PingFrame()])
+        await transport.close(4408)
+        await transport.close()
+        assert await codes.get() == 4408
+        assert got == ['{"type":"ping"}']
+        transport.send([PingFrame()])
+
+
+async def test_a_transport_that_was_never_opened_is_closed() -> None:
+    transport = make("ws://127.0.0.1:1/ws")
+    transport.send([PingFrame()])
+    with pytest.raises(TransportClosed):
+        await transport.receive()
+    await transport.close()
+
+
+async def test_cancelling_receive_loses_nothing() -> None:
+    go = asyncio.Event()
+
+    async def send(connection: ServerConnection) -> None:
+        await go.wait()
+        for number in range(50):
+            await connection.send(message(number).decode())
+        await connection.wait_closed()
+
+    async with opened(send) as transport:
+        waiting = asyncio.create_task(transport.receive())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        go.set()
+        found: list[ServerFrame] = []
+        while len(found) < 50:
+            task = asyncio.create_task(transport.receive())
+            await asyncio.sleep(0)
+            if not task.done():
+                task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                found += task.result()
+        assert numbers(found) == list(range(50))
+
+
+async def test_dialing_can_be_cancelled() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with raw_server(silent) as url:
+        transport = make(url)
+        dialing = asyncio.create_task(transport.open())
+        await asyncio.sleep(0.01)
+        dialing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dialing
+        await transport.close()
+
+
+# ---------------------------------------------------------------- life
+
+
+async def test_every_byte_counts_as_heard_pings_too() -> None:
+    clock = FakeClock()
+    step = asyncio.Event()
+
+    async def ping(connection: ServerConnection) -> None:
+        await step.wait()
+        await (await connection.ping())
+        await connection.send('{"type":"pong"}')
+        await connection.wait_closed()
+
+    async with opened(ping, clock) as transport:
+        assert transport.last_heard == 100.0
+        clock.time = 200.0
+        assert transport.last_heard == 100.0
+        step.set()
+        await transport.receive()
+        assert transport.last_heard == 200.0
+
+
+async def test_a_reader_that_does_not_read_stops_the_network_and_gets_all_of_it_later() -> None:
+    sent = 0
+    data = wire(message(1, "x" * 10_000))
+
+    async def flood(connection: ServerConnection) -> None:
+        nonlocal sent
+        for _ in range(3_000):
+            connection.transport.write(data)
+            sent += 1
+            await connection.drain()
+        await connection.wait_closed()
+
+    async with opened(flood) as transport:
+        connection = transport._connection
+        assert connection is not None
+        while connection._reading:  # noqa: ASYNC110 - the network has no event for it
+            await asyncio.sleep(0)
+        held = connection._arrived_bytes
+        assert held < 3 << 20
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert connection._arrived_bytes == held
+        assert len(await collect(transport, 3_000)) == 3_000
+        assert connection._arrived_bytes == 0
+
+
+# ---------------------------------------------------------------- failures to open
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "choice", "code", "retry_after"),
+    [
+        (401, {}, "websocket", 4401, None),
+        (403, {}, "websocket", 4403, None),
+        (401, {}, "auto", None, None),
+        (403, {}, "auto", None, None),
+        (429, {"Retry-After": "7"}, "auto", 4429, 7.0),
+        (503, {"Retry-After": "2"}, "websocket", 1013, 2.0),
+        (404, {}, "auto", None, None),
+        (200, {}, "auto", None, None),
+        (500, {}, "auto", None, None),
+    ],
+)
+async def test_a_refused_handshake_tells_its_status(
+    status: int, headers: dict[str, str], choice: str, code: int | None, retry_after: float | None
+) -> None:
+    async def refuse(connection: ServerConnection, request: Request) -> Response:
+        response = connection.respond(HTTPStatus(status), "no")
+        response.headers.update(headers)
+        return response
+
+    async with server(nobody, process_request=refuse) as url:
+        error = await failure(url, transport=choice)
+    assert (error.code, error.retry_after) == (code, retry_after)
+    assert f"HTTP {status}" in error.reason
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    reached: list[str] = []
+
+    async def elsewhere(connection: ServerConnection) -> None:
+        reached.append("elsewhere")
+
+    async with server(elsewhere) as other:
+
+        async def redirect(connection: ServerConnection, request: Request) -> Response:
+            response = connection.respond(HTTPStatus.FOUND, "")
+            response.headers["Location"] = other
+            return response
+
+        async with server(nobody, process_request=redirect) as url:
+            error = await failure(url)
+    assert "not followed" in error.reason
+    assert reached == []
+
+
+async def test_nothing_listening_is_told() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        error = await failure(f"ws://127.0.0.1:{taken.getsockname()[1]}/ws")
+    assert "nothing listens" in error.reason
+    assert error.code is None
+
+
+async def test_an_unknown_host_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unknown(*args: object, **kwargs: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
+    error = await failure("wss://nowhere.invalid/ws", proxy=False)
+    assert error.reason == "The host name nowhere.invalid cannot be resolved."
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"SSH-2.0-OpenSSH_9\r\n", b"HTTP/1.1 101 Switching\r\n\r\n", b"\x00" * 50_000],
+    ids=["closed at once", "another protocol", "a bad handshake", "zeros"],
+)
+async def test_what_is_no_websocket_server_is_told(answer: bytes) -> None:
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+
+    async with raw_server(reply) as url:
+        error = await failure(url)
+    assert "127.0.0.1" in error.reason
+    assert error.code is None
+
+
+async def test_a_black_hole_is_given_up_after_open_timeout() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with raw_server(silent) as url:
+        error = await failure(url, open_timeout=0.05)
+    assert "did not answer in time" in error.reason
+
+
+# ---------------------------------------------------------------- TLS
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+async def test_tls_with_a_trusted_certificate_connects(
+    authority: trustme.CA, tls: ssl.SSLContext
+) -> None:
+    async def send(connection: ServerConnection) -> None:
+        await connection.send(message(1).decode())
+        await connection.wait_closed()
+
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    async with asyncio.timeout(20), server(send, ssl=tls) as url:
+        transport = make(url.replace("ws:", "wss:"), ssl_context=trusting)
+        await transport.open()
+        assert numbers(await transport.receive()) == [1]
+        await transport.close()
+
+
+async def test_an_untrusted_certificate_is_told(tls: ssl.SSLContext) -> None:
+    async with server(nobody, ssl=tls) as url:
+        error = await failure(url.replace("ws:", "wss:"))
+    assert "certificate of 127.0.0.1 is not trusted" in error.reason
+
+
+async def test_tls_where_none_is_spoken_is_told() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()
+
+    async with raw_server(plain) as url:
+        error = await failure(url.replace("ws:", "wss:"))
+    assert error.reason.startswith("TLS with 127.0.0.1 failed")
+
+
+# ---------------------------------------------------------------- secrets
+
+
+async def test_the_token_is_in_the_auth_frame_alone(caplog: pytest.LogCaptureFixture) -> None:
+    requests: list[Request] = []
+    frames: asyncio.Queue[str | bytes] = asyncio.Queue()
+
+    async def keep(connection: ServerConnection) -> None:
+        assert connection.request is not None
+        requests.append(connection.request)
+        frames.put_nowait(await connection.recv())
+
+    quiet = logging.getLogger("websockets.server")
+    quiet.setLevel(logging.WARNING)
+    caplog.set_level(logging.DEBUG)
+    try:
+        async with opened(keep) as transport:
+            transport.send([AuthFrame(token=TOKEN, version=1)])
+            assert json.loads(await frames.get())["token"] == TOKEN
+            with pytest.raises(TransportClosed):
+                await transport.receive()
+    finally:
+        quiet.setLevel(logging.NOTSET)
+    (request,) = requests
+    assert "Authorization" not in request.headers
+    assert request.headers["User-Agent"].startswith("hanzoai.pubsub/")
+    assert TOKEN not in request.path + str(request.headers)
+    assert TOKEN not in caplog.text
+    assert TOKEN not in repr(transport)
