@@ -222,10 +222,13 @@ async def sabotage(
         seen = len(stage.reader.seen)
         await stage.until(partial(_has_more_than, stage.reader, seen))
         reader.connected.clear()
+        if lose and number == 0:
+            await server.fault("refuse")
         await server.fault("drop", user="reader")
         if lose and number == 0:
-            await asyncio.sleep(0.1)
+            await stage.reach(share + 0.03)
             await server.fault("evict", topic=TOPIC)
+            await server.fault("refuse", on=False)
         await reader.connected.wait()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -31,9 +32,9 @@ from hanzoai.pubsub import PubSubError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CUTS = (0.18, 0.46, 0.78)
+CUTS = (0.12, 0.46, 0.8)
 """Where the reader's connection is cut, as shares of the text."""
-ROTATIONS = (0.32, 0.62)
+ROTATIONS = (0.3, 0.64)
 """Where its token is renewed."""
 RATE, FAST = 54.0, 240.0
 """Words a second: a quick model, and with --fast."""
@@ -41,7 +42,18 @@ FEWEST = 100
 """Words below which there is no time for all that is to happen."""
 PATIENCE = 30.0
 """Seconds over the expected time after which the show is given up."""
-COLUMNS = "reader,over,received,lost,twice,jumbled,reconnects,rotations,p50 ms,p99 ms".split(",")
+COLUMNS = [
+    "reader",
+    "over",
+    "received",
+    "lost",
+    "twice",
+    "jumbled",
+    "reconnects",
+    "rotations",
+    "p50 ms",
+    "p99 ms",
+]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ServerFailed as error:
         print(error, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
 
 
@@ -79,6 +91,10 @@ def _parser() -> argparse.ArgumentParser:
 
 async def perform(args: argparse.Namespace) -> int:
     """One show, from the start of the server to the verdict."""
+    task = asyncio.current_task()
+    if task is not None and sys.platform != "win32":
+        # Ended from outside, the show still ends its server.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     words = load_words(args.words)
     if len(words) < FEWEST or (args.words and args.words > len(words)):
         print(f"--words is from {FEWEST} to {len(load_words()):,}", file=sys.stderr)

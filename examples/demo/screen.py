@@ -137,7 +137,7 @@ def _people(stage: Stage) -> Panel:
 
 
 def _readers(stage: Stage) -> Panel:
-    table = Table.grid(padding=(0, 2))
+    table = Table.grid(padding=(0, 1))
     for _ in range(3):
         table.add_column(justify="right")
     table.add_column()
@@ -238,10 +238,12 @@ def _track(stage: Stage, width: int) -> Text:
 
 def result(console: Console, rows: list[tuple[Reading, list[str]]], columns: list[str]) -> None:
     """The table at the end."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(
+        box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=0, show_edge=False
+    )
     for i, name in enumerate(columns):
         table.add_column(name, justify="left" if i < 2 else "right", no_wrap=True)
     for reading, cells in rows:
         bad = any(cell not in ("0", "-") for cell in cells[3:6])
         table.add_row(*cells, style="bold red" if bad or not reading.finished else "")
-    console.print(table)
+    console.print(table, end="\n\n")

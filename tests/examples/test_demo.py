@@ -1,0 +1,163 @@
+"""The demonstration: its last line is measured, and whatever differs makes it fail."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import signal
+import sys
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from examples.demo.screen import draw, sparkline
+from examples.demo.stage import Happening, Stage
+from examples.demo.story import load_words
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+DEMO = Path(__file__).parents[2] / "examples" / "demo"
+LIMIT = 50
+
+
+@asynccontextmanager
+async def started(
+    *arguments: str, out: int = asyncio.subprocess.PIPE
+) -> AsyncGenerator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(DEMO), *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=out,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(LIMIT):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def alone(process: asyncio.subprocess.Process) -> bool:
+    """Whether nothing that the process started is left."""
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+async def test_every_reader_sees_every_word_through_three_cuts_and_two_rotations() -> None:
+    async with started("--fast", "--words", "700") as process:
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    lines = out.decode().splitlines()
+    assert lines[-1] == (
+        "published 700 · received 700 · lost 0 · twice 0 · reconnects 3 · rotations 2"
+    )
+    for sign in ("alice joined", "alice is typing", "bob left", "cut at word", "words replayed"):
+        assert sign in out.decode()
+    assert alone(process)
+
+
+async def test_a_real_loss_is_told_and_fails() -> None:
+    async with started("--fast", "--words", "700", "--lose") as process:
+        out, err = await process.communicate()
+    assert process.returncode == 1
+    assert "published 700 · received 700" not in out.decode()
+    assert "lost" in err.decode()
+    assert "1 gap told by the client" in err.decode()
+    assert alone(process)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+async def test_an_interrupted_show_leaves_no_server_behind(name: str) -> None:
+    async with started("--plain") as process:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        process.send_signal(getattr(signal, name))
+        await process.communicate()
+    assert process.returncode == 130
+    assert alone(process)
+
+
+async def test_the_picture_is_drawn_on_a_terminal() -> None:
+    ours, theirs = pty.openpty()
+    try:
+        async with started("--fast", "--words", "300", out=theirs) as process:
+            os.close(theirs)
+            drawn = await asyncio.to_thread(_read_all, ours)
+            await process.wait()
+    finally:
+        os.close(ours)
+    assert process.returncode == 0
+    assert "as the reader sees it" in drawn
+    assert "received 300 · lost 0" in drawn.splitlines()[-1]
+
+
+def _read_all(descriptor: int) -> str:
+    data = b""
+    while True:
+        try:
+            found = os.read(descriptor, 65536)
+        except OSError:
+            found = b""
+        if not found:
+            return data.decode(errors="replace")
+        data += found
+
+
+@pytest.mark.parametrize("arguments", [("--words", "99"), ("--words", "2001")])
+async def test_too_few_and_too_many_words_are_refused(arguments: tuple[str, ...]) -> None:
+    async with started(*arguments) as process:
+        _, err = await process.communicate()
+    assert process.returncode == 2
+    assert b"100 to 2,000" in err
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 36), (200, 60)])
+def test_a_picture_fills_its_terminal_exactly(width: int, height: int) -> None:
+    stage = _played()
+    console = Console(width=width, height=height)
+    with console.capture() as captured:
+        console.print(draw(stage, width, height))
+    lines = captured.get().rstrip("\n").split("\n")
+    assert len(lines) == height
+    assert all(len(line) == width for line in lines)
+    for sign in ("✂", "⟳", "┄", "alice", "typing …", "behind", "p99"):
+        assert sign in captured.get()
+
+
+def test_the_sparkline_shows_the_slowest_word_of_each_half_second() -> None:
+    bars = sparkline([(0.1, 0.001), (0.2, 1.0), (0.6, 0.001)], now=1.4, width=10)
+    assert bars == ["█", "▁", " "]
+
+
+def _played() -> Stage:
+    stage = Stage("chat.session.demo", 2000)
+    stage.began = time.perf_counter() - 20
+    for word in load_words(900):
+        at = stage.began + word.index / 50
+        stage.ledger.sending(word.index, word.content, at)
+        stage.ledger.published(f"id{word.index}", word.index)
+        stage.pace.append(at)
+        for reading in (stage.reader, stage.observer):
+            reading.note(f"id{word.index}", word.index, word.content, 0.004)
+        stage.show(word.index, word.content, at + 0.004)
+    stage.state = "connected"
+    stage.members = [("alice", "typing"), ("reader", "reading")]
+    stage.happenings += [
+        Happening(5.0, "cut", "cut at word 10"),
+        Happening(9.0, "back", "back, 9 words to replay"),
+        Happening(12.0, "rotated", "new token at word 600"),
+    ]
+    return stage
