@@ -381,9 +381,26 @@ _M = TypeVar("_M", bound=BaseModel)
 def _checked(model: type[_M], value: Mapping[str, Any], code: str, prefix: str = "") -> _M:
     try:
         return model.model_validate(value)
+    except ValidationError:
+        pass
+    try:
+        # JSON does not tell 1.0 from 1, and some encoders write the former.
+        return model.model_validate(_whole(value))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise _problem(first, code, prefix) from None
+
+
+def _whole(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The object with whole numbers where a number is one, two levels deep."""
+    return {
+        key: _whole(item)
+        if isinstance(item, dict) and key == "after"
+        else int(item)
+        if isinstance(item, float) and item.is_integer()
+        else item
+        for key, item in value.items()
+    }
 
 
 def _problem(first: ErrorDetails, code: str, prefix: str) -> ServiceError:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pubsub_server.codec import error_frame, frame_bytes
-from pubsub_server.interfaces import WireForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,6 +119,6 @@ class Core:
 _VERDICTS_MAX = 1024
 
 
-def wants_presence(connection: Connection, asked: bool | None) -> bool:
-    """Whether presence is heard: by default on a socket, and not on a stream."""
-    return connection.form is WireForm.SOCKET if asked is None else asked
+def wants_presence(asked: bool | None) -> bool:
+    """Whether presence is heard: unless the client says no."""
+    return asked is not False

@@ -34,6 +34,16 @@ HELD_PIECES: Final = 100_000
 BACKLOGS: Final = 10_000
 
 
+class _Nothing(list[bytes]):
+    """Takes what a connection that is gone is given, for the runs that still name it."""
+
+    def append(self, data: bytes, /) -> None:
+        pass
+
+
+_GONE: Final = _Nothing()
+
+
 class Delivery:
     """Owns the bytes between the hub and the sinks.
 
@@ -94,12 +104,16 @@ class Delivery:
         """
         route, self._route = self._route, NOWHERE
         self._run_bytes = 0
-        if self._texts:
-            self._give(route.sockets, self._texts)
-            self._texts.clear()
-        if self._events:
-            self._give(route.streams, self._events)
-            self._events.clear()
+        texts, events = self._texts, self._events
+        if texts:
+            # A connection that is cut while it is given these settles too, and finds nothing.
+            self._texts = []
+        if events:
+            self._events = []
+        if texts:
+            self._give(route.sockets, texts)
+        if events:
+            self._give(route.streams, events)
 
     def _give(self, connections: Sequence[Connection], chunks: list[bytes]) -> None:
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -169,11 +183,16 @@ class Delivery:
         connection.backlog = None
         self._write_pending(connection)
 
-    def forget(self, connection: Connection) -> None:
-        """Drop what waits for a connection that is gone."""
+    def drop(self, connection: Connection) -> None:
+        """Forget what waits, and write again."""
         connection.pending = None
         connection.backlog = None
-        connection.held = 0
+        connection.held = connection.stalled = 0
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone: nothing waits for it, now or later."""
+        self.drop(connection)
+        connection.pending = _GONE
 
     def flush(self) -> None:
         """Write now what waits; called by itself at the end of each loop turn with something."""
@@ -183,7 +202,7 @@ class Delivery:
         stats = self._stats
         for connection in dirty:
             pending = connection.pending
-            if pending is None:
+            if not pending:
                 continue
             if connection.stalled:
                 connection.held = 0
@@ -205,7 +224,7 @@ class Delivery:
         self._call_soon(self.flush)
 
     def _write_pending(self, connection: Connection) -> None:
-        if connection.stalled:
+        if connection.stalled or connection.pending is _GONE:
             return
         pending = connection.pending
         connection.pending = None

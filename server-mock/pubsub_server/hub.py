@@ -242,8 +242,8 @@ class Hub:
         kind = "auth.error" if socket and error.code in AUTH_ERRORS else "error"
         if error.code == "slow_consumer":
             core.stats.slow_consumers += 1
-            core.delivery.forget(connection)
-            connection.stalled = 0
+            core.delivery.drop(connection)
+        core.delivery.settle()
         core.send(connection, error_frame(error, type=kind))
         core.delivery.finish(connection)
         sink = connection.sink

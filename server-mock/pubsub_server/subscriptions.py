@@ -57,7 +57,7 @@ class Subscriptions:
         core.delivery.settle()
         granted: list[str] = []
         denied = list(request.invalid)
-        loud = wants_presence(connection, request.presence)
+        loud = wants_presence(request.presence)
         for pattern in request.topics:
             error = self._register(connection, identity, pattern, loud)
             if error is None:
@@ -186,7 +186,8 @@ class Subscriptions:
             for error in denied:
                 core.refuse(connection, error)
         named = [each for each in granted if not is_wildcard(each)]
-        if loud or connection.form is WireForm.SOCKET:
+        # A reader of an event stream is a member only where it says so; HIP-56 lets it watch.
+        if connection.form is WireForm.SOCKET or request.presence:
             for topic in named:
                 self._attendance.enter(connection, topic)
         if loud:

@@ -159,7 +159,7 @@ class Peer:
 
 
 def events(data: bytes) -> list[dict[str, Any]]:
-    """Events of a chunked event stream: name under `event`, `id`, and the data."""
+    """Events of a chunked event stream: name under `event`, id under `mark`, and the data."""
     body = b""
     while data:
         size, _, data = data.partition(b"\r\n")
@@ -174,7 +174,7 @@ def events(data: bytes) -> list[dict[str, Any]]:
             found.append({"comment": fields[""]})
         else:
             found.append(
-                {"event": fields["event"], "id": fields.get("id"), **orjson.loads(fields["data"])}
+                {"event": fields["event"], "mark": fields.get("id"), **orjson.loads(fields["data"])}
             )
     return found
 
@@ -186,7 +186,9 @@ class Rig:
         self.now = 1000.0
         self.people = People()
         self.rules = Rules()
-        self.settings = Settings(**{"publish_rate_user": 1e6, "publish_rate_service": 1e6} | settings)
+        self.settings = Settings(
+            **{"publish_rate_user": 1e6, "publish_rate_service": 1e6} | settings
+        )
         self.hub = Hub(
             self.settings,
             authenticator=self.people,
