@@ -140,7 +140,7 @@ class _Publication(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 
     type: Annotated[str | None, Field(max_length=128, min_length=1)] = None
-    ttl: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    ttl: Annotated[int | None, Field(ge=0, le=2**53 - 1)] = None
     id: wire.MessageId | None = None
     meta: dict[str, Any] | None = None
 

@@ -122,84 +122,108 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
     # listeners
-    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
-    http_port: Port = Field(8056, description="REST and event streams; 0 picks a free port")
-    ws_port: Port = Field(8057, description="WebSocket; 0 picks a free port")
-    tls_cert: Path | None = Field(None, description="certificate chain, PEM")
-    tls_key: Path | None = Field(None, description="private key of the certificate, PEM")
+    host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
+    http_port: Port = Field(default=8056, description="REST and event streams; 0 picks a free port")
+    ws_port: Port = Field(default=8057, description="WebSocket; 0 picks a free port")
+    tls_cert: Path | None = Field(default=None, description="certificate chain, PEM")
+    tls_key: Path | None = Field(default=None, description="private key of the certificate, PEM")
     behind_tls_proxy: Switch = Field(
-        False, description="accept plaintext, because a proxy in front ends TLS"
+        default=False, description="accept plaintext, because a proxy in front ends TLS"
     )
     cors_origins: Items = Field(
-        ("*",), description="origins whose pages may call the HTTP API; `*` is all"
+        default=("*",), description="origins whose pages may call the HTTP API; `*` is all"
     )
-    backplane: Literal["memory"] = Field("memory", description="what joins the nodes")
-    redis_url: SecretStr | None = Field(None, description="Redis of the backplane")
+    backplane: Literal["memory"] = Field(default="memory", description="what joins the nodes")
+    redis_url: SecretStr | None = Field(default=None, description="Redis of the backplane")
 
     # who
-    dev: Switch = Field(False, description="development: local tokens, loopback only")
+    dev: Switch = Field(default=False, description="development: local tokens, loopback only")
     dev_key_file: Path | None = Field(
-        None, description="key that signs development tokens; made on first use"
+        default=None, description="key that signs development tokens; made on first use"
     )
-    iam_url: str | None = Field(None, description="base URL of IAM")
+    iam_url: str | None = Field(default=None, description="base URL of IAM")
     iam_jwks_url: str | None = Field(
-        None, description="JWKS of IAM; default: iam_url/.well-known/jwks.json"
+        default=None, description="JWKS of IAM; default: iam_url/.well-known/jwks.json"
     )
-    jwt_audience: Items = Field((), description="accepted `aud`; empty accepts tokens without one")
-    jwt_issuer: str | None = Field(None, description="required `iss`")
+    jwt_audience: Items = Field(
+        default=(), description="accepted `aud`; empty accepts tokens without one"
+    )
+    jwt_issuer: str | None = Field(default=None, description="required `iss`")
     jwt_claims: dict[str, str] = Field(
         default_factory=dict, description="claims by field, where IAM names them otherwise"
     )
-    jwt_leeway: Wait = Field(5_000, description="tolerated clock difference for `nbf` and `iat`")
-    jwks_max_age: Milliseconds = Field(600_000, description="keys are fetched anew after")
-    jwks_min_interval: Wait = Field(10_000, description="least time between two fetches of keys")
-    jwks_timeout: Milliseconds = Field(5_000, description="a fetch of keys may take")
-    api_keys_file: Path | None = Field(None, description="hashed API keys, YAML or JSON")
-    auth_deadline: Milliseconds = Field(5_000, description="for `auth` after opening a socket")
-    expiring_notice: Wait = Field(60_000, description="`auth.expiring` comes before the end by")
+    jwt_leeway: Wait = Field(
+        default=5_000, description="tolerated clock difference for `nbf` and `iat`"
+    )
+    jwks_max_age: Milliseconds = Field(default=600_000, description="keys are fetched anew after")
+    jwks_min_interval: Wait = Field(
+        default=10_000, description="least time between two fetches of keys"
+    )
+    jwks_timeout: Milliseconds = Field(default=5_000, description="a fetch of keys may take")
+    api_keys_file: Path | None = Field(default=None, description="hashed API keys, YAML or JSON")
+    auth_deadline: Milliseconds = Field(
+        default=5_000, description="for `auth` after opening a socket"
+    )
+    expiring_notice: Wait = Field(
+        default=60_000, description="`auth.expiring` comes before the end by"
+    )
 
     # what they may
-    rules: Path | None = Field(None, description="access rules, YAML; default: those of HIP-56")
-    max_payload: Size = Field(262_144, description="bytes of JSON-encoded `data`")
-    publish_rate_user: Rate = Field(10, description="publishes a second of a user")
-    publish_rate_service: Rate = Field(100, description="publishes a second of a service")
-    publish_burst: Milliseconds = Field(1_000, description="publishes that may come at once")
-    connections_per_user: Count = Field(100, description="open connections of a user")
-    connections_per_org: Count = Field(10_000, description="open connections of an organization")
+    rules: Path | None = Field(
+        default=None, description="access rules, YAML; default: those of HIP-56"
+    )
+    max_payload: Size = Field(default=262_144, description="bytes of JSON-encoded `data`")
+    publish_rate_user: Rate = Field(default=10, description="publishes a second of a user")
+    publish_rate_service: Rate = Field(default=100, description="publishes a second of a service")
+    publish_burst: Milliseconds = Field(
+        default=1_000, description="publishes that may come at once"
+    )
+    connections_per_user: Count = Field(default=100, description="open connections of a user")
+    connections_per_org: Count = Field(
+        default=10_000, description="open connections of an organization"
+    )
     org_limits: dict[str, Count] = Field(
         default_factory=dict, description="connections of certain organizations"
     )
-    max_connections: Count = Field(100_000, description="open connections of one listener")
-    max_subscriptions: Count = Field(1_000, description="patterns a connection")
-    max_batch: Count = Field(1_000, description="messages a batch")
-    max_batch_bytes: Size = Field(8_388_608, description="bytes of a batch request")
+    max_connections: Count = Field(default=100_000, description="open connections of one listener")
+    max_subscriptions: Count = Field(default=1_000, description="patterns a connection")
+    max_batch: Count = Field(default=1_000, description="messages a batch")
+    max_batch_bytes: Size = Field(default=8_388_608, description="bytes of a batch request")
 
     # presence, history
-    presence_timeout: Milliseconds = Field(30_000, description="silence that ends a connection")
-    presence_grace: Wait = Field(5_000, description="between a lost connection and `leave`")
-    presence_max_members: Count = Field(10_000, description="members of a topic")
-    history_max_messages: int = Field(
-        100, ge=0, le=1_000_000, description="messages retained a topic"
+    presence_timeout: Milliseconds = Field(
+        default=30_000, description="silence that ends a connection"
     )
-    history_max_age: Seconds = Field(3_600, description="seconds a message is retained")
-    history_max_bytes: Size = Field(1_073_741_824, description="bytes retained, all topics")
-    history_page_default: Count = Field(50, description="messages of a page of history")
-    history_page_max: Count = Field(500, description="messages of the largest page of history")
-    topics_max: Count = Field(100_000, description="topics whose log is kept")
+    presence_grace: Wait = Field(default=5_000, description="between a lost connection and `leave`")
+    presence_max_members: Count = Field(default=10_000, description="members of a topic")
+    history_max_messages: int = Field(
+        default=100, ge=0, le=1_000_000, description="messages retained a topic"
+    )
+    history_max_age: Seconds = Field(default=3_600, description="seconds a message is retained")
+    history_max_bytes: Size = Field(default=1_073_741_824, description="bytes retained, all topics")
+    history_page_default: Count = Field(default=50, description="messages of a page of history")
+    history_page_max: Count = Field(
+        default=500, description="messages of the largest page of history"
+    )
+    topics_max: Count = Field(default=100_000, description="topics whose log is kept")
 
     # connections
-    server_ping_interval: Milliseconds = Field(15_000, description="WebSocket pings")
-    sse_keepalive: Milliseconds = Field(15_000, description="comments on an event stream")
-    send_queue_bytes: Size = Field(4_194_304, description="unsent bytes that make a slow consumer")
-    max_frame: Size = Field(8_388_608, description="bytes of an inbound WebSocket message")
-    header_timeout: Milliseconds = Field(10_000, description="for the head of a request")
-    body_timeout: Milliseconds = Field(30_000, description="for the body of a request")
-    http_idle_timeout: Milliseconds = Field(75_000, description="idle keep-alive connections")
-    linger_timeout: Wait = Field(
-        2_000, description="a refused body is read on, so that the answer gets through"
+    server_ping_interval: Milliseconds = Field(default=15_000, description="WebSocket pings")
+    sse_keepalive: Milliseconds = Field(default=15_000, description="comments on an event stream")
+    send_queue_bytes: Size = Field(
+        default=4_194_304, description="unsent bytes that make a slow consumer"
     )
-    max_headers: int = Field(64, ge=8, le=1024, description="header lines of a request")
-    drain_timeout: Wait = Field(5_000, description="for open work at shutdown")
+    max_frame: Size = Field(default=8_388_608, description="bytes of an inbound WebSocket message")
+    header_timeout: Milliseconds = Field(default=10_000, description="for the head of a request")
+    body_timeout: Milliseconds = Field(default=30_000, description="for the body of a request")
+    http_idle_timeout: Milliseconds = Field(
+        default=75_000, description="idle keep-alive connections"
+    )
+    linger_timeout: Wait = Field(
+        default=2_000, description="a refused body is read on, so that the answer gets through"
+    )
+    max_headers: int = Field(default=64, ge=8, le=1024, description="header lines of a request")
+    drain_timeout: Wait = Field(default=5_000, description="for open work at shutdown")
 
     # what they say
     log_level: Annotated[
@@ -207,20 +231,24 @@ class Settings(BaseModel):
         BeforeValidator(
             lambda v: {"warn": "warning"}.get(v.lower(), v.lower()) if isinstance(v, str) else v
         ),
-    ] = Field("info", description="least severe log lines")
+    ] = Field(default="info", description="least severe log lines")
     log_format: Literal["auto", "text", "json"] = Field(
-        "auto", description="auto: text on a terminal, JSON otherwise"
+        default="auto", description="auto: text on a terminal, JSON otherwise"
     )
-    audit_topics: Items = Field((), description="patterns whose events are audited")
-    audit_file: Path | None = Field(None, description="audit log, one JSON object a line")
-    audit_queue: Count = Field(10_000, description="audit records that wait for the disk")
-    webhooks: tuple[Webhook, ...] = Field((), description="receivers; a JSON list as a flag")
-    webhook_queue: Count = Field(10_000, description="events that wait for a receiver")
-    webhook_batch: Count = Field(100, description="events of one request")
-    webhook_timeout: Milliseconds = Field(5_000, description="a request may take")
-    webhook_attempts: int = Field(5, ge=1, le=100, description="tries of one request")
-    webhook_backoff: Milliseconds = Field(500, description="before the second try; then doubled")
-    faults: Switch = Field(False, description="let tests inject faults (POST /v1/faults)")
+    audit_topics: Items = Field(default=(), description="patterns whose events are audited")
+    audit_file: Path | None = Field(default=None, description="audit log, one JSON object a line")
+    audit_queue: Count = Field(default=10_000, description="audit records that wait for the disk")
+    webhooks: tuple[Webhook, ...] = Field(
+        default=(), description="receivers; a JSON list as a flag"
+    )
+    webhook_queue: Count = Field(default=10_000, description="events that wait for a receiver")
+    webhook_batch: Count = Field(default=100, description="events of one request")
+    webhook_timeout: Milliseconds = Field(default=5_000, description="a request may take")
+    webhook_attempts: int = Field(default=5, ge=1, le=100, description="tries of one request")
+    webhook_backoff: Milliseconds = Field(
+        default=500, description="before the second try; then doubled"
+    )
+    faults: Switch = Field(default=False, description="let tests inject faults (POST /v1/faults)")
 
     @field_validator("webhooks", mode="before")
     @classmethod

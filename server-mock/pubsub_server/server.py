@@ -18,6 +18,7 @@ from hanzoai.pubsub.errors import InvalidTopic
 from pubsub_server import access
 from pubsub_server.access import StartError
 from pubsub_server.audit import AuditLog, FileSink
+from pubsub_server.faults import Faults
 from pubsub_server.hub import Hub
 from pubsub_server.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.listeners.http import HttpListener
@@ -52,9 +53,11 @@ class Server:
         dev_key: Signs development tokens; None without `dev`.
         http: Base URL of the HTTP API, after `start`.
         ws: URL of the WebSocket, after `start`.
+        faults: What can be made to go wrong, with the setting `faults`.
     """
 
     hub: Hub
+    faults: Faults | None
 
     def __init__(self, settings: Settings, dev_key: bytes | None = None) -> None:
         self.settings = settings
@@ -101,6 +104,7 @@ class Server:
             audit=self._audit,
             webhooks=self._webhooks if settings.webhooks else None,
         )
+        self.faults = Faults(self.hub) if settings.faults else None
         self._http_listener = HttpListener(
             self.hub,
             policy,
@@ -108,6 +112,7 @@ class Server:
             Metrics(lambda: self.hub.stats, self._gauges()),
             ready=lambda: self._ready,
             openapi=OPENAPI,
+            faults=self.faults,
         )
         self._ws_listener = WebSocketListener(self.hub, settings)
         try:

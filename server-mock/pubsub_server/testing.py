@@ -11,7 +11,7 @@ from pubsub_server import config_sources, dev_tokens
 from pubsub_server.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from pubsub_server.faults import Faults
     from pubsub_server.hub import Hub
@@ -45,7 +45,13 @@ class RunningServer:
 
     @property
     def faults(self) -> Faults:
-        """What it can be made to do wrong."""
+        """What it can be made to do wrong.
+
+        Raises:
+            RuntimeError: The server runs without `faults`.
+        """
+        if self.server.faults is None:
+            raise RuntimeError("this server injects no faults; it runs without `faults`")
         return self.server.faults
 
     def token(
@@ -89,9 +95,24 @@ class RunningServer:
             agents=agents,
         )
 
-    def service_token(self, user: str = "service", **more: Sequence[str]) -> str:
+    def service_token(
+        self,
+        user: str = "service",
+        *,
+        orgs: Sequence[str] = (),
+        sessions_owned: Sequence[str] = (),
+        agents: Sequence[str] = (),
+        ttl: float = 3600,
+    ) -> str:
         """A development token of a service, which may publish everywhere."""
-        return self.token(user, kind="service", **more)
+        return self.token(
+            user,
+            kind="service",
+            orgs=orgs,
+            sessions_owned=sessions_owned,
+            agents=agents,
+            ttl=ttl,
+        )
 
     def admin_token(self, user: str = "admin") -> str:
         """A development token of an administrator."""
@@ -99,7 +120,7 @@ class RunningServer:
 
 
 @asynccontextmanager
-async def running_server(**settings: object) -> AsyncIterator[RunningServer]:
+async def running_server(**settings: object) -> AsyncGenerator[RunningServer, None]:
     """Runs a server while the context is open.
 
     It listens on free ports; unless told otherwise it is a development server with a key of its

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ from pubsub_server.config_sources import MASK, SettingsError, add_flags, dump, l
 
 SPEC = Path(__file__).parents[2] / "spec" / "defaults.yaml"
 SECRET = "0123456789abcdef-very-secret"
+
+
+def hook(url: str) -> str:
+    return json.dumps([{"url": url, "secret": SECRET}])
 
 
 def parsed(*argv: str) -> dict[str, object]:
@@ -48,10 +53,14 @@ def test_every_setting_is_a_flag_a_variable_and_a_key_of_the_same_name(tmp_path:
     for name, field in Settings.model_fields.items():
         if name in {"webhooks", "org_limits", "jwt_claims", "backplane", "tls_cert", "tls_key"}:
             continue
-        if field.annotation is bool:
-            flag, text, value = [f"--{name.replace('_', '-')}"], "true", True
-        elif field.annotation in (int, float):
-            flag, text, value = [f"--{name.replace('_', '-')}", "77"], "77", 77
+        kind: object = field.annotation
+        flag = [f"--{name.replace('_', '-')}"]
+        value: object
+        if kind is bool:
+            text, value = "true", True
+        elif kind is int or kind is float:
+            text, value = "77", 77
+            flag.append(text)
         else:
             continue
         file.write_text(f"{name}: {text}\n", encoding="utf-8")
@@ -113,7 +122,7 @@ def test_lists_take_commas_and_objects_take_json() -> None:
         {
             "cors_origins": "https://a.example, https://b.example",
             "org_limits": '{"acme": 5}',
-            "webhooks": '[{"url": "https://x.example/h", "secret": "%s"}]' % SECRET,
+            "webhooks": hook("https://x.example/h"),
         }
     )
     assert settings.cors_origins == ("https://a.example", "https://b.example")
@@ -192,8 +201,8 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         ({"tls_key": "k.pem"}, "tls_key is set without tls_cert"),
         ({"audit_topics": "org.**"}, "audit_topics is set without audit_file"),
         ({"history_page_default": "9", "history_page_max": "8"}, "larger than history_page_max"),
-        ({"webhooks": '[{"url": "ftp://x", "secret": "%s"}]' % SECRET}, "http:// or https://"),
-        ({"webhooks": '[{"url": "http://a:b@x", "secret": "%s"}]' % SECRET}, "user or password"),
+        ({"webhooks": hook("ftp://x")}, "http:// or https://"),
+        ({"webhooks": hook("http://a:b@x")}, "user or password"),
         ({"webhooks": '[{"url": "http://x", "secret": "short"}]'}, "at least 16"),
     ],
 )
@@ -204,9 +213,14 @@ def test_settings_that_do_not_fit_together_are_an_error(
 
 
 def test_the_effective_settings_are_printed_without_secrets(tmp_path: Path) -> None:
-    hook = {"url": "https://x.example/h", "secret": SECRET}
     text = dump(
-        load({"webhooks": [hook], "redis_url": "redis://u:hush@h", "audit_file": tmp_path / "a"})
+        load(
+            {
+                "webhooks": hook("https://x.example/h"),
+                "redis_url": "redis://u:hush@h",
+                "audit_file": tmp_path / "a",
+            }
+        )
     )
     assert SECRET not in text
     assert "hush" not in text

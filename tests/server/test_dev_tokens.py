@@ -101,7 +101,7 @@ def test_the_key_is_made_on_first_use_for_its_owner_only(tmp_path: Path) -> None
 
 def test_programs_that_start_together_get_the_same_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        keys = set(pool.map(lambda _: load_key(tmp_path / "dev.key"), range(32)))
+        keys = set(pool.map(load_key, [tmp_path / "dev.key"] * 32))
     assert len(keys) == 1
 
 
@@ -126,4 +126,9 @@ def test_a_key_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 def test_the_key_lies_in_the_state_directory() -> None:
     assert str(default_key_file({"XDG_STATE_HOME": "/s"})) == "/s/hanzo-pubsub/dev.key"
     for environ in ({}, {"XDG_STATE_HOME": "relative"}):
-        assert default_key_file(environ).parts[-4:] == (".local", "state", "hanzo-pubsub", "dev.key")
+        assert default_key_file(environ).parts[-4:] == (
+            ".local",
+            "state",
+            "hanzo-pubsub",
+            "dev.key",
+        )

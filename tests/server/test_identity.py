@@ -58,7 +58,9 @@ def test_one_organization_may_be_a_text() -> None:
 
 
 def test_other_names_of_claims_may_be_configured() -> None:
-    identity = identity_from_claims({"id": "a", "owner": "acme"}, {"user_id": "id", "orgs": "owner"})
+    identity = identity_from_claims(
+        {"id": "a", "owner": "acme"}, {"user_id": "id", "orgs": "owner"}
+    )
     assert identity.user_id == "a"
     assert identity.org == "acme"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
+import hmac
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,10 +58,14 @@ class World:
         return JwksAuthenticator(keys, clock=lambda: self.now, **more)
 
 
-def token(algorithm: str = "ES256", kid: str | None = "same", **claims: object) -> str:
+def token(algorithm: str = "ES256", kid: str | None = "same", **claims: Any) -> str:
     headers = None if kid is None else {"kid": algorithm if kid == "same" else kid}
     payload = {k: v for k, v in {**CLAIMS, **claims}.items() if v is not None}
     return jwt.encode(payload, PRIVATE[algorithm], algorithm, headers=headers)
+
+
+def claiming(claims: dict[str, Any]) -> str:
+    return token("ES256", "same", **claims)
 
 
 async def refusal(authenticator: JwksAuthenticator, text: str) -> ServiceError:
@@ -100,9 +106,6 @@ async def test_a_public_key_is_no_shared_secret() -> None:
     )
     header = base64.urlsafe_b64encode(b'{"alg":"HS256","kid":"RS256"}').rstrip(b"=")
     body = base64.urlsafe_b64encode(json.dumps(CLAIMS).encode()).rstrip(b"=")
-    import hashlib
-    import hmac
-
     mac = hmac.new(pem, header + b"." + body, hashlib.sha256).digest()
     text = b".".join([header, body, base64.urlsafe_b64encode(mac).rstrip(b"=")]).decode()
     assert (await refusal(World().authenticator(), text)).code == "token_invalid"
@@ -117,7 +120,10 @@ async def test_an_expired_token_is_told_apart() -> None:
     authenticator = World().authenticator()
     assert (await refusal(authenticator, token(exp=NOW))).code == "token_expired"
     stranger = jwt.encode(
-        {**CLAIMS, "exp": NOW - 9}, ed25519.Ed25519PrivateKey.generate(), "EdDSA", headers={"kid": "EdDSA"}
+        {**CLAIMS, "exp": NOW - 9},
+        ed25519.Ed25519PrivateKey.generate(),
+        "EdDSA",
+        headers={"kid": "EdDSA"},
     )
     assert (await refusal(authenticator, stranger)).code == "token_invalid"
 
@@ -125,18 +131,18 @@ async def test_an_expired_token_is_told_apart() -> None:
 async def test_a_token_that_is_not_valid_yet_is_invalid_beyond_the_leeway() -> None:
     authenticator = World().authenticator(leeway=5)
     for claim in ("nbf", "iat"):
-        await authenticator.authenticate(token(**{claim: NOW + 5}))
-        error = await refusal(authenticator, token(**{claim: NOW + 6}))
+        await authenticator.authenticate(claiming({claim: NOW + 5}))
+        error = await refusal(authenticator, claiming({claim: NOW + 6}))
         assert error.code == "token_invalid"
         assert claim in error.message
 
 
 async def test_audience_and_issuer_are_checked_where_they_are_configured() -> None:
     authenticator = World().authenticator(audiences=["pubsub", "other"], issuer="https://hanzo.id")
-    good = {"aud": ["x", "pubsub"], "iss": "https://hanzo.id"}
-    await authenticator.authenticate(token(**good))
+    good: dict[str, Any] = {"aud": ["x", "pubsub"], "iss": "https://hanzo.id"}
+    await authenticator.authenticate(claiming(good))
     for wrong in ({"aud": "chat"}, {"aud": None}, {"iss": "https://evil"}, {"iss": None}):
-        assert (await refusal(authenticator, token(**{**good, **wrong}))).code == "token_invalid"
+        assert (await refusal(authenticator, claiming({**good, **wrong}))).code == "token_invalid"
     await World().authenticator().authenticate(token(aud="anything"))
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from hanzoai.pubsub.topics import matches
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanzoai.pubsub.topics import matches
 from pubsub_server import rule_patterns
 from pubsub_server.identity import Identity
 from pubsub_server.policy import DEFAULT_RULES, DEV_RULES, Policy, RulesError, load_rules
@@ -159,7 +159,14 @@ rules:
 def test_publishing_is_granted_apart_from_subscribing(policy: Policy) -> None:
     asked = ("silent.x", "open.x", "shut.x", "own.alice", "own.bob", "none.x")
     assert [policy.may_publish(ALICE, t) for t in asked] == [False, True, False, True, False, False]
-    assert [policy.may_publish(SERVICE, t) for t in asked] == [True, True, False, False, False, True]
+    assert [policy.may_publish(SERVICE, t) for t in asked] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
     assert [policy.may_subscribe(ALICE, t) for t in asked] == [True] * 5 + [False]
 
 
@@ -243,8 +250,8 @@ def test_a_decision_is_explained(identity: Identity, topic: str, said: str) -> N
         ('rules:\n  - {pattern: "a.<x>", require: {user_id: "<y>"}}', "rule 1", "<x>"),
         ('rules:\n  - {pattern: "a.<x>", require: {user_id: "<x"}}', "rule 1", "<name>"),
         ('rules:\n  - {pattern: "a.<x>", require: {user_id: 7}}', "rule 1", "`user_id`"),
-        ('rules:\n  - {pattern: a, require: {admin: true}, publsh: true}', "rule 1", "`publsh`"),
-        ('rules:\n  - {pattern: a, require: {admin: true}, publish: 1}', "rule 1", "`publish`"),
+        ("rules:\n  - {pattern: a, require: {admin: true}, publsh: true}", "rule 1", "`publsh`"),
+        ("rules:\n  - {pattern: a, require: {admin: true}, publish: 1}", "rule 1", "`publish`"),
     ],
 )
 def test_a_mistake_in_a_rules_file_names_line_and_rule(

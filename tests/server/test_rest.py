@@ -274,6 +274,17 @@ async def test_unknown_parameters_and_fields_are_ignored(rest: httpx.AsyncClient
     assert (await rest.post(MESSAGES, json={"data": 1, "colour": "blue"})).status_code == 201
 
 
+async def test_null_stands_for_absent_and_a_whole_number_may_have_a_point(
+    rest: httpx.AsyncClient,
+) -> None:
+    body = b'{"data": null, "id": null, "meta": null, "ttl": 60.0}'
+    answer = await rest.post(MESSAGES, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 201
+    (message,) = (await rest.get(HISTORY)).json()["messages"]
+    assert (message["data"], message["ttl"]) == (None, 60)
+    assert "meta" not in message
+
+
 async def test_the_session_says_what_auth_ok_says(server: RunningServer) -> None:
     async with api(server, server.token("alice", ttl=60)) as rest:
         body = (await rest.get("/v1/session")).json()
@@ -386,7 +397,9 @@ async def test_another_method_is_405_and_says_which_there_are(
     assert (options.status_code, options.headers["allow"]) == (204, allowed)
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/v1/topics/a/b/history", "/v1/topics/", "/v2/topics"])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/v1/topics/a/b/history", "/v1/topics/", "/v2/topics"]
+)
 async def test_another_address_is_404(rest: httpx.AsyncClient, path: str) -> None:
     problem(await rest.get(path), 404, "not_found")
     problem(await rest.options(path), 404, "not_found")
@@ -515,10 +528,8 @@ async def test_beyond_the_cap_connections_are_turned_away() -> None:
         held.close()
         await held.wait_closed()
         async with asyncio.timeout(10):
-            while not (
-                await raw(
-                    server, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-                )
+            while not (  # noqa: ASYNC110
+                await raw(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             ).startswith(b"HTTP/1.1 200"):
                 await asyncio.sleep(0)
 

@@ -25,7 +25,7 @@ from pubsub_server.api_keys import generate, hash_key
 from pubsub_server.testing import running_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
 PATIENCE = 20
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 @asynccontextmanager
 async def program(
     *argv: str, environ: dict[str, str]
-) -> AsyncIterator[asyncio.subprocess.Process]:
+) -> AsyncGenerator[asyncio.subprocess.Process, None]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -339,18 +339,37 @@ async def test_two_servers_in_one_process_take_only_their_own_tokens() -> None:
         async with httpx.AsyncClient() as client:
             headers = {"Authorization": one.token()}
             assert (await client.get(f"{one.http}/v1/session", headers=headers)).status_code == 200
-            assert (await client.get(f"{other.http}/v1/session", headers=headers)).status_code == 401
+            assert (
+                await client.get(f"{other.http}/v1/session", headers=headers)
+            ).status_code == 401
 
 
 async def test_a_server_that_has_stopped_leaves_no_task_and_no_port() -> None:
     before = asyncio.all_tasks()
-    async with running_server() as server:
-        async with httpx.AsyncClient(base_url=server.http) as client:
-            await client.get("/healthz")
+    async with running_server() as server, httpx.AsyncClient(base_url=server.http) as client:
+        await client.get("/healthz")
     assert asyncio.all_tasks() == before
     port = int(server.http.rsplit(":", 1)[1])
     with pytest.raises(OSError, match="Connect call failed"):
         await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_an_admin_lets_things_go_wrong_where_that_is_switched_on() -> None:
+    async with running_server() as server, httpx.AsyncClient(base_url=server.http) as client:
+        fault = {"fault": "drop"}
+        for token, status in ((server.admin_token(), 200), (server.token(), 403), ("x", 401)):
+            headers = {"Authorization": token}
+            answer = await client.post("/v1/faults", json=fault, headers=headers)
+            assert answer.status_code == status
+        headers = {"Authorization": server.admin_token()}
+        wrong = await client.post("/v1/faults", json={"fault": "melt"}, headers=headers)
+        assert (wrong.status_code, wrong.json()["code"]) == (400, "invalid_frame")
+    async with running_server(faults=False) as server:
+        async with httpx.AsyncClient(base_url=server.http) as client:
+            headers = {"Authorization": server.admin_token()}
+            assert (await client.post("/v1/faults", json=fault, headers=headers)).status_code == 404
+        with pytest.raises(RuntimeError, match="faults"):
+            _ = server.faults
 
 
 async def test_while_it_drains_a_server_is_not_ready() -> None:

@@ -40,6 +40,9 @@ ALLOWED_HEADERS: Final = (
 )
 PREFLIGHT_SECONDS: Final = 600
 
+MAX_LINE: Final = 65_536
+"""Bytes of a request line: room for some hundred topics."""
+
 _REQUEST_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
 REQUEST_ID: Final = web.RequestKey("request_id", str)
 _OVERLOADED: Final = (
@@ -73,6 +76,7 @@ class HttpConnection(web.RequestHandler):
             loop=loop,
             keepalive_timeout=settings.http_idle_timeout / 1000,
             access_log=None,  # type: ignore[arg-type]
+            max_line_size=MAX_LINE,
             max_headers=settings.max_headers,
             lingering_time=settings.linger_timeout / 1000,
             auto_decompress=False,
@@ -255,6 +259,8 @@ class HttpListener:
         router.add_get("/v1/access", rest.access)
         router.add_get("/v1/subscribe", streams.get, allow_head=False)
         router.add_post("/v1/subscribe", streams.post)
+        if faults is not None:
+            router.add_post("/v1/faults", rest.faults(faults))
         return app
 
     @web.middleware

@@ -10,20 +10,24 @@ from aiohttp import web
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_pattern
-from pubsub_server import codec
+from pubsub_server import codec, documents
 from pubsub_server.errors import ServiceError
 from pubsub_server.listeners import requests
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from pubsub_server.codec import Draft
     from pubsub_server.config import Settings
+    from pubsub_server.faults import Faults
     from pubsub_server.interfaces import Member, Page, Published, Service, TopicReport
     from pubsub_server.policy import Policy
 
 FRAME_MARGIN: Final = 16_384
 """Bytes that a publish request may have beside its `data`."""
+
+MAX_FAULT: Final = 65_536
+"""Bytes of a request for a fault."""
 
 TOPICS_DEFAULT: Final = 100
 TOPICS_MAX: Final = 1_000
@@ -72,17 +76,14 @@ class RestApi:
         body = await requests.json_object(
             request, settings.max_batch_bytes, settings.body_timeout / 1000
         )
-        messages = body.get("messages")
-        if not isinstance(messages, list) or not 0 < len(messages) <= settings.max_batch:  # pyright: ignore[reportUnknownArgumentType]
+        messages = documents.sequence(body.get("messages"))
+        if messages is None or not 0 < len(messages) <= settings.max_batch:
             raise ServiceError(
                 "invalid_frame",
                 f"`messages` is a list of 1 to {settings.max_batch} items",
                 field="messages",
             )
-        items = [
-            self._item(message, f"messages.{index}")
-            for index, message in enumerate(messages)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-        ]
+        items = [self._item(message, f"messages.{n}") for n, message in enumerate(messages)]
         drafts = [item for item in items if not isinstance(item, ServiceError)]
         outcomes = iter(await self._service.publish(identity, drafts) if drafts else [])
         results = [
@@ -163,14 +164,27 @@ class RestApi:
             )
         )
 
+    def faults(self, faults: Faults) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """`POST /v1/faults`, for tests: an admin lets something go wrong; see `faults.Fault`."""
+
+        async def inject(request: web.Request) -> web.Response:
+            identity = await self._service.identify(requests.token(request))
+            if not self._policy.may_administer(identity):
+                raise ServiceError("forbidden", "only an admin may inject faults")
+            body = await requests.json_object(
+                request, MAX_FAULT, self._settings.body_timeout / 1000
+            )
+            return _json(faults.perform(body))
+
+        return inject
+
     def _item(self, message: object, field: str) -> Draft | ServiceError:
-        if not isinstance(message, dict):
+        item = documents.mapping(message)
+        if item is None:
             return ServiceError("invalid_frame", f"`{field}` is an object", field=field)
         try:
             return codec.decode_publication(
-                message,  # pyright: ignore[reportUnknownArgumentType]
-                field=field,
-                max_payload=self._settings.max_payload,
+                item, field=field, max_payload=self._settings.max_payload
             )
         except ServiceError as error:
             return error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from pubsub_server import codec
+from pubsub_server import codec, documents
 from pubsub_server.codec import SubscribeRequest
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import WireForm
@@ -130,8 +130,8 @@ class EventStreams:
         token = requests.token(request)
         await self._service.identify(token)
         body = await requests.json_object(request, MAX_BODY, self._settings.body_timeout / 1000)
-        items = body.get("subscriptions")
-        if not isinstance(items, list) or not 0 < len(items) <= MAX_SUBSCRIPTIONS:  # pyright: ignore[reportUnknownArgumentType]
+        items = documents.sequence(body.get("subscriptions"))
+        if items is None or not 0 < len(items) <= MAX_SUBSCRIPTIONS:
             raise ServiceError(
                 "invalid_frame",
                 f"`subscriptions` is a list of 1 to {MAX_SUBSCRIPTIONS} items",
@@ -142,7 +142,7 @@ class EventStreams:
             raise ServiceError("invalid_frame", "`presence` is true or false", field="presence")
         wanted = [
             _subscription(item, f"subscriptions.{index}", presence)
-            for index, item in enumerate(items)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+            for index, item in enumerate(items)
         ]
         return await self._stream(request, token, wanted)
 
@@ -194,10 +194,11 @@ class EventStreams:
 
 
 def _subscription(item: object, field: str, presence: bool | None) -> SubscribeRequest:
-    if not isinstance(item, dict):
+    fields = documents.mapping(item)
+    if fields is None:
         raise ServiceError("invalid_frame", f"`{field}` is an object", field=field)
     try:
-        return codec.decode_subscription({**item, "presence": presence})  # pyright: ignore[reportUnknownArgumentType]
+        return codec.decode_subscription({**fields, "presence": presence})
     except ServiceError as error:
         where = ".".join(part for part in (field, error.field) if part)
         raise ServiceError(error.code, error.message, topic=error.topic, field=where) from None
