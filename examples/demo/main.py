@@ -135,7 +135,7 @@ def _rate(args: argparse.Namespace) -> float:
 
 def _notice(args: argparse.Namespace, words: Sequence[Word]) -> float:
     """Seconds before a token's end at which the server asks for another: 3, where there is time."""
-    return max(0.3, min(3.0, len(words) / _rate(args) * 0.08))
+    return max(1.0, min(3.0, len(words) / _rate(args) * 0.08))
 
 
 async def _play(
