@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from .options import ReceiveQueue
 
 _LARGEST: Final = 2 * 262_144
-"""A message is measured only where the queue could exceed its bytes with messages of this size."""
+"""A message is measured only where the queue could exceed its bytes with messages of this size,
+or of the largest that came, where that is known."""
+
+_BLOW_UP: Final = 6
+"""How much larger `measure` may find a payload than it is on the wire: `1,` counts as 12."""
 
 _OVERHEAD: Final = 400
 """Bytes of a decoded message beside its payload."""
@@ -69,6 +73,11 @@ class Inbox:
         self._waiters: set[asyncio.Future[None]] = set()
 
     # ------------------------------------------------------------ the driver's side
+
+    def expect(self, largest: int | None) -> None:
+        """Know that no message is larger than this on the wire; None for not knowing."""
+        each = _LARGEST if largest is None else _OVERHEAD + _BLOW_UP * largest
+        self._unmeasured = min(self._most - 1, self._most_bytes // each)
 
     def put(self, message: Message) -> None:
         """Add a live message; what is over the bound is dealt with by the policy."""
@@ -239,8 +248,8 @@ class Inbox:
             seq = entry.seq
             gap = Gap(
                 topic=entry.topic,
-                from_=None if seq is None else seq - 1,
-                to=None if seq is None else seq + 1,
+                from_=seq,
+                to=seq,
                 missed=1,
                 reason="slow_consumer",
             )
@@ -274,7 +283,7 @@ class Inbox:
 
     def _passed(self, entry: Event) -> None:
         if isinstance(entry, Gap) and entry.to is not None:
-            self._stand(entry.topic, entry.to - 1)
+            self._stand(entry.topic, entry.to)
 
     def _stand(self, topic: str, seq: int) -> None:
         positions = self.positions

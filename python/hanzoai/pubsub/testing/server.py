@@ -250,6 +250,10 @@ class MemoryServer:
         """Lose the next frames of a type on their way to clients, for example ``published``."""
         self._losing[type] = self._losing.get(type, 0) + count
 
+    def lose_nothing(self) -> None:
+        """End what ``lose_next`` began."""
+        self._losing.clear()
+
     def forget_history(self, topic: str | None = None, *, positions: bool = False) -> None:
         """Drop what is retained, as trimming does.
 

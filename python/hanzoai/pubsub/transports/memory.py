@@ -94,6 +94,7 @@ class MemoryTransport:
     """
 
     incremental: bool = True
+    largest: int | None = None
 
     def __init__(self, peer: MemoryPeer, name: TransportName = "websocket") -> None:
         self._peer = peer
