@@ -67,6 +67,9 @@ class Transport(Protocol):
     last_heard: float
     """Time, by `Clock.now`, of the last byte that came in: pongs, pings and comments included."""
 
+    largest: int | None
+    """Bytes on the wire of the largest live message that came in; None where nobody looked."""
+
     async def open(self) -> None:
         """Connect.
 

@@ -76,6 +76,7 @@ class SseTransport:
     """
 
     incremental: bool = False
+    largest: int | None = None
 
     def __init__(
         self,

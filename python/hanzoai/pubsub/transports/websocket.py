@@ -25,6 +25,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import CLOSED, OPEN
 
 from hanzoai.pubsub.codec import Malformed, Unknown, decode, encode
+from hanzoai.pubsub.generated.wire import MessageFrame
 from hanzoai.pubsub.http_status import close_code_for, retry_after_of, why_unreachable
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 from hanzoai.pubsub.urls import is_loopback
@@ -77,6 +78,7 @@ class WebSocketTransport:
         self._outgoing: list[bytes] = []
         self._closed = False
         self.last_heard: float = clock.now()
+        self.largest: int | None = 0
         self.skipped: int = 0
         """Frames that were malformed or of an unknown type, and were left out."""
 
@@ -151,8 +153,11 @@ class WebSocketTransport:
             if raw is None:
                 raise TransportClosed(*connection.end())
             frames: list[ServerFrame] = []
+            largest = self.largest or 0
             for data in raw:
                 frame = decode(data)
+                if len(data) > largest and type(frame) is MessageFrame:
+                    self.largest = largest = len(data)
                 if isinstance(frame, Malformed):
                     self.skipped += 1
                     logger.warning("a frame of the server was left out: %s", frame.reason)
