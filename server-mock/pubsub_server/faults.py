@@ -174,9 +174,8 @@ def plan(seed: int, ms: int, steps: int) -> list[tuple[int, Fault]]:
                 schedule.append((at, Evict()))
             case _:
                 schedule.append((at, Refuse(on=True)))
-                schedule.append((at + chance.randrange(1, 500), Refuse(on=False)))
-    schedule.append((ms, Clear()))
-    return sorted(schedule, key=lambda step: step[0])
+                schedule.append((min(ms, at + chance.randrange(1, 500)), Refuse(on=False)))
+    return [*sorted(schedule, key=lambda step: step[0]), (ms, Clear())]
 
 
 class Faults:
@@ -243,7 +242,8 @@ class Faults:
         return 0
 
     def play(self, schedule: Sequence[tuple[int, Fault]]) -> None:
-        """Inject each at its time, in milliseconds from now."""
+        """Inject each at its time, in milliseconds from now; a former schedule ends."""
+        self._stop()
         loop = asyncio.get_running_loop()
         start = loop.time()
         for at, fault in schedule:
@@ -332,11 +332,14 @@ class Faults:
         self._delay = Delay(ms=0)
         self._hub.refusing = False
         self._freeze(Freeze(on=False))
+        self._stop()
+        while self._late:
+            self._next()
+
+    def _stop(self) -> None:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
-        while self._late:
-            self._next()
 
     def _of(self, user: str | None) -> list[Connection]:
         return [c for c in self._open() if user is None or _user(c) == user]
