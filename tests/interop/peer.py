@@ -25,7 +25,7 @@ from websockets.exceptions import ConnectionClosed
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 Json = dict[str, Any]
 PATIENCE = 10.0
@@ -244,7 +244,7 @@ class Node:
     ssl: ssl.SSLContext | None = None
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Socket]:
+    async def open(self) -> AsyncGenerator[Socket]:
         """A socket that has said nothing yet."""
         async with connect(
             self.ws,
@@ -257,14 +257,14 @@ class Node:
             yield Socket(connection)
 
     @asynccontextmanager
-    async def socket(self, token: str) -> AsyncIterator[Socket]:
+    async def socket(self, token: str) -> AsyncGenerator[Socket]:
         """A socket that is authenticated."""
         async with self.open() as socket:
             assert (await socket.auth(f"Bearer {token}"))["type"] == "auth.ok"
             yield socket
 
     @asynccontextmanager
-    async def rest(self, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    async def rest(self, token: str | None = None) -> AsyncGenerator[httpx.AsyncClient]:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         verify = True if self.ssl is None else self.ssl
         async with httpx.AsyncClient(
@@ -292,7 +292,7 @@ class Node:
         return body
 
     @asynccontextmanager
-    async def events(self, token: str, **query: object) -> AsyncIterator[EventStream]:
+    async def events(self, token: str, **query: object) -> AsyncGenerator[EventStream]:
         """`GET /v1/subscribe` with the two headers of HIP-56."""
         headers = {
             "Accept": "text/event-stream",
