@@ -184,6 +184,9 @@ class Driver:
         self.client_id = frame.client_id
         self.limits = frame.limits or Limits()
         self.peer = read_peer(frame, incremental=link is None or link.transport.incremental)
+        if frame.expires_at is not None:
+            now = self.clock.wall_ms() if frame.server_time is None else frame.server_time
+            self.tokens.learn(frame.expires_at - now)
         self.on_welcome(frame)
 
     def _perform(self, produced: Sequence[Effect]) -> None:

@@ -8,7 +8,7 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .errors import InvalidOption
+from .errors import AuthError, InvalidOption, PubSubError
 from .options import check_token
 from .values import Token, TokenContext
 
@@ -34,8 +34,11 @@ class TokenSource:
         self._clock = clock
         self._current = self._fixed
         self._task: asyncio.Task[Token] | None = None
+        self._given_up: set[asyncio.Task[Token]] = set()
         self._waiting = 0
         self._rejections = 0
+        self._fetched_at = 0.0
+        self._life: float | None = None
 
     @property
     def fixed(self) -> Token | None:
@@ -64,25 +67,47 @@ class TokenSource:
         finally:
             self._waiting -= 1
             if self._waiting == 0 and not task.done():
-                task.cancel()
-                self._task = None
+                self._give_up(task)
+        if token.expires_at is None and self._life is not None:
+            token = Token(token.value, self._clock.wall_ms() + round(self._life * 1000))
         self._current = token
+        self._fetched_at = self._clock.now()
         return token
 
+    def learn(self, milliseconds_left: int) -> None:
+        """Take note of how long the server says that the token still lasts.
+
+        Tokens of one issuer live equally long, as a rule. So the next one that does not tell its end
+        is not kept for longer, and one that ended while the client was offline is renewed before it
+        is tried (AUTH-7). A wrong guess costs one call of the callback.
+        """
+        self._life = milliseconds_left / 1000 + self._clock.now() - self._fetched_at
+
     async def close(self) -> None:
-        """Give up a callback that is still under way, and wait for its end."""
-        task, self._task = self._task, None
-        if task is not None and not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=1.0)
+        """Give up a callback that is still under way, and wait for its end, a second at most."""
+        if self._task is not None and not self._task.done():
+            self._give_up(self._task)
+        if self._given_up:
+            await asyncio.wait(self._given_up, timeout=1.0)
+
+    def _give_up(self, task: asyncio.Task[Token]) -> None:
+        self._task = None
+        self._given_up.add(task)
+        task.add_done_callback(self._given_up.discard)
+        task.cancel()
 
     async def current(self) -> str:
-        """A token for a request over HTTP: the last one, unless it has ended."""
+        """A token for a request over HTTP: the last one, unless it has ended.
+
+        Raises:
+            AuthRefused: The callback asks to stop.
+            AuthError: The callback failed; its exception is the cause.
+        """
         token = self._current
         if token is None:
-            token = await self.fetch("connect", 0)
+            token = await self._ask("connect")
         elif token.expires_at is not None and token.expires_at <= self._clock.wall_ms():
-            token = await self.fetch("expiring", 0)
+            token = await self._ask("expiring")
         self._rejections = 0
         return token.value
 
@@ -91,10 +116,21 @@ class TokenSource:
         if self._callback is None:
             return None
         if self._current is None or self._current.value == rejected:
-            await self.fetch("rejected", self._rejections)
+            await self._ask("rejected")
             self._rejections += 1
         assert self._current is not None
         return None if self._current.value == rejected else self._current.value
+
+    async def _ask(self, reason: TokenReason) -> Token:
+        try:
+            return await self.fetch(reason, self._rejections if reason == "rejected" else 0)
+        except PubSubError:
+            raise
+        except Exception as error:
+            # Its words may hold a secret; its class says enough.
+            raise AuthError(
+                f"get_token raised {type(error).__name__}.", code="token_unavailable", cause=error
+            ) from error
 
 
 async def fetch_token(callback: Callable[..., object], context: TokenContext) -> Token:
