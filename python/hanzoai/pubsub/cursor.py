@@ -59,7 +59,8 @@ class Replay:
         first: No answer came before; holes between replayed messages are not a loss of ours then.
         limit: At most so many a topic were asked for; only of a first replay.
         whole: No held message was thrown away.
-        healing: The request was made because of a jump; a jump that is left is a gap.
+        healed: Marks from which a request was made because of a jump, by topic; a jump that is
+            left there is a gap.
     """
 
     history: Sequence[Envelope]
@@ -72,7 +73,7 @@ class Replay:
     first: bool = False
     limit: int | None = None
     whole: bool = True
-    healing: bool = True
+    healed: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class Mark:
@@ -131,6 +132,11 @@ class SeqCursor:
         self._since = since
         self._marks.clear()
 
+    def position(self, topic: str) -> int:
+        """Position of the newest message of a topic; -1 if none is known."""
+        mark = self._marks.get(topic)
+        return -1 if mark is None else mark.seq
+
     def request(self) -> Request:
         """What to ask for."""
         return Request(self._since, self.positions)
@@ -158,7 +164,7 @@ class SeqCursor:
 
         Returns:
             The messages that are new and what is missing, in order; and held messages beyond a hole
-            that another request may close, unless this one was made for that.
+            that another request may close, unless one was made for that.
         """
         if self._since is None:
             # `positions` names every topic there was, so what comes of another one is newer than
@@ -167,38 +173,45 @@ class SeqCursor:
             self._since = max(0, began - self._overlap)
         out: list[Step] = []
         told: set[str] = set()
+        proven: set[str] = set()
         for topic in dict.fromkeys(replay.reset):
             if (mark := self._marks.pop(topic, None)) is not None:
                 out.append(Missing(topic, mark.seq + 1, None, None, "log_reset"))
                 told.add(topic)
         for message in replay.history:
-            self._replayed(message, replay, told, out)
+            self._replayed(message, replay, told, proven, out)
         pending = dict(replay.positions) if replay.whole or replay.first else {}
+        for topic in [topic for topic in pending if topic not in self._marks]:
+            self._reached(topic, pending.pop(topic), replay, told, proven, out)
         for n, message in enumerate(replay.held):
             topic, seq = message.topic, message.seq
             if seq is not None and (position := pending.get(topic)) is not None and seq > position:
-                self._reached(topic, pending.pop(topic), replay, told, out)
+                self._reached(topic, pending.pop(topic), replay, told, proven, out)
             if (
                 seq is not None
-                and not replay.healing
                 and (mark := self._marks.get(topic)) is not None
                 and seq > mark.seq + 1
+                and replay.healed.get(topic) != mark.seq
             ):
-                self._reach_all(pending, replay, told, out)
                 return out, replay.held[n:]
-            self._replayed(message, replay, told, out, live=True)
-        self._reach_all(pending, replay, told, out)
+            self._replayed(message, replay, told, None, out)
+        for topic, position in pending.items():
+            self._reached(topic, position, replay, told, proven, out)
         return out, ()
 
-    def _reach_all(
-        self, pending: Mapping[str, int], replay: Replay, told: set[str], out: list[Step]
-    ) -> None:
-        for topic, position in pending.items():
-            self._reached(topic, position, replay, told, out)
-
     def _replayed(
-        self, message: Envelope, replay: Replay, told: set[str], out: list[Step], live: bool = False
+        self,
+        message: Envelope,
+        replay: Replay,
+        told: set[str],
+        proven: set[str] | None,
+        out: list[Step],
     ) -> None:
+        """One message of a history, or one held (then there is no `proven`).
+
+        Holes behind a replayed message, up to the position of the log, lie in the same log: their
+        size is known.
+        """
         topic, seq = message.topic, message.seq
         if seq is not None:
             mark = self._marks.get(topic)
@@ -212,14 +225,23 @@ class SeqCursor:
             elif seq <= mark.seq:
                 return
             else:
-                if seq > mark.seq + 1 and (live or not self._lenient(topic, replay)):
-                    out.append(_hole(topic, mark.seq + 1, seq - 1, replay))
+                if seq > mark.seq + 1 and (proven is None or not self._lenient(topic, replay)):
+                    known = topic in replay.truncated or (proven is not None and topic in proven)
+                    out.append(_hole(topic, mark.seq + 1, seq - 1, known=known))
                 mark.seq = seq
                 mark.at = message.timestamp
+            if proven is not None:
+                proven.add(topic)
         out.append(message)
 
     def _reached(
-        self, topic: str, position: int, replay: Replay, told: set[str], out: list[Step]
+        self,
+        topic: str,
+        position: int,
+        replay: Replay,
+        told: set[str],
+        proven: set[str],
+        out: list[Step],
     ) -> None:
         """The log stood at `position`: what is not here by now is not going to come."""
         mark = self._marks.get(topic)
@@ -233,7 +255,8 @@ class SeqCursor:
             if not replay.whole:
                 return
             if not self._lenient(topic, replay):
-                out.append(_hole(topic, mark.seq + 1, position, replay))
+                known = topic in replay.truncated or topic in proven
+                out.append(_hole(topic, mark.seq + 1, position, known=known))
             mark.seq = position
 
     def _lenient(self, topic: str, replay: Replay) -> bool:
@@ -249,8 +272,8 @@ class SeqCursor:
         self._marks[topic] = Mark(seq, at)
 
 
-def _hole(topic: str, from_: int, to: int, replay: Replay) -> Missing:
-    if topic in replay.truncated:
+def _hole(topic: str, from_: int, to: int, *, known: bool) -> Missing:
+    if known:
         return Missing(topic, from_, to, to - from_ + 1, "history_trimmed")
     return Missing(topic, from_, to, None, "unproven")
 
@@ -300,6 +323,10 @@ class IdCursor:
     def positions(self) -> dict[str, int]:
         """None: this peer has none."""
         return {}
+
+    def position(self, topic: str) -> int:
+        """None: -1."""
+        return -1
 
     @property
     def topics(self) -> list[str]:

@@ -162,7 +162,7 @@ class Publish:
         messages: Valid publications in order, each with an id; one, unless `batch`.
         size: Their size on the wire in bytes, for the bound of the queue.
         policy: What to do if the queue is full.
-        key: With the policy `latest`: takes the place of the unsent publish of the same key.
+        key: With the policy `latest`: an unsent publish of the same key is given up for this one.
         batch: Sent as one frame with one answer an item.
     """
 

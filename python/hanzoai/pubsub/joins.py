@@ -22,7 +22,7 @@ from hanzoai.pubsub.presence import KINDS, PresenceMap
 from hanzoai.pubsub.topics import TopicTrie, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.effects import Effect
     from hanzoai.pubsub.events import Subscribe
@@ -44,6 +44,9 @@ REFUSED_FOR_NOW: Final = 1_000
 MAX_WAIT: Final = 60_000
 """Longest such wait that a server may impose, milliseconds."""
 
+MAX_DOUBTS: Final = 5
+"""Times that an `error` may be about a publish instead, before it is about the subscription."""
+
 MAX_ASKS: Final = 10_000
 """Unanswered requests remembered against a peer that echoes no `ref`."""
 
@@ -62,8 +65,9 @@ class Join:
         "ask",
         "cursor",
         "denied",
+        "doubts",
         "event",
-        "healing",
+        "healed",
         "held",
         "history",
         "lost",
@@ -88,10 +92,11 @@ class Join:
         self.answered = False
         self.again = False
         self.quiet = False
+        self.doubts = 0
         self.denied: list[Denial] = []
         self.lost: dict[str, int] = {}
         self.held: list[Envelope] = []
-        self.healing = False
+        self.healed: dict[str, int] = {}
         self.whole = True
         self.clear_answer()
 
@@ -110,7 +115,9 @@ class Join:
         self.held = []
         self.lost = {}
         self.whole = True
-        self.healing = self.quiet = self.again = False
+        self.healed = {}
+        self.quiet = self.again = False
+        self.doubts = 0
         self.clear_answer()
 
     def takes(self, topic: str) -> bool:
@@ -217,6 +224,7 @@ class Joins:
             return
         for join in list(self._joins.values()):
             if not self._peer.incremental or join.phase == PENDING or join.again:
+                self._asks.pop(join.ask, None)
                 join.quiet = join.quiet or (join.phase == LIVE and not join.again)
                 self._ask(join, out, keep_held=True)
 
@@ -275,8 +283,17 @@ class Joins:
         elif len(join.history) > self._options.held_messages:
             self._admit(join, at, out, complete=False)
 
-    def failed(self, frame: ErrorFrame, out: list[Effect]) -> bool:
-        """The server refused; False if that answers no `subscribe`."""
+    def failed(
+        self, frame: ErrorFrame, about_publish: Callable[[str | None], bool], out: list[Effect]
+    ) -> bool:
+        """The server refused; False if that answers no `subscribe`, or nobody can tell.
+
+        Args:
+            frame: What it says.
+            about_publish: Whether an `error` without a `ref` may be about a publish. Then the
+                subscription is asked for once more after a while, and is refused in the end.
+            out: Effects.
+        """
         ref = frame.ref
         if ref is None:
             if self._peer is None or self._peer.ref or frame.code in _OF_PUBLISH:
@@ -287,14 +304,21 @@ class Joins:
             )
         if ref is None or ref not in self._asks:
             return False
-        join, _ = self._asks.pop(ref)
+        join, _ = self._asks[ref]
+        if frame.ref is None and join.doubts < MAX_DOUBTS and about_publish(frame.topic):
+            if not join.again:
+                join.again = True
+                join.doubts += 1
+                self._later(REFUSED_FOR_NOW)
+            return False
+        del self._asks[ref]
         if join.ask != ref:
             return True
         join.forget()
         if _for_now(frame.code):
             self._later(max(REFUSED_FOR_NOW, frame.retry_after_ms or 0))
             return True
-        refused = join.patterns
+        refused = list(join.patterns)
         if frame.topic in join.patterns and len(join.patterns) > 1:
             refused = [frame.topic]
         join.denied += [Denial(topic=p, code=frame.code, message=frame.message) for p in refused]
@@ -336,9 +360,7 @@ class Joins:
             join.cursor.begin(old.newest)
             out.extend(Gap(join.sub, topic, None, None, None, "unproven") for topic in old.topics)
 
-    def _ask(
-        self, join: Join, out: list[Effect], *, healing: bool = False, keep_held: bool = False
-    ) -> None:
+    def _ask(self, join: Join, out: list[Effect], *, keep_held: bool = False) -> None:
         peer = self._peer
         if peer is None:
             return
@@ -352,7 +374,6 @@ class Joins:
         join.ask = ref
         join.phase = JOINING
         join.again = False
-        join.healing = join.healing or healing
         join.clear_answer()
         if not keep_held:
             join.held = []
@@ -380,8 +401,12 @@ class Joins:
 
     def _heal(self, join: Join, message: Envelope, out: list[Effect]) -> None:
         """A jump: ask once more from where the cursor stands, and hold what comes meanwhile."""
-        join.quiet = join.healing = True
-        join.held = [message]
+        join.healed[message.topic] = join.cursor.position(message.topic)
+        self._ask_again(join, [message], out)
+
+    def _ask_again(self, join: Join, held: Sequence[Envelope], out: list[Effect]) -> None:
+        join.quiet = True
+        join.held = list(held)
         join.lost = {}
         join.whole = True
         join.phase = JOINING
@@ -419,6 +444,8 @@ class Joins:
         denied = [d for d in join.denied if not _for_now(d.code)]
         later = {d.topic for d in join.denied if _for_now(d.code)}
         join.denied = []
+        join.again = False
+        join.doubts = 0
         self._deny(join, [denial.topic for denial in denied])
         granted = tuple(pattern for pattern in join.patterns if pattern not in later)
         if len(granted) < len(join.patterns):
@@ -438,21 +465,20 @@ class Joins:
         join.answered = True
         join.phase = LIVE
         join.ask = ""
-        join.healing = join.quiet = False
+        join.quiet = False
         join.held = []
         join.lost = {}
         join.whole = True
         if join.event.presence and not first and not quiet:
             self._tell(self.presence.forget_unproven(join.takes), out)
-        if rest or not whole:
-            join.quiet = True
-            join.phase = JOINING
-            join.held = list(rest)
-            join.healing = bool(rest)
-            if self._peer is not None and self._peer.incremental:
-                self._ask(join, out, keep_held=True)
-            else:
-                self._later(0)
+        if rest:
+            topic = rest[0].topic
+            join.healed[topic] = join.cursor.position(topic)
+            self._ask_again(join, rest, out)
+        elif not whole:
+            self._ask_again(join, (), out)
+        else:
+            join.healed = {}
 
     def _admit(
         self, join: Join, at: int, out: list[Effect], *, complete: bool
@@ -468,7 +494,7 @@ class Joins:
             first=not join.answered,
             limit=None if join.answered else join.event.history,
             whole=join.whole,
-            healing=join.healing,
+            healed=join.healed,
         )
         steps, rest = join.cursor.replay(replay)
         join.history = []

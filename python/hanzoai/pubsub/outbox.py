@@ -6,7 +6,7 @@ the queue on a drop if the peer publishes an id once, and is unknown otherwise. 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.effects import Acked, Rejected, Send, Settle, Unknown
@@ -22,20 +22,29 @@ RATE_LIMITED: Final = "rate_limited"
 PAUSE: Final = 1_000
 """Milliseconds to pause on `rate_limited` where the server names no time."""
 
+MAX_BLIND: Final = 1_000
+"""Topics remembered of publishes that have no answer but an `error` without a `ref`."""
+
 MAX_PAUSE: Final = 60_000
 """Longest pause that a server may impose, milliseconds."""
 
 
 class _Entry:
-    """One publish; `results` has a slot for each message, None until it is answered."""
+    """One publish; `results` has a slot for each message, None until it is answered.
 
-    __slots__ = ("number", "publish", "results", "sent")
+    Attributes:
+        sent: Something of it may be published already.
+        awaited: Slots that the server has still to answer.
+    """
+
+    __slots__ = ("awaited", "number", "publish", "results", "sent")
 
     def __init__(self, number: int, publish: Publish) -> None:
         self.number = number
         self.publish = publish
         self.results: list[PublishResult | None] = [None] * len(publish.messages)
         self.sent = False
+        self.awaited: set[int] = set()
 
     def open(self) -> list[int]:
         """Slots without an answer."""
@@ -62,6 +71,7 @@ class Outbox:
         self._queued = [0, 0]
         self._flying = [0, 0]
         self._number = 0
+        self._blind: deque[str] = deque(maxlen=MAX_BLIND)
         self._peer: Peer | None = None
         self._budget = 0
         self._paused = False
@@ -105,8 +115,8 @@ class Outbox:
             out.append(Settle(event.ref, Acked(())))
             return
         key = event.key if event.policy == "latest" else None
-        if key is not None and self._supersede(key, event, out):
-            return
+        if key is not None:
+            self._supersede(key, event, out)
         count = len(event.messages)
         if event.policy == "drop_oldest":
             self._make_room(count, event.size, out)
@@ -130,18 +140,13 @@ class Outbox:
             out.append(Settle(ref, Rejected("timeout", "It could not be sent in time.")))
         self._pump(out)
 
-    def _supersede(self, key: str, event: Publish, out: list[Effect]) -> bool:
-        """Put `event` in the place of the unsent publish of its key, if there is one."""
+    def _supersede(self, key: str, event: Publish, out: list[Effect]) -> None:
+        """Give up the unsent publish of the same key; `event` goes to the end, so order is kept."""
         entry = self._keys.get(key)
-        if entry is None:
-            return False
-        old = entry.publish
-        del self._entries[old.ref]
-        _count(self._queued, old, -1)
-        self._enqueue(_Entry(entry.number, event), key)
-        out.append(Settle(old.ref, Rejected("superseded", f"Publish {event.ref} took its place.")))
-        self._pump(out)
-        return True
+        if entry is not None:
+            self._drop(entry)
+            superseded = Rejected("superseded", f"Publish {event.ref} took its place.")
+            out.append(Settle(entry.publish.ref, superseded))
 
     def _enqueue(self, entry: _Entry, key: str | None) -> None:
         self._entries[entry.publish.ref] = entry
@@ -166,6 +171,7 @@ class Outbox:
         if not (peer.ack and peer.idempotent):
             self._doubt(out)
         self._peer = peer
+        self._blind.clear()
         self._budget = (peer.rate or 0) * 1000
         self._paused = self._pacing = False
 
@@ -221,6 +227,7 @@ class Outbox:
         pause: int | None = None
         for n, index in enumerate(slots):
             result = results[n] if n < len(results) else _unanswered()
+            entry.awaited.discard(index)
             if result.error is not None and result.error.code == RATE_LIMITED:
                 pause = max(pause or 0, result.error.retry_after_ms or PAUSE)
                 continue
@@ -236,6 +243,7 @@ class Outbox:
         if found is None:
             return False
         entry, slot = found
+        entry.awaited -= set(entry.open() if slot is None else [slot])
         if frame.code == RATE_LIMITED:
             self._advance(entry, frame.retry_after_ms or PAUSE, out)
         elif slot is None:
@@ -248,6 +256,16 @@ class Outbox:
             )
             self._advance(entry, None, out)
         return True
+
+    def may_be_about(self, topic: str | None) -> bool:
+        """Whether an `error` without a `ref` may be about a publish; each is blamed once."""
+        if topic is None and self._blind:
+            self._blind.popleft()
+            return True
+        if topic in self._blind:
+            self._blind.remove(topic)
+            return True
+        return False
 
     def pause(self, milliseconds: int | None) -> None:
         """Send nothing for so long: the server said `rate_limited`."""
@@ -287,10 +305,14 @@ class Outbox:
 
     def _advance(self, entry: _Entry, pause: int | None, out: list[Effect]) -> None:
         if pause is not None:
+            self.pause(pause)
+        if entry.awaited:
+            pass  # the answers of other messages of the same publish are to come
+        elif entry.open():
+            entry.sent = len(entry.open()) < len(entry.results)
             self._drop(entry)
             self._requeue(entry)
-            self.pause(pause)
-        elif not entry.open():
+        else:
             self._drop(entry)
             results = tuple(result for result in entry.results if result is not None)
             out.append(Settle(entry.publish.ref, Acked(results)))
@@ -351,6 +373,7 @@ class Outbox:
         publish, slots = entry.publish, entry.open()
         ref = f"p{publish.ref}" if peer.ref and peer.ack else None
         entry.sent = True
+        entry.awaited = set(slots)
         if publish.batch and peer.batch:
             left = [publish.messages[n] for n in slots]
             out.append(Send(PublishFrame(messages=left, ref=ref)))
@@ -361,6 +384,7 @@ class Outbox:
                 one = None if ref is None else f"{ref}.{n}"
                 out.append(Send(PublishFrame(message=publish.messages[n], ref=one)))
         if ref is None:
+            self._blind.extend(message.topic for message in publish.messages)
             results = tuple(PublishResult(id=message.id) for message in publish.messages)
             out.append(Settle(publish.ref, Acked(results)))
         else:

@@ -179,7 +179,10 @@ class Session(Lifecycle):
         elif not self._online:
             if self._linked:
                 self._out.append(Problem(frame.code, frame.message, frame.topic))
-        elif not (self.outbox.failed(frame, self._out) or self.joins.failed(frame, self._out)):
+        elif not (
+            self.outbox.failed(frame, self._out)
+            or self.joins.failed(frame, self.outbox.may_be_about, self._out)
+        ):
             if frame.code == "rate_limited":
                 self.outbox.pause(frame.retry_after_ms)
             self._out.append(Problem(frame.code, frame.message, frame.topic))

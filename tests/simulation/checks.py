@@ -1,0 +1,199 @@
+"""What has to hold after any run (REC-1 to REC-3, PUB-1, PUB-2, LIFE-7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.effects import Acked, Deliver, Gap, Rejected
+from hanzoai.pubsub.topics import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hanzoai.pubsub.events import Publish, Subscribe
+    from tests.simulation.server import Record, Server
+    from tests.simulation.shell import Shell
+
+
+class Violation(AssertionError):
+    """Something that must never happen has happened."""
+
+
+def check_stream(
+    server: Server, shell: Shell, event: Subscribe, unseen: set[tuple[str, int]]
+) -> None:
+    """Delivered is published, or exactly one gap says what is missing, right where it is missing.
+
+    Args:
+        server: Knows what was published.
+        shell: Knows what the subscription was told.
+        event: The subscription.
+        unseen: Topic and number of the logs that were lost before this subscription knew of them.
+    """
+    stream = shell.streams[event.sub]
+    starts = shell.starts.get(event.sub)
+    topics = {step.topic if isinstance(step, Gap) else step.message.topic for step in stream}
+    if starts is not None:
+        topics |= {t for t in server.published if any(matches(p, t) for p in event.topics)}
+    for topic in sorted(topics):
+        everything = server.published.get(topic, [])
+        steps = [
+            step
+            for step in stream
+            if (step.topic if isinstance(step, Gap) else step.message.topic) == topic
+        ]
+        start = (starts or {}).get(topic, 0)
+        records = [
+            record
+            for record in everything
+            if record.index >= start
+            or (event.since is not None and record.message.timestamp > event.since)
+        ]
+        lost = {log for t, log in unseen if t == topic}
+        excused = {r.message.id for r in records if r.log in lost}
+        # What expired by its own ttl before the first answer, nobody was there to miss.
+        excused |= {
+            r.message.id
+            for r in records
+            if r.message.ttl is not None and (r.index < start or server.profile.plain)
+        }
+        walk = _walk_plain if server.profile.plain else _walk
+        try:
+            walk(records, steps, excused)
+        except Violation as violation:
+            raise Violation(f"subscription {event.sub}, topic {topic}: {violation}") from None
+
+
+def _walk(records: list[Record], steps: Iterable[Deliver | Gap], excused: set[str]) -> None:
+    place = {record.message.id: n for n, record in enumerate(records)}
+    pending: list[Gap] = []
+    at = 0
+    for step in steps:
+        if isinstance(step, Gap):
+            if step.from_ is not None or step.to is not None:
+                pending.append(step)  # the others speak of messages that are not numbered
+            continue
+        if step.message.seq is None:
+            continue
+        index = place.get(step.message.id, -1)
+        if index < at:
+            raise Violation(f"{step.message.id} came twice, out of order, or unasked")
+        _covered(records, at, index, pending, excused)
+        pending = []
+        at = index + 1
+    _covered(records, at, len(records), pending, excused)
+
+
+def _covered(
+    records: list[Record], at: int, index: int, gaps: list[Gap], excused: set[str]
+) -> None:
+    """Whether the gaps say precisely that records `at` to `index - 1` are missing."""
+    missing = [record for record in records[at:index] if record.message.id not in excused]
+    resets = [gap for gap in gaps if gap.reason == "log_reset"]
+    if not gaps:
+        if missing:
+            raise Violation(f"{[r.message.id for r in missing]} are missing, silently")
+        return
+    if resets:
+        lost = bool(missing) and all(record.gone for record in missing)
+        crossed = at == 0 or index >= len(records) or records[at - 1].log != records[index].log
+        if not (lost or crossed):
+            raise Violation(f"{resets} within one log")
+        return
+    if len(missing) < index - at:
+        return  # who is excused may have been told of it
+    if not missing:
+        raise Violation(f"{gaps} where nothing is missing")
+    if any(not record.gone for record in missing):
+        raise Violation(f"{gaps} although history had it")
+    for before, gap in zip(gaps, gaps[1:], strict=False):
+        if gap.from_ is None or before.to is None or gap.from_ != before.to + 1:
+            raise Violation(f"{before} and {gap} do not meet")
+    first, last = missing[0].message.seq, missing[-1].message.seq
+    if gaps[0].from_ is None and len(gaps) == 1 and (gaps[0].to or 0) >= (last or 0):
+        return  # a time was asked for, which messages need not follow in the order of their numbers
+    if gaps[0].from_ not in (None, first) or gaps[-1].to != last:
+        raise Violation(f"{gaps} for {first} to {last}")
+    for gap in gaps:
+        count = None
+        if gap.from_ is not None and gap.to is not None and gap.reason != "unproven":
+            count = gap.to - gap.from_ + 1
+        if gap.missed != count:
+            raise Violation(f"{gap} counts wrong")
+
+
+def _walk_plain(records: list[Record], steps: Iterable[Deliver | Gap], excused: set[str]) -> None:
+    """Against a plain peer: nothing twice, nothing out of order, nothing lost without a gap."""
+    place = {record.message.id: n for n, record in enumerate(records)}
+    seen: set[str] = set()
+    gap = False
+    at = 0
+    for step in steps:
+        if isinstance(step, Gap):
+            gap = True
+            continue
+        if step.message.ttl == 0:
+            continue
+        if step.message.id in seen:
+            raise Violation(f"{step.message.id} came twice")
+        seen.add(step.message.id)
+        index = place.get(step.message.id, -1)
+        if index < at:
+            continue  # from before the subscription began: its clock cannot tell
+        missing = [r.message.id for r in records[at:index] if r.message.id not in excused]
+        if missing and not gap:
+            raise Violation(f"{missing} are missing, silently")
+        gap = False
+        at = index + 1
+    missing = [r.message.id for r in records[at:] if r.message.id not in excused]
+    if missing and not gap:
+        raise Violation(f"{missing} are missing at the end, silently")
+
+
+def check_publishes(
+    server: Server, shell: Shell, publishes: list[Publish], *, ordered: bool
+) -> None:
+    """Each is settled once; what was acknowledged is in the log once, what was refused is not."""
+    times: dict[str, int] = {}
+    places: dict[str, tuple[str, int]] = {}
+    for topic, records in server.published.items():
+        for record in records:
+            id = record.message.id
+            times[id] = times.get(id, 0) + 1
+            places[id] = (topic, record.index)
+    last: dict[str, int] = {}
+    for event in publishes:
+        outcomes = shell.outcomes.get(event.ref, [])
+        if len(outcomes) != 1:
+            raise Violation(f"publish {event.ref} was settled {len(outcomes)} times")
+        outcome = outcomes[0]
+        for n, message in enumerate(event.messages):
+            assert message.id is not None
+            found = times.get(message.id, 0)
+            if found > 1:
+                raise Violation(f"{message.id} was published {found} times")
+            acked = isinstance(outcome, Acked) and outcome.results[n].error is None
+            refused = isinstance(outcome, Rejected) or (
+                isinstance(outcome, Acked) and outcome.results[n].error is not None
+            )
+            if acked and found != 1 and not server.profile.plain:
+                raise Violation(f"{message.id} was acknowledged and is nowhere")
+            if refused and found:
+                raise Violation(f"{message.id} was refused and is published")
+            if found and ordered:
+                topic, index = places[message.id]
+                if index < last.get(topic, -1):
+                    raise Violation(f"{message.id} was published out of order")
+                last[topic] = index
+
+
+def check_end(shell: Shell) -> None:
+    """Nothing is left running."""
+    if len(shell.finished) != 1:
+        raise Violation(f"ended {len(shell.finished)} times")
+    if shell.timers:
+        raise Violation(f"timers left: {sorted(shell.timers)}")
+    if shell.link is not None:
+        raise Violation("the transport is still open")
+    if shell.session.state not in ("closed", "failed"):
+        raise Violation(f"ended as {shell.session.state}")

@@ -1,0 +1,56 @@
+"""The generator of all chance in a simulation: mulberry32, 32-bit integers alone.
+
+In every language the same seed gives the same numbers:
+
+    state = (state + 0x6D2B79F5) mod 2^32
+    t = (state ^ state >> 15) * (state | 1) mod 2^32
+    t = t ^ (t + (t ^ t >> 7) * (t | 61)) mod 2^32
+    number = t ^ t >> 14
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+T = TypeVar("T")
+_MASK = 0xFFFFFFFF
+
+
+class Random:
+    """Numbers from a seed."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed & _MASK
+
+    def u32(self) -> int:
+        """0 to 2^32 - 1."""
+        self._state = (self._state + 0x6D2B79F5) & _MASK
+        s = self._state
+        t = ((s ^ (s >> 15)) * (s | 1)) & _MASK
+        t ^= (t + (((t ^ (t >> 7)) * (t | 61)) & _MASK)) & _MASK
+        return t ^ (t >> 14)
+
+    def below(self, n: int) -> int:
+        """0 to n - 1; n is less than 2^20."""
+        return (self.u32() * n) >> 32
+
+    def between(self, low: int, high: int) -> int:
+        """From low to high, both included."""
+        return low + self.below(high - low + 1)
+
+    def chance(self, thousandths: int) -> bool:
+        """True so many times out of a thousand."""
+        return self.below(1000) < thousandths
+
+    def pick(self, values: Sequence[T]) -> T:
+        """One of the values."""
+        return values[self.below(len(values))]
+
+    def unit(self) -> float:
+        """From 0 inclusive to 1 exclusive; exact in a double."""
+        return self.u32() / 4294967296

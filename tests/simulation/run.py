@@ -1,0 +1,192 @@
+"""One run from one seed: a scenario, faults, a calm end, and all checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub import events
+from hanzoai.pubsub.generated.wire import Publication
+from tests.simulation.checks import Violation, check_end, check_publishes, check_stream
+from tests.simulation.profile import PATTERNS, SECRET, TOPICS, draw_profile
+from tests.simulation.server import Server
+from tests.simulation.shell import Shell
+from tests.simulation.world import START, World
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.events import SendPolicy, Subscribe
+
+ROUGH = 60_000
+"""Milliseconds with faults."""
+
+CALM = 60_000
+"""Milliseconds without, in which everything has to come right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What happened, for statistics, and the log for comparison between languages."""
+
+    delivered: int
+    gaps: int
+    drops: int
+    published: int
+    settled: int
+    lines: list[str] | None
+
+    def digest(self) -> str:
+        """The log as one number."""
+        return sha256("\n".join(self.lines or []).encode()).hexdigest()
+
+
+class Run:
+    """A scenario under way."""
+
+    def __init__(self, seed: int, *, log: bool = False) -> None:
+        self.world = World(seed)
+        self.profile = draw_profile(self.world.random)
+        self.server = Server(self.world, self.profile)
+        self.shell = Shell(self.world, self.server, self.profile, log=log)
+        self.subscriptions: list[Subscribe] = []
+        self.ended: set[int] = set()
+        self.publishes: list[events.Publish] = []
+        self.unseen: dict[int, set[tuple[str, int]]] = {}
+        self.server.on_reset = self._reset
+
+    def run(self) -> Result:
+        """Everything from the first event to the last check."""
+        world, random = self.world, self.world.random
+        for _ in range(random.between(1, 3)):
+            self._subscribe()
+        self.shell.feed(events.Connect())
+        world.after(0, self._step)
+        world.run(START + ROUGH)
+        self._calm()
+        world.run(START + ROUGH + CALM)
+        if self.shell.session.state != "connected":
+            raise Violation(f"{self.shell.session.state} although all is calm")
+        for event in self.subscriptions:
+            if event.sub not in self.ended:
+                check_stream(self.server, self.shell, event, self.unseen.get(event.sub, set()))
+        self.shell.feed(events.Close() if random.chance(700) else events.Abort())
+        world.run(world.now + 20_000)
+        check_end(self.shell)
+        check_publishes(
+            self.server,
+            self.shell,
+            self.publishes,
+            ordered=not self.profile.limits_rate and self.profile.idempotent,
+        )
+        return Result(
+            delivered=sum(len(stream) for stream in self.shell.streams.values()),
+            gaps=sum(
+                type(step).__name__ == "Gap"
+                for stream in self.shell.streams.values()
+                for step in stream
+            ),
+            drops=self.shell.drops,
+            published=sum(len(records) for records in self.server.published.values()),
+            settled=len(self.shell.outcomes),
+            lines=self.shell.lines,
+        )
+
+    def _calm(self) -> None:
+        self.world.calm = True
+        link = self.shell.link
+        if link is not None and link.frozen:
+            link.frozen = False
+            link.cut(1006)
+        for topic in TOPICS:  # the loss of a live message shows when the next one comes
+            self.world.after(30_000, lambda topic=topic: self._publish_elsewhere(topic))
+
+    # ---------------------------------------------------------------- the scenario
+
+    def _step(self) -> None:
+        """Some little thing happens, then the next after a while."""
+        world, random, profile = self.world, self.world.random, self.profile
+        if world.calm:
+            return
+        world.after(random.between(0, 800), self._step)
+        what = random.below(100)
+        if what < 55:
+            burst = 130 if profile.plain and random.chance(5) else random.between(1, 4)
+            topic = random.pick(TOPICS)
+            for _ in range(burst):
+                self._publish_elsewhere(topic)
+        elif what < 75:
+            self._publish()
+        elif what < 80:
+            self._subscribe()
+        elif what < 83:
+            self._unsubscribe()
+        elif what < 85:
+            self.shell.feed(events.Woke())
+        elif what < 87 and self.publishes:
+            self.shell.feed(events.Expire(random.pick(self.publishes).ref))
+        elif what < 89:
+            self.shell.feed(events.UpdatePresence("a.1", {"n": what}))
+        if world.fault(profile.resets):
+            self.server.reset(random.pick(TOPICS))
+        link = self.shell.link
+        if link is not None and not link.frozen and self.shell.session.state == "connected":
+            if world.fault(profile.cuts):
+                link.cut(random.pick((1006, 1006, None, 1001, 1011, 4500, 4408)))
+            elif world.fault(profile.freezes):
+                link.frozen = True
+
+    def _publish_elsewhere(self, topic: str) -> None:
+        ttl = None
+        if self.world.random.chance(self.profile.short_ttl):
+            ttl = self.world.random.pick((0, 1, 3))
+        self.server.publish(topic, ttl=ttl)
+
+    def _publish(self) -> None:
+        random = self.world.random
+        ref = len(self.publishes) + 1
+        batch = random.chance(200)
+        topic = SECRET if random.chance(30) else random.pick(TOPICS)
+        policy: SendPolicy = random.pick(("error", "drop_oldest", "latest"))
+        count = random.between(1, 3) if batch else 1
+        messages = tuple(Publication(topic=topic, data=ref, id=f"c{ref}-{n}") for n in range(count))
+        key = "k" if policy == "latest" and not batch else None
+        event = events.Publish(ref, messages, 100 * count, policy, key, batch)
+        self.publishes.append(event)
+        self.shell.feed(event)
+
+    def _subscribe(self) -> None:
+        random = self.world.random
+        if len(self.subscriptions) >= 8:
+            return
+        sub = len(self.subscriptions) + 1
+        topics = dict.fromkeys(random.pick(PATTERNS) for _ in range(random.between(1, 2)))
+        if random.chance(100):
+            topics[SECRET] = None
+        since = self.world.now if random.chance(300) or self.profile.plain else None
+        event = events.Subscribe(sub, tuple(topics), since=since, presence=random.chance(300))
+        self.subscriptions.append(event)
+        self.shell.streams[sub] = []
+        self.shell.feed(event)
+
+    def _unsubscribe(self) -> None:
+        if self.subscriptions:
+            sub = self.world.random.pick(self.subscriptions).sub
+            self.ended.add(sub)
+            self.shell.feed(events.Unsubscribe(sub))
+
+    def _reset(self, topic: str) -> None:
+        """A log is lost: who has no position in it cannot know what it held."""
+        number = self.server.logs[topic].number if topic in self.server.logs else None
+        for event in self.subscriptions:
+            known = self.shell.session.positions(event.sub)
+            if number is not None and topic not in known:
+                self.unseen.setdefault(event.sub, set()).add((topic, number))
+
+
+def simulate(seed: int, *, log: bool = False) -> Result:
+    """Run a seed.
+
+    Raises:
+        Violation: Something that must never happen has happened.
+    """
+    return Run(seed, log=log).run()

@@ -1,0 +1,400 @@
+"""A server in virtual time: logs with bounded retention, `seq`, resets, denial, limits, tokens.
+
+It keeps what a client can never see: every message that was ever published, and whether history has
+let go of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.generated.wire import (
+    AuthErrorFrame,
+    AuthExpiringFrame,
+    AuthFrame,
+    AuthOkFrame,
+    Denial,
+    Envelope,
+    ErrorFrame,
+    ErrorInfo,
+    Limits,
+    MessageFrame,
+    PingFrame,
+    PongFrame,
+    PublishedFrame,
+    PublishFrame,
+    PublishResult,
+    SubscribedFrame,
+    SubscribeFrame,
+    UnsubscribeFrame,
+)
+from hanzoai.pubsub.topics import matches
+from tests.simulation.profile import FEATURES, SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.generated.wire import ClientFrame, Publication, ServerFrame
+    from tests.simulation.profile import Profile
+    from tests.simulation.world import World
+
+
+class Record:
+    """A message that was published.
+
+    Attributes:
+        index: Its place among all of its topic, over resets of the log.
+        log: Which log of the topic holds it.
+        until: When its retention ends, or None.
+        gone: History has let go of it.
+    """
+
+    __slots__ = ("gone", "index", "log", "message", "until")
+
+    def __init__(self, message: Envelope, index: int, log: int, until: int | None) -> None:
+        self.message = message
+        self.index = index
+        self.log = log
+        self.until = until
+        self.gone = False
+
+
+class Log:
+    """The retained messages of one topic."""
+
+    __slots__ = ("base", "entries", "next", "number")
+
+    def __init__(self, base: int, number: int) -> None:
+        self.base = base
+        self.number = number
+        self.next = base
+        self.entries: list[Record] = []
+
+
+class Connection:
+    """The server's side of one connection."""
+
+    __slots__ = ("authenticated", "close", "expiry", "open", "patterns", "send", "stream")
+
+    def __init__(
+        self, send: Callable[[ServerFrame], None], close: Callable[[int, str, int | None], None]
+    ) -> None:
+        self.send = send
+        self.close = close
+        self.open = True
+        self.authenticated = False
+        self.patterns: dict[str, None] = {}
+        self.expiry = 0
+        self.stream = 0  # which event stream; one takes the place of another
+
+
+class Server:
+    """Everything behind the network."""
+
+    def __init__(self, world: World, profile: Profile) -> None:
+        self.world = world
+        self.profile = profile
+        self.published: dict[str, list[Record]] = {}
+        self.logs: dict[str, Log] = {}
+        self.ids: dict[str, Record] = {}
+        self.connections: list[Connection] = []
+        self.tokens: dict[str, int] = {}
+        self.starts: dict[tuple[Connection, str], dict[str, int]] = {}
+        self.on_reset: Callable[[str], None] = lambda topic: None
+        self._made = 0
+        self._generations = 0
+
+    # ---------------------------------------------------------------- messages
+
+    def publish(self, topic: str, id: str | None = None, ttl: int | None = None) -> Record | None:
+        """Take a message into its log and to the connections; None for one that is not kept."""
+        world, profile = self.world, self.profile
+        self._made += 1
+        at = world.now
+        if profile.skew:
+            at += world.random.between(-profile.skew, profile.skew)
+        log = self.logs.get(topic)
+        if log is None:
+            self._generations += 1
+            log = self.logs[topic] = Log(world.now * 1000, self._generations)
+            self.published.setdefault(topic, [])
+        kept = ttl != 0
+        message = Envelope(
+            id=id or f"w{self._made}",
+            topic=topic,
+            type="text",
+            data=self._made,
+            timestamp=at,
+            ttl=ttl,
+            seq=log.next if kept and not profile.plain else None,
+        )
+        record = None
+        first = kept and log.next == log.base  # its loss nobody could see
+        if kept:
+            everything = self.published.setdefault(topic, [])
+            until = None if ttl is None else world.now + ttl * 1000
+            record = Record(message, len(everything), log.number, until)
+            everything.append(record)
+            log.next += 1
+            log.entries.append(record)
+            if len(log.entries) > profile.retained:
+                log.entries.pop(0).gone = True
+        for connection in self.connections:
+            if any(matches(pattern, topic) for pattern in connection.patterns):
+                if first or not kept or not world.fault(profile.loses_live):
+                    connection.send(MessageFrame(message=message))
+                if kept and world.fault(profile.doubles):
+                    connection.send(MessageFrame(message=message))
+        return record
+
+    def reset(self, topic: str) -> None:
+        """Lose the log of a topic."""
+        if topic in self.logs:
+            self.on_reset(topic)
+            for record in self.logs.pop(topic).entries:
+                record.gone = True
+
+    # ---------------------------------------------------------------- connections
+
+    def opened(self, connection: Connection) -> None:
+        """A transport was opened."""
+        self.connections.append(connection)
+
+    def closed(self, connection: Connection) -> None:
+        """A transport is gone."""
+        connection.open = False
+        if connection in self.connections:
+            self.connections.remove(connection)
+
+    def receive(self, connection: Connection, frame: ClientFrame) -> None:
+        """Take one frame."""
+        if isinstance(frame, AuthFrame):
+            self._authenticate(connection, frame)
+        elif not connection.authenticated:
+            connection.close(4401, "no auth", None)
+        elif isinstance(frame, SubscribeFrame):
+            self._subscribe(connection, frame)
+        elif isinstance(frame, UnsubscribeFrame):
+            for pattern in frame.topics:
+                connection.patterns.pop(pattern, None)
+        elif isinstance(frame, PublishFrame):
+            self._publish(connection, frame)
+        elif isinstance(frame, PingFrame):
+            connection.send(PongFrame())
+
+    def _authenticate(self, connection: Connection, frame: AuthFrame) -> None:
+        world, profile = self.world, self.profile
+        ends = self.tokens.get(frame.token, 0)
+        if ends <= world.now:
+            connection.send(AuthErrorFrame(code="token_expired", message="too old"))
+            world.after(1, lambda: connection.close(4401, "expired", None))
+            return
+        connection.authenticated = True
+        connection.expiry += 1
+        number = connection.expiry
+        if profile.warns and ends - world.now > 6_000:
+            world.after(ends - world.now - 6_000, lambda: self._warn(connection, number))
+        world.after(ends - world.now, lambda: self._expire(connection, number))
+        if profile.plain:
+            connection.send(AuthOkFrame(client_id="c"))
+            return
+        features = [
+            name
+            for name in FEATURES
+            if (name != "idempotency" or profile.idempotent) and (name != "batch" or profile.batch)
+        ]
+        connection.send(
+            AuthOkFrame(
+                client_id="c",
+                version=1,
+                features=features,
+                server_time=world.now,
+                expires_at=None if profile.warns else ends,
+                limits=Limits(publish_rate=profile.rate) if profile.rate else None,
+            )
+        )
+
+    def _warn(self, connection: Connection, number: int) -> None:
+        if connection.open and connection.expiry == number:
+            connection.send(AuthExpiringFrame(expires_in=6_000))
+
+    def _expire(self, connection: Connection, number: int) -> None:
+        if connection.open and connection.expiry == number:
+            connection.close(4401, "expired", None)
+
+    # ---------------------------------------------------------------- subscribe
+
+    def _subscribe(self, connection: Connection, frame: SubscribeFrame) -> None:
+        world, profile = self.world, self.profile
+        if world.fault(profile.refuses_now):
+            error = ErrorFrame(
+                code="unavailable", message="later", ref=frame.ref, retry_after_ms=500
+            )
+            if not profile.plain:
+                connection.send(error)
+                return
+        granted = [pattern for pattern in frame.topics if pattern != SECRET]
+        denied = [Denial(topic=SECRET, code="forbidden")] if SECRET in frame.topics else None
+        if profile.plain and denied:
+            connection.send(ErrorFrame(code="forbidden", message="no", topic=SECRET))
+            return
+        connection.patterns |= dict.fromkeys(granted)
+        topics = [t for t in self.published if any(matches(p, t) for p in granted)]
+        start = {t: len(self.published[t]) for t in topics}
+        self.starts[connection, frame.ref or ",".join(frame.topics)] = start
+        positions = {t: self.logs[t].next - 1 for t in topics if t in self.logs}
+        timestamp = world.now
+        stream = connection.stream
+        if world.fault(profile.later_answers):
+            read_late = world.random.chance(500)
+            early = None if read_late else self._replay(frame, granted)
+            world.after(
+                world.random.between(1, 400),
+                lambda: self._answer(
+                    connection,
+                    frame,
+                    granted,
+                    denied,
+                    positions,
+                    timestamp,
+                    early or self._replay(frame, granted),
+                    stream,
+                ),
+            )
+            return
+        replay = self._replay(frame, granted)
+        self._answer(connection, frame, granted, denied, positions, timestamp, replay, stream)
+
+    def _replay(
+        self, frame: SubscribeFrame, granted: list[str]
+    ) -> tuple[list[Envelope], list[str], list[str]]:
+        after = frame.after or {}
+        history: list[Envelope] = []
+        truncated: list[str] = []
+        reset: list[str] = []
+        for topic in sorted({*self.logs, *after}):
+            if not any(matches(pattern, topic) for pattern in granted):
+                continue
+            log = self.logs.get(topic)
+            if log is None:
+                if self.profile.tells_reset_of_nothing:
+                    reset.append(topic)
+                continue
+            for record in [r for r in log.entries if r.until and r.until <= self.world.now]:
+                log.entries.remove(record)
+                record.gone = True
+            if topic in after:
+                if after[topic] < log.base - 1:
+                    reset.append(topic)
+                if self._lost(topic, log, lambda m: (m.seq or 0) > after[topic]):
+                    truncated.append(topic)
+                found = [r.message for r in log.entries if (r.message.seq or 0) > after[topic]]
+            elif frame.since is not None:
+                since = frame.since
+                if self._lost(topic, log, lambda m: m.timestamp > since):
+                    truncated.append(topic)
+                found = [r.message for r in log.entries if r.message.timestamp > frame.since]
+            elif frame.history is not None:
+                found = [r.message for r in log.entries]
+            else:
+                continue
+            history += found if frame.history is None else found[-frame.history :]
+        return history, truncated, reset
+
+    def _lost(self, topic: str, log: Log, asked: Callable[[Envelope], bool]) -> bool:
+        """Whether the log does not reach back: something before its oldest message was asked for."""
+        oldest = log.entries[0].index if log.entries else len(self.published[topic])
+        return any(
+            asked(record.message)
+            for record in self.published[topic][:oldest]
+            if record.log == log.number
+        )
+
+    def _answer(
+        self,
+        connection: Connection,
+        frame: SubscribeFrame,
+        granted: list[str],
+        denied: list[Denial] | None,
+        positions: dict[str, int],
+        timestamp: int,
+        replay: tuple[list[Envelope], list[str], list[str]],
+        stream: int,
+    ) -> None:
+        if not connection.open or connection.stream != stream:
+            return
+        history, truncated, reset = replay
+        if self.profile.plain:
+            connection.send(SubscribedFrame(topics=granted, history=history))
+            return
+        cut = len(history)
+        if len(history) > 1 and self.world.fault(self.profile.in_parts):
+            cut = self.world.random.between(1, len(history) - 1)
+        connection.send(
+            SubscribedFrame(
+                topics=granted,
+                history=history[:cut],
+                positions=positions,
+                timestamp=timestamp,
+                truncated=truncated or None,
+                reset=reset or None,
+                denied=denied,
+                more=True if cut < len(history) else None,
+                ref=frame.ref,
+            )
+        )
+        if cut < len(history):
+            rest = SubscribedFrame(topics=granted, history=history[cut:], ref=frame.ref)
+            self.world.after(self.world.random.between(0, 50), lambda: connection.send(rest))
+
+    # ---------------------------------------------------------------- publish
+
+    def _publish(self, connection: Connection, frame: PublishFrame) -> None:
+        if frame.messages is not None:
+            results = [self._one(message) for message in frame.messages]
+            if frame.ref is not None:
+                connection.send(PublishedFrame(results=results, ref=frame.ref))
+            return
+        assert frame.message is not None
+        result = self._one(frame.message)
+        if result.error is not None:
+            error = result.error
+            connection.send(
+                ErrorFrame(
+                    code=error.code,
+                    message=error.message,
+                    retry_after_ms=error.retry_after_ms,
+                    ref=frame.ref,
+                )
+            )
+        elif frame.ref is not None:
+            connection.send(
+                PublishedFrame(
+                    id=result.id,
+                    timestamp=result.timestamp,
+                    seq=result.seq,
+                    duplicate=result.duplicate,
+                    ref=frame.ref,
+                )
+            )
+
+    def _one(self, message: Publication) -> PublishResult:
+        profile = self.profile
+        if not profile.plain and self.world.fault(profile.limits_rate):
+            wait = self.world.random.between(50, 500)
+            return PublishResult(
+                error=ErrorInfo(code="rate_limited", message="slow down", retry_after_ms=wait)
+            )
+        if message.topic == SECRET:
+            return PublishResult(error=ErrorInfo(code="forbidden", message="no"))
+        assert message.id is not None
+        known = self.ids.get(message.id) if profile.idempotent else None
+        record = known or self.publish(message.topic, message.id)
+        assert record is not None
+        self.ids[message.id] = record
+        return PublishResult(
+            id=message.id,
+            timestamp=record.message.timestamp,
+            seq=record.message.seq,
+            duplicate=True if known else None,
+        )
