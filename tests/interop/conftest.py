@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pubsub_server.faults import Drop
 from pubsub_server.testing import running_server
 from tests.interop.peer import Iam, Node
 
@@ -31,7 +32,11 @@ async def start(iam: Iam) -> AsyncIterator[Start]:
             base = {"behind_tls_proxy": True, "iam_jwks_url": iam.jwks_url, "jwt_leeway": 0}
             own = await stack.enter_async_context(AsyncExitStack())
             server = await own.enter_async_context(running_server(**{**base, **settings}))
-            return Node(http=server.http, ws=server.ws, iam=iam, stop=own.aclose)
+
+            def cut() -> None:
+                server.faults.inject(Drop())
+
+            return Node(http=server.http, ws=server.ws, iam=iam, stop=own.aclose, cut=cut)
 
         yield start
 

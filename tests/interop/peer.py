@@ -241,6 +241,8 @@ class Node:
     ws: str
     iam: Iam
     stop: Callable[[], Awaitable[None]]
+    cut: Callable[[], None]
+    """Breaks every connection of a client without a goodbye."""
     ssl: ssl.SSLContext | None = None
 
     @asynccontextmanager
