@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from pubsub_server import documents
@@ -47,7 +47,7 @@ class Identity:
         kind: `user`, `service`, `admin` or `agent`.
         name: Display name.
         avatar_url: Picture.
-        orgs: Organizations it is a member of; the first one counts its connections.
+        orgs: Organizations it is a member of; its connections count against each of them.
         sessions_owned: Chat sessions it owns.
         sessions_shared: Chat sessions shared with it.
         agents: Agents it has access to.
@@ -65,7 +65,6 @@ class Identity:
     agents: frozenset[str] = frozenset()
     expires_at: int | None = None
     key_id: str | None = None
-    org: str | None = field(default=None)
 
     @property
     def service(self) -> bool:
@@ -109,19 +108,17 @@ def identity_from_claims(
     user_id = _text(claims, named["user_id"])
     if not user_id:
         raise _bad(named["user_id"], "the id of a user")
-    orgs = _ordered(claims, named["orgs"])
     return Identity(
         user_id=user_id,
         kind=kind,
         name=_text(claims, named["name"]) or user_id,
         avatar_url=_text(claims, named["avatar_url"], limit=2048),
-        orgs=frozenset(orgs),
-        sessions_owned=frozenset(_ordered(claims, named["sessions_owned"])),
-        sessions_shared=frozenset(_ordered(claims, named["sessions_shared"])),
-        agents=frozenset(_ordered(claims, named["agents"])),
+        orgs=frozenset(_texts(claims, named["orgs"])),
+        sessions_owned=frozenset(_texts(claims, named["sessions_owned"])),
+        sessions_shared=frozenset(_texts(claims, named["sessions_shared"])),
+        agents=frozenset(_texts(claims, named["agents"])),
         expires_at=None if expires is None else round(expires * 1000),
         key_id=_text(claims, named["key_id"]),
-        org=orgs[0] if orgs else None,
     )
 
 
@@ -134,7 +131,7 @@ def _text(claims: Mapping[str, object], claim: str, limit: int = MAX_ID) -> str 
     return value
 
 
-def _ordered(claims: Mapping[str, object], claim: str) -> tuple[str, ...]:
+def _texts(claims: Mapping[str, object], claim: str) -> tuple[str, ...]:
     value = claims.get(claim)
     if value is None:
         return ()

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 DEFAULT_RULES = Path(__file__).with_name("default_rules.yaml")
 DEV_RULES = Path(__file__).with_name("dev_rules.yaml")
 MAX_RULES = 10_000
+MAX_KNOWN = 10_000
+"""Topics whose deciding rule is remembered."""
 
 
 class RulesError(ValueError):
@@ -73,6 +75,7 @@ class Policy:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
+        self._known: dict[str, tuple[Rule, dict[str, str]] | None] = {}
         self._by_head: dict[str, tuple[Rule, ...]] = {}
         heads = {rule.pattern.segments[0] for rule in self.rules}
         self._anywhere = tuple(r for r in self.rules if _open_headed(r))
@@ -160,6 +163,16 @@ class Policy:
         return Access(allowed, False, None, reason + " One publishes to topics, not to patterns.")
 
     def _decisive(self, topic: str) -> tuple[Rule, dict[str, str]] | None:
+        try:
+            return self._known[topic]
+        except KeyError:
+            pass
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        found = self._known[topic] = self._find(topic)
+        return found
+
+    def _find(self, topic: str) -> tuple[Rule, dict[str, str]] | None:
         head = topic.partition(".")[0]
         for rule in self._by_head.get(head, self._anywhere):
             bindings = rule_patterns.bind(rule.pattern, topic)

@@ -49,21 +49,19 @@ class Server:
 
     Attributes:
         settings: As given.
-        hub: After `start`.
         dev_key: Signs development tokens; None without `dev`.
         http: Base URL of the HTTP API, after `start`.
         ws: URL of the WebSocket, after `start`.
         faults: What can be made to go wrong, with the setting `faults`.
     """
 
-    hub: Hub
-    faults: Faults | None
-
     def __init__(self, settings: Settings, dev_key: bytes | None = None) -> None:
         self.settings = settings
         self.dev_key = dev_key if settings.dev and settings.dev_key_file is None else None
         self.http = ""
         self.ws = ""
+        self.faults: Faults | None = None
+        self._hub: Hub | None = None
         self._ready = False
         self._audit: AuditLog | None = None
         self._audit_file: FileSink | None = None
@@ -72,12 +70,55 @@ class Server:
         self._http_listener: HttpListener | None = None
         self._ws_listener: WebSocketListener | None = None
 
+    @property
+    def hub(self) -> Hub:
+        """The hub of a server that was started.
+
+        Raises:
+            RuntimeError: It was not.
+        """
+        if self._hub is None:
+            raise RuntimeError("the server has not been started")
+        return self._hub
+
     async def start(self) -> None:
         """Listens; afterwards `http` and `ws` say where.
 
         Raises:
             StartError: The settings do not allow it, a file is wrong, or a port is in use.
         """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Takes nothing new, lets open work end within `drain_timeout`, and closes everything."""
+        self._ready = False
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.settings.drain_timeout / 1000
+
+        def left() -> float:
+            return max(0.0, end - loop.time())
+
+        for listener in (self._http_listener, self._ws_listener):
+            if listener is not None:
+                listener.stop_listening()
+        if self._hub is not None:
+            await self._hub.drain(left())
+        if self._ws_listener is not None:
+            await self._ws_listener.stop(left())
+        if self._http_listener is not None:
+            await self._http_listener.stop(left())
+        if self._webhooks is not None:
+            await self._webhooks.close(left())
+        if self._jwks is not None:
+            await self._jwks.close()
+        if self._audit_file is not None:
+            await asyncio.to_thread(self._audit_file.close)
+
+    async def _start(self) -> None:
         settings = self.settings
         access.check(settings)
         policy = access.build_policy(settings)
@@ -87,11 +128,8 @@ class Server:
         self._open_audit()
         on_auth = None if self._audit is None else self._audit.auth
         authenticator, self._jwks = access.build_authenticator(settings, self.dev_key, on_auth)
-        try:
-            self._webhooks = WebhookSender(settings)
-        except InvalidTopic as error:
-            raise StartError(f"webhooks: {error.message} {error.remedy}") from None
-        self.hub = Hub(
+        webhooks = self._webhooks = _webhooks(settings)
+        hub = self._hub = Hub(
             settings,
             authenticator=authenticator,
             policy=policy,
@@ -102,49 +140,27 @@ class Server:
                 settings.connections_per_user, settings.connections_per_org, settings.org_limits
             ),
             audit=self._audit,
-            webhooks=self._webhooks if settings.webhooks else None,
+            webhooks=webhooks if settings.webhooks else None,
         )
-        self.faults = Faults(self.hub) if settings.faults else None
+        self.faults = Faults(hub) if settings.faults else None
         self._http_listener = HttpListener(
-            self.hub,
+            hub,
             policy,
             settings,
-            Metrics(lambda: self.hub.stats, self._gauges()),
+            Metrics(lambda: hub.stats, self._gauges()),
             ready=lambda: self._ready,
             openapi=OPENAPI,
             faults=self.faults,
         )
-        self._ws_listener = WebSocketListener(self.hub, settings)
-        try:
-            http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
-            ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
-        except StartError:
-            await self.stop()
-            raise
-        self._webhooks.start()
+        self._ws_listener = WebSocketListener(hub, settings)
+        http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
+        ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
+        webhooks.start()
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         secure = "s" if tls is not None else ""
         self.http = f"http{secure}://{host}:{http_port}"
         self.ws = f"ws{secure}://{host}:{ws_port}/ws"
         self._ready = True
-
-    async def stop(self) -> None:
-        """Takes nothing new, lets open work end within `drain_timeout`, and closes everything."""
-        self._ready = False
-        seconds = self.settings.drain_timeout / 1000
-        if self._http_listener is not None:
-            self._http_listener.stop_listening()
-        await self.hub.drain(seconds)
-        if self._ws_listener is not None:
-            await self._ws_listener.stop(seconds)
-        if self._http_listener is not None:
-            await self._http_listener.stop(seconds)
-        if self._webhooks is not None:
-            await self._webhooks.close(seconds)
-        if self._jwks is not None:
-            await self._jwks.close()
-        if self._audit is not None:
-            await asyncio.to_thread(self._audit.close)
 
     def reopen(self) -> None:
         """Opens the audit log anew, as after a rotation."""
@@ -173,6 +189,13 @@ class Server:
             gauges.append(("webhooks_dropped", "Events no receiver got.", lambda: hooks.dropped))
             gauges.append(("webhooks_delivered", "Events taken.", lambda: hooks.delivered))
         return gauges
+
+
+def _webhooks(settings: Settings) -> WebhookSender:
+    try:
+        return WebhookSender(settings)
+    except InvalidTopic as error:
+        raise StartError(f"webhooks: {error.message} {error.remedy}") from None
 
 
 async def run(settings: Settings, out: TextIO | None = None) -> None:

@@ -42,7 +42,6 @@ def test_all_claims_are_read() -> None:
         agents=frozenset({"bot1"}),
         expires_at=1740307200500,
         key_id="t1",
-        org="acme",
     )
 
 
@@ -62,7 +61,7 @@ def test_other_names_of_claims_may_be_configured() -> None:
         {"id": "a", "owner": "acme"}, {"user_id": "id", "orgs": "owner"}
     )
     assert identity.user_id == "a"
-    assert identity.org == "acme"
+    assert identity.orgs == {"acme"}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 import sys
+import threading
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -330,18 +331,35 @@ async def test_a_file_or_address_that_cannot_be_used_is_an_error(
         for name, value in settings.items()
     }
     with pytest.raises(StartError, match=said):
-        async with running_server(**filled):
-            pass
+        await start(**filled)
 
 
 async def test_two_servers_in_one_process_take_only_their_own_tokens() -> None:
-    async with running_server() as one, running_server() as other:
-        async with httpx.AsyncClient() as client:
-            headers = {"Authorization": one.token()}
-            assert (await client.get(f"{one.http}/v1/session", headers=headers)).status_code == 200
-            assert (
-                await client.get(f"{other.http}/v1/session", headers=headers)
-            ).status_code == 401
+    async with (
+        running_server() as one,
+        running_server() as other,
+        httpx.AsyncClient(headers={"Authorization": one.token()}) as client,
+    ):
+        statuses = [(await client.get(f"{s.http}/v1/session")).status_code for s in (one, other)]
+        assert statuses == [200, 401]
+
+
+async def start(**settings: object) -> None:
+    async with running_server(**settings):
+        pass
+
+
+async def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    tasks, audit = asyncio.all_tasks(), tmp_path / "audit.jsonl"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(StartError, match="in use"):
+            await start(audit_file=audit, ws_port=taken.getsockname()[1])
+    with pytest.raises(StartError, match="nowhere"):
+        await start(audit_file=audit, api_keys_file="/nowhere.yaml", behind_tls_proxy=True)
+    assert "audit" not in {thread.name for thread in threading.enumerate()}
+    assert asyncio.all_tasks() == tasks
 
 
 async def test_a_server_that_has_stopped_leaves_no_task_and_no_port() -> None:

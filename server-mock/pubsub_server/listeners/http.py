@@ -43,6 +43,9 @@ PREFLIGHT_SECONDS: Final = 600
 MAX_LINE: Final = 65_536
 """Bytes of a request line: room for some hundred topics."""
 
+MAX_FIELD: Final = 32_768
+"""Bytes of a header: room for the largest token."""
+
 _REQUEST_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
 REQUEST_ID: Final = web.RequestKey("request_id", str)
 _OVERLOADED: Final = (
@@ -77,6 +80,7 @@ class HttpConnection(web.RequestHandler):
             keepalive_timeout=settings.http_idle_timeout / 1000,
             access_log=None,  # type: ignore[arg-type]
             max_line_size=MAX_LINE,
+            max_field_size=MAX_FIELD,
             max_headers=settings.max_headers,
             lingering_time=settings.linger_timeout / 1000,
             auto_decompress=False,
@@ -202,7 +206,7 @@ class HttpListener:
         self._settings = settings
         self._metrics = metrics
         self._ready = ready
-        self._openapi = openapi
+        self._openapi = openapi.read_bytes() if openapi is not None else None
         self._origins = frozenset(settings.cors_origins)
         self._rest = RestApi(service, policy, settings)
         self._streams = EventStreams(service, policy, settings)
@@ -225,6 +229,7 @@ class HttpListener:
             self._settings.http_port,
             ssl=tls,
             backlog=4096,
+            ssl_handshake_timeout=self._settings.header_timeout / 1000 if tls else None,
         )
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -365,9 +370,9 @@ class HttpListener:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _description(self, request: web.Request) -> web.Response:
-        if self._openapi is None or not self._openapi.is_file():
-            raise ServiceError("not_found", "this build has no bundled description")
-        return web.Response(body=self._openapi.read_bytes(), content_type="application/json")
+        if self._openapi is None:
+            raise ServiceError("not_found", "this server has no description")
+        return web.Response(body=self._openapi, content_type="application/json")
 
 
 def new_request_id() -> str:
