@@ -431,11 +431,16 @@ async def test_requests_that_are_overtaken_get_an_answer_all_the_same(
 ) -> None:
     await client.authenticate()
     first = await client.subscribe(SubscribeFrame(topics=["a"]))
-    second = await client.subscribe(SubscribeFrame(topics=["a"], since=5))
+    plain.gate = asyncio.Event()
+    client.send(SubscribeFrame(topics=["a"], since=5))
+    assert await client.next() == [SubscribedFrame(topics=["a"])]
     first.write(event("subscribed", {"topics": ["a"], "history": [envelope(1, "a")]}))
+    first.write(message(4, "a"))
+    assert numbers(await client.next()) == [4]
+    plain.gate.set()
+    second = await plain.streams.get()
     second.write(event("subscribed", {"topics": ["a"], "history": [envelope(6, "a")]}))
-    overtaken, answer = await client.next(2)
-    assert overtaken == SubscribedFrame(topics=["a"])
+    (answer,) = await client.next()
     assert isinstance(answer, SubscribedFrame)
     assert [m.timestamp for m in answer.history or []] == [6]
 
@@ -548,13 +553,13 @@ async def test_a_new_token_without_subscriptions_opens_nothing(client: Client, p
 # ---------------------------------------------------------------- bytes
 
 BODY = (
-    ": keepalive\n\n"
-    'event: message\nid: 1-a.b@1\ndata: {"id":"m1","topic":"a.b","type":"t",\n'
-    'data:"data":"gr\u00fc\u00df \U0001f600\u2028 \u0085 x","timestamp":1}\n\n'
+    'data: {"id":"m1","topic":"a.b","type":"t",\n'
+    'id: 1-a.b@1\ndata:"data":"gr\u00fc\u00df \U0001f600\u2028 \u0085 x","timestamp":1}\n\n'
     "retry: 2500\n\n"
     ": keepalive\n\n"
     "unknown: field\nevent: surprise\ndata: {}\n\n"
     'data: {"id":"m2","topic":"a.b","type":"t","data":null,"timestamp":2}\n\n'
+    ": keepalive\n\n"
     "event: message\ndata: {broken\n\n"
     "event: message\n\n"
     'event: presence\ndata: {"topic":"a.b","members":[{"id":"u"}]}\n\n'
@@ -624,8 +629,9 @@ async def test_an_event_over_the_limit_ends_the_transport(peer: Peer) -> None:
     await client.authenticate()
     stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
     for number in range(20):
-        stream.write(message(number), b": keepalive\n\n" * 20)
-    await client.next(20)
+        stream.write(event("message", envelope(number)))
+    stream.write(*[b": keepalive\n\n"] * 200, message(20))
+    assert numbers(await client.next(21)) == list(range(21))
     stream.write(b"data: ", *[b"x" * 500] * 5)
     assert (await client.closed()).code == 1009
     await client.transport.close()

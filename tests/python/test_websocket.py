@@ -33,6 +33,7 @@ from hanzoai.pubsub.transports.websocket import WebSocketTransport
 
 if TYPE_CHECKING:
     from websockets.http11 import Request, Response
+from websockets.protocol import State
 
 TOKEN = "s3cr3t-token-value"
 Handler = Callable[[ServerConnection], Awaitable[None]]
@@ -320,13 +321,19 @@ async def test_a_peer_that_says_goodbye_and_leaves_tcp_open_does_not_hold_the_re
     hold = asyncio.Event()
 
     async def linger(connection: ServerConnection) -> None:
+        connection.transport.pause_reading()
         connection.transport.write(wire(Close(4403, "no").serialize(), Opcode.CLOSE))
         await hold.wait()
+        connection.transport.abort()
 
     async with opened(linger) as transport:
+        connection = transport._connection
+        assert connection is not None
         with pytest.raises(TransportClosed) as caught:
             await transport.receive()
         assert caught.value.code == 4403
+        assert connection.state is not State.CLOSED
+        await connection.wait_closed()
         hold.set()
 
 
