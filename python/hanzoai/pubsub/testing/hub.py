@@ -16,7 +16,7 @@ from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.values import Published
 from pubsub_server import codec, config_sources
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import Hub, result_json
+from pubsub_server.hub import Hub
 from pubsub_server.identity import Identity, strip_bearer
 from pubsub_server.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.policy import Policy, load_rules
@@ -178,14 +178,14 @@ class MemoryHttp(httpx.AsyncBaseTransport):
                 (result,) = await hub.publish(identity, [draft])
                 if isinstance(result, ServiceError):
                     raise result
-                return result_json(result)
+                return _result(result)
             case "POST", ["v1", "messages:batch"]:
                 items = json.loads(request.content)["messages"]
                 drafts = [
                     codec.decode_publication(item, max_payload=self._max_payload) for item in items
                 ]
                 results: Sequence[Taken | ServiceError] = await hub.publish(identity, drafts)
-                return {"results": [result_json(result) for result in results]}
+                return {"results": [_result(result) for result in results]}
             case "GET", ["v1", "topics", topic, "history"]:
                 page = await hub.history(
                     identity,
@@ -218,6 +218,12 @@ class MemoryHttp(httpx.AsyncBaseTransport):
                 raise ServiceError("not_found", "there is nothing at this address")
 
 
+def _result(result: Taken | ServiceError) -> dict[str, Any]:
+    if isinstance(result, ServiceError):
+        return {"error": codec.error_info(result)}
+    return _fields(result)
+
+
 def _problem(error: ServiceError) -> httpx.Response:
     record = CODES.get(error.code, CODES["internal"])
     status = record.status or 500
@@ -226,7 +232,7 @@ def _problem(error: ServiceError) -> httpx.Response:
     return httpx.Response(status, json=body)
 
 
-def _fields(value: AuthOk | Member | TopicReport) -> dict[str, Any]:
+def _fields(value: AuthOk | Member | Taken | TopicReport) -> dict[str, Any]:
     return {
         field.name: got
         for field in fields(value)

@@ -98,7 +98,9 @@ class MemoryServer:
         if self._hub is None:
             try:
                 from hanzoai.pubsub.testing.hub import MemoryHub
-            except ImportError as error:
+            except ModuleNotFoundError as error:
+                if error.name != "pubsub_server":
+                    raise
                 raise UsageError(
                     "The reference server is not installed.",
                     remedy='pip install "hanzoai.pubsub[server]"',

@@ -33,7 +33,9 @@ class ThreadedServer:
     def __init__(self, **settings: object) -> None:
         try:
             from pubsub_server.testing import running_server
-        except ImportError as error:
+        except ModuleNotFoundError as error:
+            if error.name != "pubsub_server":
+                raise
             raise UsageError(
                 "The reference server is not installed.",
                 remedy='pip install "hanzoai.pubsub[server]"',
