@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from hanzoai.pubsub.cli.doctor.findings import Status
+from pubsub_server.testing import running_server
 from tests.cli.lab import (
     HOST,
     Fake,
@@ -70,6 +71,31 @@ async def test_a_healthy_server_has_no_cause() -> None:
     others = {f.name for f in report.findings if f.status is not Status.OK}
     assert others == {"tls"}, "unencrypted on this machine: skipped, not failed"
     assert len(fake.received[1]) > 262_000, "a frame of nearly the limit was sent"
+
+
+async def test_real_servers_are_told_apart_by_their_ports() -> None:
+    async with running_server() as server:
+        swapped = server.ws.replace("ws://", "http://").removesuffix("/ws")
+        well = await diagnose(server.ws, server.http, bearer=server.token(), patience=3)
+        http_for_ws = await diagnose(server.http.replace("http", "ws") + "/ws", patience=3)
+        ws_for_http = await diagnose(server.ws, patience=3)
+        both_swapped = await diagnose(server.ws, swapped, patience=3)
+    assert well.healthy
+    assert cause(http_for_ws) == "wrong_port_http"
+    assert cause(ws_for_http) == "wrong_port_websocket"
+    assert cause(both_swapped) == "wrong_port_websocket"
+
+
+async def test_a_real_server_that_refuses_or_hangs_is_told() -> None:
+    async with running_server() as server:
+        assert server.faults is not None
+        server.faults.perform({"fault": "refuse"})
+        refusing = await diagnose(server.ws, server.http, bearer=server.token(), patience=2)
+        server.faults.perform({"fault": "refuse", "on": False})
+        well = await diagnose(server.ws, server.http, bearer=server.token(), patience=2)
+    assert refusing.cause is not None
+    assert refusing.cause.name in {"http", "websocket", "auth"}
+    assert well.healthy
 
 
 async def test_a_closed_port_is_named(closed_port: int) -> None:

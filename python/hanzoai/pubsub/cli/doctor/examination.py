@@ -7,6 +7,7 @@ import ssl
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from hanzoai.pubsub.cli.doctor.claims import judge_token, span
 from hanzoai.pubsub.cli.doctor.findings import Finding, Status, failed, ok, skipped, warning
@@ -18,7 +19,7 @@ from hanzoai.pubsub.cli.doctor.network import (
     check_tls,
     proxy_for,
 )
-from hanzoai.pubsub.cli.doctor.web import Health, Web
+from hanzoai.pubsub.cli.doctor.web import Health, Web, websocket_port
 from hanzoai.pubsub.urls import Endpoints, is_loopback
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
     async with Web(patient.endpoints.http, patient.token, context, patient.patience) as web:
         handshake = Handshake(patient.endpoints.socket, context, patient.patience)
         try:
-            async for finding in _service(patient, web, handshake, reachable=reachable):
+            async for finding in _service(patient, context, web, handshake, reachable=reachable):
                 yield finding
         finally:
             await handshake.close()
@@ -124,12 +125,19 @@ def _plaintext(addresses: list[Address], patient: Patient) -> Finding:
 
 
 async def _service(
-    patient: Patient, web: Web, handshake: Handshake, *, reachable: bool
+    patient: Patient,
+    context: ssl.SSLContext,
+    web: Web,
+    handshake: Handshake,
+    *,
+    reachable: bool,
 ) -> AsyncIterator[Finding]:
     health, welcome = Health(skipped("http", "not tried")), None
     opened = False
     if reachable:
         health = await web.check_health()
+    if health.finding.code == "wrong_port_other" and await _is_websocket(patient, context):
+        health = Health(websocket_port(Address.of(patient.endpoints.http)))
     yield health.finding
     http_works = health.finding.status is Status.OK
     # With one address for both, what the health check met is what the handshake would meet.
@@ -167,6 +175,19 @@ async def _service(
         yield await handshake.check_payload(welcome.max_payload)
     else:
         yield skipped("payload", "not tried")
+
+
+async def _is_websocket(patient: Patient, context: ssl.SSLContext) -> bool:
+    """Whether a WebSocket opens at the address of the HTTP API."""
+    http, socket = urlsplit(patient.endpoints.http), urlsplit(patient.endpoints.socket)
+    scheme = "wss" if http.scheme == "https" else "ws"
+    url = urlunsplit((scheme, http.netloc, socket.path, "", ""))
+    handshake = Handshake(url, context, patient.patience)
+    try:
+        finding = await handshake.check_upgrade(same_port_as_http=False)
+    finally:
+        await handshake.close()
+    return finding.status is Status.OK
 
 
 async def _auth(

@@ -82,12 +82,7 @@ class Web:
         if status == 200 and "html" not in kind:
             return ok("http", f"{where} is well", milliseconds)
         if status == 426 or (status == 400 and b"pgrade" in answer.content[:2048]):
-            return failed(
-                "http",
-                "wrong_port_websocket",
-                f"{self._address.text} is a WebSocket port, not the HTTP API.",
-                "Pass the HTTP API's address with --rest-url (usually port 8056).",
-            )
+            return websocket_port(self._address)
         if answer.is_redirect:
             return failed(
                 "http",
@@ -272,6 +267,16 @@ class Web:
                 "Ask for access, or use a token of somebody who has it.",
             )
         return ok("access", f"{topic}: may subscribe; this server does not tell about publish")
+
+
+def websocket_port(address: Address) -> Finding:
+    """The HTTP API was looked for where the WebSocket is."""
+    return failed(
+        "http",
+        "wrong_port_websocket",
+        f"{address.text} is a WebSocket port, not the HTTP API.",
+        "Pass the HTTP API's address with --rest-url (usually port 8056).",
+    )
 
 
 def _object(answer: httpx.Response) -> dict[str, Any]:
