@@ -9,10 +9,10 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard
-from pubsub_server.codec import KEEPALIVE
 from pubsub_server.connection import NEVER
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import AuthOk, WireForm
+from pubsub_server.wire_forms import KEEPALIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

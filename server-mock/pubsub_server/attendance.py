@@ -8,8 +8,8 @@ import orjson
 
 from hanzoai.pubsub.ids import message_id
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
-from pubsub_server.codec import frame_bytes, message_bytes
 from pubsub_server.interfaces import WireForm
+from pubsub_server.wire_forms import frame_bytes, message_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

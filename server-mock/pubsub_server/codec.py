@@ -18,7 +18,6 @@ from hanzoai.pubsub.generated import wire
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.topics import validate_pattern, validate_topic
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import WireForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -392,15 +391,16 @@ def _checked(model: type[_M], value: Mapping[str, Any], code: str, prefix: str =
 
 
 def _whole(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The object with whole numbers where a number is one, two levels deep."""
-    return {
-        key: _whole(item)
-        if isinstance(item, dict) and key == "after"
-        else int(item)
-        if isinstance(item, float) and item.is_integer()
-        else item
-        for key, item in value.items()
-    }
+    """The object with whole numbers where a number is one, in ``after`` too."""
+    whole: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, float) and item.is_integer():
+            whole[key] = int(item)
+        elif key == "after" and isinstance(item, dict):
+            whole[key] = _whole(cast("dict[str, Any]", item))
+        else:
+            whole[key] = item
+    return whole
 
 
 def _problem(first: ErrorDetails, code: str, prefix: str) -> ServiceError:
@@ -429,78 +429,6 @@ def _kind(value: object) -> str:
 
 
 # ---------------------------------------------------------------- out
-
-
-def envelope(
-    draft: Draft, id: str, timestamp: int, seq: int | None, sender: tuple[str, str]
-) -> bytes:
-    """The JSON of a message, as every transport delivers it. HIP-56 Message Format."""
-    body: dict[str, object] = {
-        "id": id,
-        "topic": draft.topic,
-        "type": draft.type,
-        "data": orjson.Fragment(draft.data),
-        "sender": {"type": sender[0], "id": sender[1]},
-        "timestamp": timestamp,
-    }
-    if draft.ttl is not None:
-        body["ttl"] = draft.ttl
-    if seq is not None:
-        body["seq"] = seq
-    if draft.meta is not None:
-        body["meta"] = orjson.Fragment(draft.meta)
-    return orjson.dumps(body)
-
-
-def text_frame(payload: bytes) -> bytes:
-    """A whole WebSocket text message, unmasked as servers send it. RFC 6455, 5.2."""
-    length = len(payload)
-    if length < 126:
-        return bytes((0x81, length)) + payload
-    if length < 65_536:
-        return b"\x81\x7e" + length.to_bytes(2, "big") + payload
-    return b"\x81\x7f" + length.to_bytes(8, "big") + payload
-
-
-def stream_chunk(payload: bytes) -> bytes:
-    """A chunk of an HTTP/1.1 body. RFC 9112, 7.1."""
-    return b"%x\r\n%b\r\n" % (len(payload), payload)
-
-
-def event(name: str, data: bytes, id: str | None = None) -> bytes:
-    """A chunk with one event of an event stream; ``data`` is JSON without line breaks."""
-    mark = f"id: {id}\n".encode() if id is not None else b""
-    return stream_chunk(b"%bevent: %b\ndata: %b\n\n" % (mark, name.encode(), data))
-
-
-def event_id(topic: str, timestamp: int, seq: int | None) -> str | None:
-    """Where a stream resumes after this message; None for one that is not kept."""
-    return None if seq is None else f"{timestamp}-{topic}@{seq}"
-
-
-KEEPALIVE: Final = {
-    WireForm.SOCKET: b"\x89\x00",
-    WireForm.EVENT_STREAM: stream_chunk(b": keepalive\n\n"),
-}
-"""A WebSocket ping without payload, which browsers answer by themselves; a comment on a stream."""
-
-
-def message_bytes(
-    form: WireForm, body: bytes, topic: str, timestamp: int, seq: int | None
-) -> bytes:
-    """A delivered message in one wire form."""
-    if form is WireForm.SOCKET:
-        return text_frame(b'{"type":"message","message":%b}' % body)
-    return event("message", body, event_id(topic, timestamp, seq))
-
-
-def frame_bytes(form: WireForm, frame: Mapping[str, object], id: str | None = None) -> bytes:
-    """Any other frame in one wire form: on an event stream its type becomes the event's name."""
-    if form is WireForm.SOCKET:
-        return text_frame(orjson.dumps(frame))
-    name = str(frame["type"])
-    rest = {key: value for key, value in frame.items() if key != "type"}
-    return event("presence" if name == "presence.snapshot" else name, orjson.dumps(rest), id)
 
 
 def error_frame(error: ServiceError, ref: Ref = None, *, type: str = "error") -> dict[str, object]:

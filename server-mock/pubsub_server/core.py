@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pubsub_server.codec import error_frame, frame_bytes
+from pubsub_server.codec import error_frame
+from pubsub_server.wire_forms import frame_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

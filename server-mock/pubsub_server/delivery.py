@@ -11,10 +11,10 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from pubsub_server.codec import message_bytes
 from pubsub_server.connection import REPLAYING
 from pubsub_server.interfaces import WireForm
 from pubsub_server.routing import NOWHERE
+from pubsub_server.wire_forms import message_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -13,10 +13,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard
-from pubsub_server.codec import envelope
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Entry, Page, Published, Replay, TopicReport
 from pubsub_server.topic_index import TopicIndex
+from pubsub_server.wire_forms import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

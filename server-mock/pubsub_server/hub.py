@@ -14,26 +14,13 @@ from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.admission import Admission
 from pubsub_server.attendance import Attendance
 from pubsub_server.backplanes.memory import MemoryBackplane
-from pubsub_server.codec import (
-    AuthRequest,
-    Draft,
-    PingRequest,
-    PresenceRequest,
-    PublishRequest,
-    Request,
-    SubscribeRequest,
-    UnsubscribeRequest,
-    decode_object,
-    error_frame,
-    error_info,
-    parse,
-    ref_of,
-)
+from pubsub_server.codec import Draft, SubscribeRequest, UnsubscribeRequest, error_frame
 from pubsub_server.connection import PAUSED, Connection
 from pubsub_server.core import Core
 from pubsub_server.delivery import Delivery
 from pubsub_server.errors import ServiceError
 from pubsub_server.history import MemoryStore
+from pubsub_server.inbound import Inbound
 from pubsub_server.interfaces import (
     AuthOk,
     Member,
@@ -47,7 +34,7 @@ from pubsub_server.interfaces import (
 from pubsub_server.presence import Presence
 from pubsub_server.publishing import Publishing
 from pubsub_server.routing import Router
-from pubsub_server.subscriptions import Subscriptions, not_yet
+from pubsub_server.subscriptions import Subscriptions
 from pubsub_server.wheel import Wheel
 
 if TYPE_CHECKING:
@@ -68,10 +55,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BAD_FRAMES: Final = 20
-"""Unreadable frames in a row that end a connection."""
-WAITING_FRAMES: Final = 256
-"""Inbound frames kept while the first ``auth`` is being checked."""
 EXPIRE_EVERY: Final = 5.0
 AUTH_ERRORS: Final = frozenset(
     {"auth_timeout", "token_expired", "token_invalid", "connection_limit", "unauthenticated"}
@@ -160,6 +143,15 @@ class Hub:
         self.admission = Admission(core, self.end, self.subscriptions.drop)
         self.subscriptions.admission = self.admission
         self.publishing = Publishing(core, self.attendance)
+        self.inbound = Inbound(
+            core,
+            self.admission,
+            self.subscriptions,
+            self.publishing,
+            self.attendance,
+            self.end,
+            self._spawn,
+        )
         core.backplane.start(self.deliver)
         core.wheel.add(self, clock_() + EXPIRE_EVERY)
 
@@ -224,27 +216,36 @@ class Hub:
         core.rates.forget(identity, connection.client_id)
         if core.connections.get(connection.client_id) is connection:
             del core.connections[connection.client_id]
+            if self._draining:
+                return
             grace = core.settings.presence_grace / 1000
             if code in CLEAN or not grace:
                 self.attendance.depart(connection.client_id)
             else:
                 self.attendance.lose(connection, grace)
 
-    def end(self, connection: Connection, error: ServiceError) -> None:
-        """End a connection: say why, close with the code of the error."""
+    def end(self, connection: Connection, error: ServiceError, ref: str | None = None) -> None:
+        """End a connection: say why, close with the code of the error.
+
+        Args:
+            connection: Which.
+            error: Why.
+            ref: Of the frame that this answers.
+        """
         if connection.closed:
             return
         core = self.core
         core.count(error)
         record = CODES.get(error.code)
         code = REPLACED if record is None else record.close or 4401
-        socket = connection.form is WireForm.SOCKET
-        kind = "auth.error" if socket and error.code in AUTH_ERRORS else "error"
+        entering = connection.identity is None and connection.authenticating
+        about_auth = entering or error.code in AUTH_ERRORS
+        kind = "auth.error" if about_auth and connection.form is WireForm.SOCKET else "error"
         if error.code == "slow_consumer":
             core.stats.slow_consumers += 1
             core.delivery.drop(connection)
         core.delivery.settle()
-        core.send(connection, error_frame(error, type=kind))
+        core.send(connection, error_frame(error, ref, type=kind))
         core.delivery.finish(connection)
         sink = connection.sink
         self.closed(connection, code)
@@ -256,203 +257,11 @@ class Hub:
             ServiceError("slow_consumer", "the client reads too slowly; its queue here is full"),
         )
 
-    # ------------------------------------------------------------ frames
+    # ------------------------------------------------------------ operations
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
         """See `interfaces.Service`."""
-        if connection.closed:
-            return
-        core = self.core
-        core.stats.frames_in += 1
-        if connection.authenticating and connection.identity is None:
-            waiting = connection.waiting
-            if waiting is None:
-                waiting = connection.waiting = []
-            if len(waiting) < WAITING_FRAMES:
-                waiting.append(data)
-            else:
-                core.refuse(connection, not_yet())
-            return
-        ref: str | None = None
-        try:
-            frame = parse(data)
-            ref = ref_of(frame)
-            request = decode_object(frame, max_payload=core.settings.max_payload)
-        except ServiceError as error:
-            connection.bad_frames += error.code == "invalid_frame"
-            if connection.bad_frames >= BAD_FRAMES:
-                self.end(connection, error)
-            elif connection.identity is None and error.code != "invalid_frame":
-                core.refuse(connection, not_yet(), ref)
-            else:
-                core.refuse(connection, error, ref)
-            return
-        except Exception:
-            logger.exception("a frame could not be decoded")
-            core.refuse(connection, ServiceError("internal", "the frame could not be read"), ref)
-            return
-        connection.bad_frames = 0
-        if connection.identity is None and not isinstance(request, AuthRequest):
-            core.refuse(connection, not_yet(), request.ref)
-            return
-        try:
-            self._perform(connection, request)
-        except ServiceError as error:
-            core.refuse(connection, error, request.ref)
-        except Exception:
-            logger.exception("a frame could not be handled")
-            core.refuse(
-                connection, ServiceError("internal", "the server failed on this frame"), request.ref
-            )
-
-    def _perform(self, connection: Connection, request: Request) -> None:
-        match request:
-            case PublishRequest():
-                self._publish(connection, request)
-            case PingRequest():
-                self._ping(connection, request)
-            case SubscribeRequest():
-                self.subscribe(connection, request)
-            case UnsubscribeRequest():
-                self.unsubscribe(connection, request)
-            case PresenceRequest():
-                self._presence(connection, request)
-            case AuthRequest():
-                self._auth(connection, request)
-
-    def _auth(self, connection: Connection, request: AuthRequest) -> None:
-        if connection.authenticating:
-            raise ServiceError(
-                "rate_limited", "another `auth` is being checked", retry_after_ms=1000
-            )
-        connection.authenticating = True
-        self._spawn(self._authenticate(connection, request))
-
-    async def _authenticate(self, connection: Connection, request: AuthRequest) -> None:
-        first = connection.identity is None
-        try:
-            ok = await self.authenticate(connection, request.token, client_id=request.client_id)
-        except ServiceError as error:
-            if connection.closed:
-                return
-            if first:
-                self._refuse_entry(connection, error, request.ref)
-            else:
-                self.core.count(error)
-                self.core.send(connection, error_frame(error, request.ref, type="auth.error"))
-            return
-        finally:
-            connection.authenticating = False
-        frame: dict[str, object] = {
-            "type": "auth.ok",
-            "client_id": ok.client_id,
-            "user_id": ok.user_id,
-            "version": ok.version,
-            "features": ok.features,
-            "server_time": ok.server_time,
-            "limits": ok.limits,
-        }
-        if ok.expires_at is not None:
-            frame["expires_at"] = ok.expires_at
-        if request.ref is not None:
-            frame["ref"] = request.ref
-        self.core.send(connection, frame)
-        waiting, connection.waiting = connection.waiting, None
-        for data in waiting or ():
-            self.receive(connection, data)
-
-    def _refuse_entry(self, connection: Connection, error: ServiceError, ref: str | None) -> None:
-        core = self.core
-        core.count(error)
-        core.stats.auth_failures += 1
-        core.send(connection, error_frame(error, ref, type="auth.error"))
-        core.delivery.finish(connection)
-        record = CODES.get(error.code)
-        code = (record.close if record else None) or 4401
-        sink = connection.sink
-        self.closed(connection, code)
-        sink.close(code, error.code)
-
-    def _publish(self, connection: Connection, request: PublishRequest) -> None:
-        identity = connection.identity
-        assert identity is not None
-        if len(request.items) > self.core.settings.max_batch:
-            raise ServiceError(
-                "invalid_frame",
-                f"a batch has at most {self.core.settings.max_batch} messages",
-                field="messages",
-            )
-        results = self.publishing.publish(identity, request.items, connection)
-        if isinstance(results, Awaitable):
-            self._spawn(self._answer_later(connection, request, results))
-        else:
-            self._answer(connection, request, results)
-
-    async def _answer_later(
-        self,
-        connection: Connection,
-        request: PublishRequest,
-        results: Awaitable[list[Published | ServiceError]],
-    ) -> None:
-        try:
-            self._answer(connection, request, await results)
-        except ServiceError as error:
-            self.core.refuse(connection, error, request.ref)
-
-    def _answer(
-        self,
-        connection: Connection,
-        request: PublishRequest,
-        results: Sequence[Published | ServiceError],
-    ) -> None:
-        ref = request.ref
-        if request.batch and ref is not None:
-            frame = {
-                "type": "published",
-                "results": [result_json(result) for result in results],
-                "ref": ref,
-            }
-            self.core.send(connection, frame)
-            return
-        for result in results:
-            if isinstance(result, ServiceError):
-                # Counted where it was refused.
-                self.core.send(connection, error_frame(result, ref))
-            elif ref is not None:
-                self.core.send(connection, {"type": "published", **result_json(result), "ref": ref})
-
-    def _presence(self, connection: Connection, request: PresenceRequest) -> None:
-        identity = connection.identity
-        assert identity is not None
-        core = self.core
-        granted, wait = core.rates.take(identity, connection.client_id, 1)
-        if not granted:
-            raise ServiceError(
-                "rate_limited",
-                f"more than {core.rates.rate(identity)} updates a second",
-                topic=request.topic,
-                retry_after_ms=wait,
-            )
-        id, timestamp = self.attendance.update(connection, request.topic, dict(request.data))
-        if request.ref is not None:
-            core.send(
-                connection,
-                {
-                    "type": "published",
-                    "id": id,
-                    "timestamp": timestamp,
-                    "duplicate": False,
-                    "ref": request.ref,
-                },
-            )
-
-    def _ping(self, connection: Connection, request: PingRequest) -> None:
-        frame: dict[str, object] = {"type": "pong", "server_time": self.core.wall()}
-        if request.ref is not None:
-            frame["ref"] = request.ref
-        self.core.send(connection, frame)
-
-    # ------------------------------------------------------------ operations
+        self.inbound.receive(connection, data)
 
     async def identify(self, token: str) -> Identity:
         """See `interfaces.Service`."""
@@ -598,14 +407,3 @@ def _memory(settings: Settings, wall: Callable[[], int]) -> MemoryBackplane:
         max_topics=settings.topics_max,
     )
     return MemoryBackplane(store, wall)
-
-
-def result_json(result: Published | ServiceError) -> dict[str, object]:
-    """`PublishResult` of the schema."""
-    if isinstance(result, ServiceError):
-        return {"error": error_info(result)}
-    fields: dict[str, object] = {"id": result.id, "timestamp": result.timestamp}
-    if result.seq is not None:
-        fields["seq"] = result.seq
-    fields["duplicate"] = result.duplicate
-    return fields

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, cast
 
 import orjson
 
-from pubsub_server.codec import Draft, envelope
+from pubsub_server.codec import Draft
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
+from pubsub_server.wire_forms import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from hanzoai.pubsub.topics import is_wildcard
-from pubsub_server.codec import event_id, frame_bytes
 from pubsub_server.connection import REPLAYING, with_name, without_name
 from pubsub_server.core import wants_presence
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Replay, WireForm
+from pubsub_server.wire_forms import event_id, frame_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from pubsub_server.admission import Admission
     from pubsub_server.attendance import Attendance
-    from pubsub_server.codec import SubscribeRequest, UnsubscribeRequest
+    from pubsub_server.codec import (
+        SubscribeRequest,
+        UnsubscribeRequest,
+    )
     from pubsub_server.connection import Connection
     from pubsub_server.core import Core
     from pubsub_server.interfaces import Entry, HookEvent, Identity

@@ -77,7 +77,7 @@ class FakeSink:
         self.writes: list[bytes] = []
         self.ended: tuple[int, str] | None = None
         self.aborted = False
-        self.frozen = False
+        self.freezes: list[bool] = []
 
     def write(self, data: bytes) -> None:
         assert self.ended is None, "nothing is written after the close"
@@ -93,7 +93,7 @@ class FakeSink:
         self.aborted = True
 
     def freeze(self, frozen: bool) -> None:
-        self.frozen = frozen
+        self.freezes.append(frozen)
 
 
 class Peer:
@@ -154,6 +154,10 @@ class Peer:
     def publish(self, topic: str, data: Any = None, **fields: Any) -> None:
         self.say("publish", message={"topic": topic, "type": "t", "data": data, **fields})
 
+    def ending(self) -> tuple[int, str] | None:
+        """Close code and reason that the hub gave, if it did."""
+        return self.sink.ended
+
     def close(self, code: int | None = None) -> None:
         self.rig.hub.closed(self.connection, code)
 
@@ -186,8 +190,8 @@ class Rig:
         self.now = 1000.0
         self.people = People()
         self.rules = Rules()
-        self.settings = Settings(
-            **{"publish_rate_user": 1e6, "publish_rate_service": 1e6} | settings
+        self.settings = Settings.model_validate(
+            {"publish_rate_user": 1e6, "publish_rate_service": 1e6, **settings}
         )
         self.hub = Hub(
             self.settings,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, Protocol
 
-from pubsub_server import codec
+from pubsub_server import codec, wire_forms
 from pubsub_server.codec import (
     AuthRequest,
     Draft,
@@ -29,6 +29,15 @@ def refused(data: object) -> ServiceError:
     with pytest.raises(ServiceError) as caught:
         decode(raw)
     return caught.value
+
+
+def outcome(data: bytes | str) -> str | None:
+    """The code of the error, if there is one; anything but a `ServiceError` fails the test."""
+    try:
+        decode(data)
+    except ServiceError as error:
+        return error.code
+    return None
 
 
 def draft_of(frame: dict[str, Any]) -> Draft:
@@ -60,7 +69,13 @@ BODY: dict[str, Any] = {"topic": "a.b", "type": "token", "data": {"x": 1}}
         {"type": "publish", "topic": "a.b", "data": {"x": 1}, "message_type": "token"},
         {"type": "publish", "topic": "a.b", "data": {"x": 1}, "msg_type": "token"},
         {"type": "publish", "topic": "a.b", "data": {"x": 1}, "event": "token"},
-        {"type": "publish", "topic": "a.b", "data": {"x": 1}, "message_type": "token", "message": BODY},
+        {
+            "type": "publish",
+            "topic": "a.b",
+            "data": {"x": 1},
+            "message_type": "token",
+            "message": BODY,
+        },
         BODY,
     ],
 )
@@ -88,14 +103,21 @@ def test_ttl_id_and_meta_are_taken() -> None:
 
 
 def test_any_json_value_is_a_payload() -> None:
-    for value in (None, 0, "", [], {}, False, "é\U0001f600"):
-        assert orjson.loads(draft_of({"type": "publish", "topic": "a", "data": value}).data) == value
+    values: tuple[object, ...] = (None, 0, "", [], {}, False, "é\U0001f600")
+    for value in values:
+        assert (
+            orjson.loads(draft_of({"type": "publish", "topic": "a", "data": value}).data) == value
+        )
 
 
 def test_a_batch_has_an_outcome_for_each_item() -> None:
     request = decode(
         orjson.dumps(
-            {"type": "publish", "ref": "7", "messages": [BODY, {"topic": "a..b", "data": 1}, 3, BODY]}
+            {
+                "type": "publish",
+                "ref": "7",
+                "messages": [BODY, {"topic": "a..b", "data": 1}, 3, BODY],
+            }
         )
     )
     assert isinstance(request, PublishRequest)
@@ -177,21 +199,22 @@ def test_a_wrong_frame_names_the_field(data: object, code: str, field: str | Non
 
 def test_no_error_repeats_a_token_or_payload() -> None:
     secret = "sesame-open"
-    for frame in (
+    wrong: list[dict[str, Any]] = [
         {"type": "auth", "token": [secret]},
         {"type": "auth", "token": {"x": secret}},
         {"type": secret},
         {"type": "subscribe", "topics": ["a"], "since": secret},
         {"type": "subscribe", "topics": ["a"], "after": {secret + "!": secret}},
         {"type": "presence.update", "data": secret},
-    ):
+    ]
+    for frame in wrong:
         assert secret not in str(refused(frame))
-    frame: dict[str, Any]
-    for frame in (
+    wrong = [
         {"type": "publish", "topic": "a", "data": secret * 50_000},
         {"type": "publish", "topic": "a", "data": 1, "meta": secret},
         {"type": "publish", "topic": "a", "data": 1, "ttl": secret},
-    ):
+    ]
+    for frame in wrong:
         assert secret not in str(error_of(frame))
     assert secret not in repr(decode(orjson.dumps({"type": "auth", "token": secret})))
 
@@ -208,10 +231,9 @@ def test_a_payload_nested_too_deeply_is_an_error() -> None:
 
 def test_a_huge_number_is_no_danger() -> None:
     for number in ("1" * 400, "1e400", "-" + "9" * 100_000):
-        try:
-            decode('{"type":"publish","topic":"a","data":' + number + "}")
-        except ServiceError as error:
-            assert error.code == "invalid_frame"
+        assert outcome('{"type":"publish","topic":"a","data":' + number + "}") in {
+            None, "invalid_frame",
+        }  # fmt: skip
 
 
 def test_bad_patterns_are_told_apart_from_good_ones() -> None:
@@ -255,10 +277,7 @@ frames = st.dictionaries(names, json_values | kinds, max_size=6).flatmap(
 
 @given(st.one_of(st.binary(), st.text()))
 def test_bytes_of_any_kind_give_a_frame_or_a_service_error(data: bytes | str) -> None:
-    try:
-        decode(data)
-    except ServiceError as error:
-        assert error.code in {"invalid_frame", "unsupported"}
+    assert outcome(data) in {None, "invalid_frame", "unsupported"}
 
 
 @given(frames)
@@ -270,13 +289,13 @@ def test_objects_of_any_kind_give_a_frame_or_a_service_error(frame: dict[str, An
     if isinstance(request, PublishRequest):
         for item in request.items:
             if isinstance(item, Draft):
-                codec.envelope(item, "id", 1, None, ("user", "u"))
+                wire_forms.envelope(item, "id", 1, None, ("user", "u"))
 
 
 @given(st.binary(max_size=200) | st.integers(65_530, 65_540).map(lambda n: b"x" * n))
 def test_a_text_frame_is_what_the_library_reads(payload: bytes) -> None:
     parser = Protocol(CLIENT, max_size=None)
-    parser.receive_data(codec.text_frame(payload))
+    parser.receive_data(wire_forms.text_frame(payload))
     (frame,) = parser.events_received()
     assert isinstance(frame, Frame)
     assert (frame.opcode, bytes(frame.data), frame.fin) == (Opcode.TEXT, payload, True)
@@ -284,21 +303,21 @@ def test_a_text_frame_is_what_the_library_reads(payload: bytes) -> None:
 
 def test_a_message_is_the_envelope_in_both_forms() -> None:
     draft = Draft("a.b", "token", b'{"x":"\\n"}', 9, None, b'{"k":1}')
-    body = codec.envelope(draft, "m1", 1234, 77, ("service", "bot"))
+    body = wire_forms.envelope(draft, "m1", 1234, 77, ("service", "bot"))
     expected = {
         "id": "m1", "topic": "a.b", "type": "token", "data": {"x": "\n"}, "timestamp": 1234,
         "sender": {"type": "service", "id": "bot"}, "ttl": 9, "seq": 77, "meta": {"k": 1},
     }  # fmt: skip
     assert orjson.loads(body) == expected
-    text = codec.message_bytes(WireForm.SOCKET, body, "a.b", 1234, 77)
-    assert text == codec.text_frame(b'{"type":"message","message":' + body + b"}")
-    chunk = codec.message_bytes(WireForm.EVENT_STREAM, body, "a.b", 1234, 77)
+    text = wire_forms.message_bytes(WireForm.SOCKET, body, "a.b", 1234, 77)
+    assert text == wire_forms.text_frame(b'{"type":"message","message":' + body + b"}")
+    chunk = wire_forms.message_bytes(WireForm.EVENT_STREAM, body, "a.b", 1234, 77)
     event = b"id: 1234-a.b@77\nevent: message\ndata: " + body + b"\n\n"
     assert chunk == f"{len(event):x}\r\n".encode() + event + b"\r\n"
 
 
 def test_a_message_that_is_not_kept_is_no_place_to_resume_from() -> None:
-    assert b"id:" not in codec.message_bytes(WireForm.EVENT_STREAM, b"{}", "a", 1, None)
+    assert b"id:" not in wire_forms.message_bytes(WireForm.EVENT_STREAM, b"{}", "a", 1, None)
 
 
 def test_an_error_frame_carries_the_remedy_and_the_ref() -> None:

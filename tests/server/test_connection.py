@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from pubsub_server import delivery as module
-from pubsub_server.codec import message_bytes
 from pubsub_server.connection import PAUSED, Connection
 from pubsub_server.delivery import Delivery
 from pubsub_server.interfaces import Entry, Stats, WireForm
 from pubsub_server.routing import Route
+from pubsub_server.wire_forms import message_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
 
 class _Keeper:

@@ -19,7 +19,7 @@ NOW = 1_700_000_000_000
 class Lab:
     def __init__(self, **limits: int) -> None:
         self.store = MemoryStore(
-            **{"max_messages": 100, "max_age": 3600, "max_bytes": 10**9, "max_topics": 1000}  # type: ignore[arg-type]
+            **{"max_messages": 100, "max_age": 3600, "max_bytes": 10**9, "max_topics": 1000}
             | limits
         )
         self.now = NOW
@@ -51,7 +51,7 @@ class Lab:
         return self.store.replay(concrete, [t for t in topics if "*" in t], self.now, **options)
 
     def page(self, topic: str = "t", **options: Any) -> Page:
-        return self.store.page(topic, self.now, **{"limit": 50} | options)
+        return self.store.page(topic, self.now, limit=options.pop("limit", 50), **options)
 
 
 def seqs(replay: Replay) -> list[int | None]:
@@ -216,7 +216,8 @@ def test_the_same_message_again_has_the_same_answer() -> None:
 def test_an_id_used_for_something_else_is_a_conflict(other: dict[str, Any]) -> None:
     lab = Lab()
     lab.append(id="m", data=1)
-    error = lab.append(**{"id": "m", "data": 1} | other)
+    options: dict[str, Any] = {"id": "m", "data": 1, **other}
+    error = lab.append(**options)
     assert isinstance(error, ServiceError)
     assert (error.code, error.field, error.topic) == ("conflict", "id", "t")
 
@@ -358,7 +359,11 @@ def test_a_pattern_replays_what_may_be_read_in_order_of_time() -> None:
     for topic in ("a.x", "b.x", "a.y", "a.x", "c", "a.y"):
         lab.append(topic)
         lab.now += 1
-    found = lab.replay("a.*", "a.x", since=0, allowed=lambda topic: topic != "a.y")
+
+    def allowed(topic: str) -> bool:
+        return topic != "a.y"
+
+    found = lab.replay("a.*", "a.x", since=0, allowed=allowed)
     assert [entry.topic for entry in found.entries] == ["a.x", "a.x"]
     assert list(found.positions) == ["a.x"]
     everything = lab.replay("**", since=0)

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
-from pubsub_server import hub as module
+from pubsub_server import inbound as module
 from pubsub_server import subscriptions
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.codec import Draft
@@ -18,7 +17,7 @@ from pubsub_server.interfaces import Published, WireForm
 from tests.server.hub_rig import START_MS, Rig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pubsub_server.interfaces import Replay
 
@@ -39,7 +38,7 @@ async def test_nothing_is_answered_before_auth() -> None:
         peer.say(kind, ref="7", **fields)
         error = peer.hear_one("error")
         assert (error["code"], error["ref"]) == ("unauthenticated", "7")
-    assert peer.sink.ended is None
+    assert peer.ending() is None
 
 
 async def test_auth_tells_who_one_is_and_what_the_server_can_do() -> None:
@@ -68,7 +67,7 @@ async def test_a_bad_token_is_refused_and_the_connection_ends() -> None:
     await rig.settle()
     error = peer.hear_one("auth.error")
     assert (error["code"], error["ref"]) == ("token_invalid", "r")
-    assert peer.sink.ended == (4401, "token_invalid")
+    assert peer.ending() == (4401, "token_invalid")
     assert rig.hub.stats.auth_failures == 1
 
 
@@ -101,7 +100,7 @@ async def test_a_connection_without_auth_ends_after_its_deadline() -> None:
     assert peer.hear() == []
     rig.advance(0.2)
     assert peer.hear_one("auth.error")["code"] == "auth_timeout"
-    assert peer.sink.ended == (4401, "auth_timeout")
+    assert peer.ending() == (4401, "auth_timeout")
 
 
 async def test_malformed_frames_are_refused_and_the_connection_lives() -> None:
@@ -124,9 +123,9 @@ async def test_many_malformed_frames_in_a_row_end_the_connection() -> None:
     peer.say("ping")
     for _ in range(module.BAD_FRAMES - 1):
         peer.send("{")
-    assert peer.sink.ended is None
+    assert peer.ending() is None
     peer.send("{")
-    assert peer.sink.ended == (4400, "invalid_frame")
+    assert peer.ending() == (4400, "invalid_frame")
 
 
 # ---------------------------------------------------------------- publish
@@ -461,10 +460,9 @@ async def test_a_pattern_bomb_is_answered() -> None:
     bombs = [".".join(["**"] * n) for n in range(1, 60)] + [
         ".".join(["*", "**"] * n) for n in range(1, 40)
     ]
-    async with asyncio.timeout(20):
-        assert len(alice.subscribe(*bombs)["topics"]) == len(bombs)
-        alice.publish(".".join(["a"] * 120), 1)
-        assert len(alice.messages()) == 1
+    assert len(alice.subscribe(*bombs)["topics"]) == len(bombs)
+    alice.publish(".".join(["a"] * 120), 1)
+    assert len(alice.messages()) == 1
 
 
 # ---------------------------------------------------------------- tokens
@@ -487,7 +485,7 @@ async def test_a_token_that_ends_is_announced_and_then_ends_the_connection() -> 
     assert alice.hear() == []
     rig.advance(0.2)
     assert alice.hear_one("auth.error")["code"] == "token_expired"
-    assert alice.sink.ended == (4401, "token_expired")
+    assert alice.ending() == (4401, "token_expired")
 
 
 async def test_a_token_with_little_left_is_announced_at_once() -> None:
@@ -509,7 +507,7 @@ async def test_a_new_token_keeps_the_client_and_its_subscriptions() -> None:
     ok = alice.hear_one("auth.ok")
     assert (ok["client_id"], ok["ref"]) == (client_id, "again")
     rig.advance(100)
-    assert alice.sink.ended is None
+    assert alice.ending() is None
     alice.publish("a", 1)
     assert len(alice.messages()) == 1
     rig.advance(800)
@@ -539,7 +537,7 @@ async def test_a_new_token_that_is_bad_leaves_the_old_one_in_force() -> None:
         alice.say("auth", token=bad)
         await rig.settle()
         assert alice.hear_one("auth.error")["code"] == "token_invalid"
-    assert alice.sink.ended is None
+    assert alice.ending() is None
     alice.say("ping")
     assert alice.hear_one("pong")
 
@@ -568,7 +566,7 @@ async def test_connections_of_a_user_are_bounded() -> None:
     third.say("auth", token="alice")
     await rig.settle()
     assert third.hear_one("auth.error")["code"] == "connection_limit"
-    assert third.sink.ended == (4429, "connection_limit")
+    assert third.ending() == (4429, "connection_limit")
     await rig.client("bob")
     first.close()
     first.close()
@@ -592,11 +590,11 @@ async def test_a_silent_client_is_pinged_and_then_given_up() -> None:
     assert alice.pings == 1
     assert bob.pings == 0
     rig.advance(9.9)
-    assert alice.sink.ended is None
+    assert alice.ending() is None
     rig.hub.heard(bob.connection)
     rig.advance(0.2)
     assert alice.hear_one("error")["code"] == "idle_timeout"
-    assert alice.sink.ended == (4408, "idle_timeout")
+    assert alice.ending() == (4408, "idle_timeout")
     assert bob.presence() == [("presence.leave", "alice")]
 
 
@@ -606,7 +604,7 @@ async def test_any_byte_counts_as_a_sign_of_life() -> None:
     for _ in range(20):
         rig.advance(16)
         rig.hub.heard(alice.connection)
-    assert alice.sink.ended is None
+    assert alice.ending() is None
 
 
 async def test_a_stream_is_kept_alive_by_comments_and_never_idle() -> None:
@@ -614,7 +612,7 @@ async def test_a_stream_is_kept_alive_by_comments_and_never_idle() -> None:
     stream = await rig.client("alice", WireForm.EVENT_STREAM)
     rig.advance(61)
     assert stream.hear() == [{"comment": "keepalive"}] * 4
-    assert stream.sink.ended is None
+    assert stream.ending() is None
 
 
 # ---------------------------------------------------------------- presence
@@ -783,7 +781,7 @@ async def test_nobody_resumes_somebody_else() -> None:
     stolen = bob.connection.client_id
     mallory = await rig.client("mallory", client_id=stolen)
     assert mallory.connection.client_id != stolen
-    assert bob.sink.ended is None
+    assert bob.ending() is None
     unknown = await rig.client("bob", client_id="cl_0000")
     assert unknown.connection.client_id != "cl_0000"
 
@@ -795,7 +793,7 @@ async def test_a_client_that_is_back_before_its_old_connection_is_known_dead_rep
     bob.subscribe("a")
     alice.hear()
     again = await rig.client("bob", client_id=bob.connection.client_id)
-    assert bob.sink.ended == (4409, "replaced")
+    assert bob.ending() == (4409, "replaced")
     again.subscribe("a")
     rig.advance(10)
     assert alice.hear() == []
@@ -931,7 +929,7 @@ async def test_a_slow_consumer_is_told_and_cut_and_catches_up_from_history() -> 
         rig.hub.core.delivery.flush()
     assert len(quick.messages()) == 50
     assert slow.hear_one("error")["code"] == "slow_consumer"
-    assert slow.sink.ended == (4500, "slow_consumer")
+    assert slow.ending() == (4500, "slow_consumer")
     assert rig.hub.stats.slow_consumers == 1
     again = await rig.client("slow")
     history = again.subscribe("a", since=first["timestamp"])["history"]
@@ -945,7 +943,7 @@ async def test_draining_says_good_bye_and_takes_nothing_new() -> None:
     alice.publish("a", 1)
     await rig.hub.drain(1)
     for peer in (alice, stranger):
-        assert peer.sink.ended == (1001, "going_away")
+        assert peer.ending() == (1001, "going_away")
     frames = alice.hear()
     assert [f["type"] for f in frames if f["type"] != "presence.snapshot"] == ["message", "error"]
     with pytest.raises(ServiceError) as caught:
@@ -978,8 +976,8 @@ async def test_a_connection_that_ends_while_its_token_is_checked_is_forgotten() 
     await rig.settle()
     assert peer.hear() == []
     assert rig.hub.core.connections == {}
-    for _ in range(200):
-        await rig.client("alice") if _ < 100 else None
+    for _ in range(rig.settings.connections_per_user):
+        await rig.client("alice")
 
 
 async def test_an_error_inside_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,9 @@ from pubsub_server.connection import Connection, with_name, without_name
 from pubsub_server.interfaces import WireForm
 from pubsub_server.routing import Router
 from pubsub_server.topic_index import TopicIndex
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class _Keeper:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import logging
-
-import pytest
+from typing import TYPE_CHECKING
 
 from pubsub_server.wheel import Wheel
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Sleeper:
