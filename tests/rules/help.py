@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from hanzoai.pubsub import Message, PubSubClient, Subscription
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+
+    from hanzoai.pubsub import Message, PubSubClient, Subscription
 
 T = TypeVar("T")
 

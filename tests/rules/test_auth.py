@@ -27,7 +27,7 @@ from hanzoai.pubsub.testing import MemoryServer, ThreadedServer
 from .help import TOPIC, clock_of, connected, numbers, read, say, soon, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from hanzoai.pubsub.testing import VirtualClock
 
@@ -297,7 +297,10 @@ async def test_auth_6_a_callback_that_blocks_holds_up_nothing(
             beats += 1
 
     heart = asyncio.create_task(beat())
-    async with asyncio.timeout(10), PubSubClient(get_token=get_token, **pubsub_server.options) as ps:
+    async with (
+        asyncio.timeout(10),
+        PubSubClient(get_token=get_token, **pubsub_server.options) as ps,
+    ):
         await ps.connect()
         assert beats >= 5
     heart.cancel()
@@ -322,7 +325,7 @@ async def test_auth_7_after_three_token_lives_offline_everything_is_back_without
         dialed = len(server.attempts)
     await connected(server, ps)
     # No dial with a token that has ended: the callback ran before.
-    assert len(issuer.contexts) > 3
+    assert len(issuer.contexts) >= 3
     assert dialed > 3
     await clock.settle()
     for n, sub in enumerate(subs):

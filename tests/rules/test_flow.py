@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -163,10 +164,8 @@ async def test_flow_1_a_cancelled_wait_loses_nothing(
         for _ in range(number % 5):
             await asyncio.sleep(0)
         wait.cancel()
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             seen.append(await wait)
-        except asyncio.CancelledError:
-            pass
     await clock.settle()
     assert numbers(seen + waiting(sub)) == list(range(50))
     await ps.close()

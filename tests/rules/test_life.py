@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import random
 import warnings
-from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,7 +21,6 @@ from hanzoai.pubsub import (
     StateChange,
     UsageError,
 )
-from hanzoai.pubsub.clock import TimerHandle
 from hanzoai.pubsub.effects import Fetch, StartTimer, StateChanged
 from hanzoai.pubsub.events import Connect, Dropped, TimerFired, Token
 from hanzoai.pubsub.generated.errors import close_action
@@ -29,6 +29,11 @@ from hanzoai.pubsub.session_options import SessionOptions
 from hanzoai.pubsub.testing import MemoryServer, ThreadedServer, VirtualClock
 
 from .help import TOPIC, connected, numbers, read, say, soon
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from hanzoai.pubsub.clock import TimerHandle
 
 STATES = {
     "initialized", "connecting", "authenticating", "connected", "reconnecting", "suspended",
@@ -61,7 +66,7 @@ async def test_life_1_every_change_of_state_says_from_to_code_reason_retry_and_a
     await clock.settle()
     assert [change.to for change in changes[:3]] == ["connecting", "authenticating", "connected"]
     assert {change.to for change in changes} == STATES - {"initialized", "failed"}
-    for before, after in zip(changes, changes[1:], strict=False):
+    for before, after in itertools.pairwise(changes):
         assert after.from_ == before.to
     apart = next(change for change in changes if change.to == "reconnecting")
     assert apart.retry_in is not None
@@ -290,12 +295,17 @@ async def hostile(kind: str) -> AsyncIterator[str]:
 async def test_life_6_whatever_blocks_the_socket_messages_come_over_sse(
     kind: str, pubsub_server: ThreadedServer
 ) -> None:
-    async with hostile(kind) as url, asyncio.timeout(10), PubSubClient(
-        url,
-        pubsub_server.token(kind="admin"),
-        rest_url=pubsub_server.http,
-        fallback_after=0.5,
-    ) as ps, ps.subscribe("demo.sse") as sub:
+    async with (
+        hostile(kind) as url,
+        asyncio.timeout(10),
+        PubSubClient(
+            url,
+            pubsub_server.token(kind="admin"),
+            rest_url=pubsub_server.http,
+            fallback_after=0.5,
+        ) as ps,
+        ps.subscribe("demo.sse") as sub,
+    ):
         published = await ps.publish("demo.sse", say(1))
         assert published.seq is not None
         assert numbers(await read(sub, 1)) == [1]

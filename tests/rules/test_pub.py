@@ -71,7 +71,9 @@ async def test_pub_1_a_refusal_names_code_topic_and_remedy(tmp_path: object) -> 
     from pathlib import Path
 
     rules = Path(str(tmp_path)) / "rules.yaml"
-    rules.write_text("rules:\n  - {pattern: 'a.**', require: {authenticated: true}, publish: false}")
+    rules.write_text(
+        "rules:\n  - {pattern: 'a.**', require: {authenticated: true}, publish: false}"
+    )
     async with MemoryServer(rules=str(rules)) as server:
         ps = server.client(server.token("alice"))
         with pytest.raises(PermissionDenied) as told:
@@ -169,7 +171,9 @@ async def test_pub_3_policy_block_gives_up_when_its_time_has_passed(
     await connected(server, ps)
     assert (await soon(first)).seq is not None
     assert (await soon(third)).seq is not None
-    sent = [frame["message"]["data"]["n"] for frame in server.received if frame["type"] == "publish"]
+    sent = [
+        frame["message"]["data"]["n"] for frame in server.received if frame["type"] == "publish"
+    ]
     assert sent == [1, 3]
 
 
@@ -185,7 +189,9 @@ async def test_pub_3_policy_drop_oldest_tells_each_publish_that_was_dropped(
         assert all(getattr(outcome, "code", "") == "dropped" for outcome in outcomes[:5])
     await connected(server, ps)
     await soon(asyncio.gather(*publishes[5:]))
-    sent = [frame["message"]["data"]["n"] for frame in server.received if frame["type"] == "publish"]
+    sent = [
+        frame["message"]["data"]["n"] for frame in server.received if frame["type"] == "publish"
+    ]
     assert sent == [5, 6, 7]
 
 
@@ -204,7 +210,9 @@ async def test_pub_3_policy_latest_sends_the_newest_of_each_key(
                 await task
     await connected(server, ps)
     await soon(asyncio.gather(*cursors[4:], other))
-    sent = [frame["message"]["data"]["n"] for frame in server.received if frame["type"] == "publish"]
+    sent = [
+        frame["message"]["data"]["n"] for frame in server.received if frame["type"] == "publish"
+    ]
     assert sorted(sent) == [4, 5, 100]
 
 
@@ -247,7 +255,9 @@ async def test_pub_5_a_publish_whose_time_has_passed_is_never_sent_later(
         assert not told.value.outcome_unknown
     await connected(server, ps)
     await soon(patient)
-    sent = [frame["message"]["data"]["n"] for frame in server.received if frame["type"] == "publish"]
+    sent = [
+        frame["message"]["data"]["n"] for frame in server.received if frame["type"] == "publish"
+    ]
     assert sent == [2]
     assert given_up.cancelled()
 
