@@ -10,7 +10,7 @@ import orjson
 
 from pubsub_server import dev_tokens, policy
 from pubsub_server.api_keys import ApiKeys, ApiKeysError
-from pubsub_server.authenticators import OnAuth, TokenRouter
+from pubsub_server.authenticators import OnAuth, RememberedTokens, TokenRouter
 from pubsub_server.config import LOOPBACK, Settings
 from pubsub_server.dev_tokens import DevTokens, KeyFileError
 from pubsub_server.jwks import FetchFailed, JwksAuthenticator, KeySet
@@ -90,6 +90,8 @@ def build_authenticator(
             leeway=settings.jwt_leeway / 1000,
             claims=settings.jwt_claims,
         )
+    if jwts is not None and settings.token_memory:
+        jwts = RememberedTokens(jwts, settings.token_memory / 1000)
     keys: ApiKeys | None = None
     if settings.api_keys_file is not None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,8 +17,57 @@ if TYPE_CHECKING:
 MAX_TOKEN = 16_384
 """Characters of a token."""
 
+MAX_REMEMBERED = 10_000
+"""Tokens whose identity is remembered."""
+
 OnAuth = Callable[[Identity | None, str | None], None]
 """Told of every try: the identity, or the error code."""
+
+
+class RememberedTokens:
+    """Remembers for a moment whom a token named, so that a burst of requests is checked once.
+
+    Held are hashes of tokens, never tokens; a token that ends is refused at once all the same.
+
+    Args:
+        inner: Checks tokens.
+        seconds: How long an answer holds; so much later a withdrawn key is noticed.
+        monotonic: Seconds.
+        clock: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        inner: Authenticator,
+        seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._inner = inner
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._clock = clock
+        self._known: dict[bytes, tuple[float, Identity]] = {}
+
+    async def authenticate(self, token: str) -> Identity:
+        """Checks a token.
+
+        Raises:
+            ServiceError: `token_invalid`, `token_expired` or `unavailable`.
+        """
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._known.get(digest)
+        if known is not None:
+            until, identity = known
+            end = identity.expires_at
+            if self._monotonic() < until and (end is None or end > self._clock() * 1000):
+                return identity
+            del self._known[digest]
+        identity = await self._inner.authenticate(token)
+        if len(self._known) >= MAX_REMEMBERED:
+            self._known.clear()
+        self._known[digest] = (self._monotonic() + self._seconds, identity)
+        return identity
 
 
 class TokenRouter:

@@ -160,6 +160,9 @@ class Settings(BaseModel):
         default=10_000, description="least time between two fetches of keys"
     )
     jwks_timeout: Milliseconds = Field(default=5_000, description="a fetch of keys may take")
+    token_memory: Wait = Field(
+        default=5_000, description="a JWT that was checked is not checked again within; 0 never"
+    )
     api_keys_file: Path | None = Field(default=None, description="hashed API keys, YAML or JSON")
     auth_deadline: Milliseconds = Field(
         default=5_000, description="for `auth` after opening a socket"

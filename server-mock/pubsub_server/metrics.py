@@ -75,6 +75,9 @@ class Metrics:
             registry=self._registry,
         )
 
+        # Looking a child up by its labels costs more than counting; there are few of them.
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram | None]] = {}
+
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Counts one HTTP request.
 
@@ -85,9 +88,16 @@ class Metrics:
             seconds: It took.
         """
         name = method if method in METHODS else "other"
-        self._requests.labels(route, name, str(status)).inc()
-        if route != "/v1/subscribe":
-            self._seconds.labels(route).observe(seconds)
+        counted = self._children.get((route, name, status))
+        if counted is None:
+            counted = self._children[route, name, status] = (
+                self._requests.labels(route, name, str(status)),
+                None if route == "/v1/subscribe" else self._seconds.labels(route),
+            )
+        counter, histogram = counted
+        counter.inc()
+        if histogram is not None:
+            histogram.observe(seconds)
 
     def exposition(self) -> tuple[bytes, str]:
         """The metrics as text, and its content type."""

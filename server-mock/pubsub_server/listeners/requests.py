@@ -156,6 +156,11 @@ async def _read(request: web.BaseRequest, limit: int, seconds: float) -> bytes:
     length = request.content_length
     if length is not None and length > limit:
         raise _too_large(limit)
+    if request.content.is_eof():
+        whole = request.content.read_nowait()
+        if len(whole) > limit:
+            raise _too_large(limit)
+        return whole
     received = bytearray()
     try:
         async with asyncio.timeout(seconds):
