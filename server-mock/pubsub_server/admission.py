@@ -197,7 +197,8 @@ class Admission:
         ping = settings.server_ping_interval / 1000
         silence = now - connection.last_heard
         timeout = settings.presence_timeout / 1000
-        return min(at, connection.last_heard + (ping if silence < ping else timeout))
+        wait = ping if silence < ping < timeout else timeout
+        return min(at, connection.last_heard + wait)
 
     def _give_notice(self, connection: Connection, now: float) -> None:
         notice = self._core.settings.expiring_notice / 1000
