@@ -110,13 +110,10 @@ class Attendance:
         patterns = [topic for topic in topics if is_wildcard(topic)]
         names = {topic: None for topic in topics if not is_wildcard(topic)}
         if patterns:
-            trie: TopicTrie[None] = TopicTrie()
-            for pattern in patterns:
-                trie.insert(pattern, None)
-            for topic in core.presence.topics():
+            for topic in core.presence.matching(patterns):
                 if len(names) >= SNAPSHOTS_MAX:
                     break
-                if trie.match(topic) and core.may_read(connection, topic):
+                if core.may_read(connection, topic):
                     names[topic] = None
         for name in names:
             core.delivery.send(connection, self._snapshot(connection.form, name))

@@ -12,9 +12,10 @@ from pubsub_server.codec import encode_payload
 from pubsub_server.connection import with_name, without_name
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Member
+from pubsub_server.topic_index import TopicIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pubsub_server.interfaces import Identity
 
@@ -86,6 +87,7 @@ class Presence:
         self._max_members = max_members
         self._topics: dict[str, dict[str, Place]] = {}
         self._clients: dict[str, Client] = {}
+        self._index = TopicIndex()
 
     def __len__(self) -> int:
         """Topics with a member."""
@@ -94,6 +96,10 @@ class Presence:
     def topics(self) -> list[str]:
         """Topics with a member."""
         return list(self._topics)
+
+    def matching(self, patterns: Iterable[str]) -> list[str]:
+        """Topics with a member that any of the patterns matches."""
+        return self._index.matching(patterns)
 
     def client(self, client_id: str) -> Client | None:
         """The client of this id, if it is a member of anything."""
@@ -118,6 +124,7 @@ class Presence:
             client = self._clients[client_id] = Client(client_id, identity, now)
         if places is None:
             places = self._topics[topic] = {}
+            self._index.add(topic)
         place = places[client_id] = Place(client, now)
         client.topics = with_name(client.topics, topic)
         client.last_seen = now
@@ -135,6 +142,7 @@ class Presence:
             return None
         if not places:
             del self._topics[topic]
+            self._index.discard(topic)
         client = place.client
         client.topics = without_name(client.topics, topic)
         if not client.topics:
