@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub import PresenceChange, PubSubClient
 from hanzoai.pubsub.cli import main as program
 from hanzoai.pubsub.cli.exits import MEANINGS, Exit
 from hanzoai.pubsub.cli.main import COMMANDS, SERVER_COMMANDS, main
@@ -201,21 +201,46 @@ async def test_it_ends_when_the_reader_of_the_pipe_is_gone_though_nothing_comes(
     assert err == b""
 
 
-async def test_ctrl_c_works_while_nobody_reads_the_pipe(server: RunningServer) -> None:
+@pytest.fixture
+async def impatient() -> AsyncGenerator[RunningServer]:
+    """A server that gives up on whoever is silent for a second and a half."""
+    async with running_server(
+        presence_timeout=1_500, server_ping_interval=300, presence_grace=100
+    ) as running:
+        yield running
+
+
+async def test_the_connection_lives_while_nobody_reads_the_pipe(impatient: RunningServer) -> None:
     read, write = os.pipe()
+    as_reader = variables(impatient, HANZO_PUBSUB_TOKEN=impatient.token("reader"))
+    client = PubSubClient(impatient.ws, impatient.service_token(), rest_url=impatient.http)
     try:
         async with (
-            PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps,
-            started("subscribe", "demo.a", env=variables(server), out=write) as process,
+            started("subscribe", "demo.a", env=as_reader, out=write) as reader,
+            started("subscribe", "demo.a", env=variables(impatient)) as first,
+            started("subscribe", "demo.a", env=variables(impatient)) as second,
+            client as ps,
+            ps.subscribe("demo.a", presence=True) as watching,
         ):
             os.close(write)
-            await until_subscribed(process)
+            for process in (reader, first, second):
+                await until_subscribed(process)
             await ps.publish("demo.a", {"type": "n", "data": "x" * 200_000})
             # The beginning is out, and the pipe is full.
-            assert os.read(read, 1) == b"{"
-            process.send_signal(signal.SIGINT)
-            await process.wait()
-        assert process.returncode == Exit.INTERRUPTED
+            assert await asyncio.to_thread(os.read, read, 1) == b"{"
+            events, present = watching.events(), {"reader"}
+            for stopped in (first, second):
+                # Whoever is silent is gone after a second and a half; the reader is not.
+                stopped.send_signal(signal.SIGSTOP)
+                async for event in events:
+                    if isinstance(event, PresenceChange):
+                        present = {member.user_id for member in event.members}
+                        if event.change == "leave":
+                            break
+            assert "reader" in present
+            reader.send_signal(signal.SIGINT)
+            await reader.wait()
+        assert reader.returncode == Exit.INTERRUPTED
     finally:
         os.close(read)
 
