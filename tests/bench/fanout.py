@@ -17,28 +17,34 @@ if TYPE_CHECKING:
     from tests.bench.servers import Server
 
 TOPIC = "demo.fanout"
-WINDOW = 50
-"""Messages that are on their way at most."""
+WINDOWS = (50, 1)
+"""Messages that are on their way at most: a burst, and one at a time."""
 CONTENT = "x" * 150
 CONTENDERS = ("hanzo-pubsub serve", "websockets.broadcast", "asyncio, joined writes")
 
 
 def measure(*, quick: bool) -> Json:
-    deliveries, rounds = (20_000, 1) if quick else (200_000, 5)
-    results: Json = {"rounds": rounds, "subscribers": {}}
-    for subscribers in (10, 100, 1_000):
-        messages = deliveries // subscribers
+    deliveries, rounds = (20_000, 1) if quick else (200_000, 3)
+    windows: Json = {}
+    for window in WINDOWS:
+        sizes: Json = {}
+        for subscribers in (10, 100, 1_000):
+            messages = deliveries // subscribers
 
-        def run(
-            name: str, subscribers: int = subscribers, messages: int = messages
-        ) -> Mapping[str, float]:
-            return _run(name, subscribers, messages)
+            def run(
+                name: str,
+                subscribers: int = subscribers,
+                messages: int = messages,
+                window: int = window,
+            ) -> Mapping[str, float]:
+                return _run(name, subscribers, messages, window)
 
-        results["subscribers"][str(subscribers)] = {
-            "messages": messages,
-            "contenders": interleave(CONTENDERS, rounds, run),
-        }
-    return results
+            sizes[str(subscribers)] = {
+                "messages": messages,
+                "contenders": interleave(CONTENDERS, rounds, run),
+            }
+        windows[str(window)] = sizes
+    return {"rounds": rounds, "windows": windows}
 
 
 def _start(name: str) -> AbstractContextManager[Server]:
@@ -51,7 +57,7 @@ def _start(name: str) -> AbstractContextManager[Server]:
             return peer_server("joined")
 
 
-def _run(name: str, subscribers: int, messages: int) -> Mapping[str, float]:
+def _run(name: str, subscribers: int, messages: int, window: int) -> Mapping[str, float]:
     with _start(name) as server, worker("tests.bench.readers") as readers:
         answer = readers.ask(
             do="open", url=server.ws, token=server.token, topic=TOPIC, count=subscribers
@@ -61,12 +67,12 @@ def _run(name: str, subscribers: int, messages: int) -> Mapping[str, float]:
         # The publisher reads along: a window is full until its last message has come back.
         publisher.subscribe(TOPIC)
         readers.ask(do="drain")
-        _publish(publisher, messages // 10 or 1)
+        _publish(publisher, messages // 10 or 1, window)
         _publish_window(publisher, [_frame(END.decode())])
         _checked(readers.read())
         before = cpu_seconds(server.worker.pid)
         readers.ask(do="drain")
-        _publish(publisher, messages)
+        _publish(publisher, messages, window)
         _publish_window(publisher, [_frame(END.decode())])
         _checked(readers.read())
         used = cpu_seconds(server.worker.pid) - before
@@ -85,11 +91,11 @@ def _frame(content: str) -> bytes:
     return masked(json.dumps({"type": "publish", "message": message}).encode())
 
 
-def _publish(publisher: Connection, messages: int) -> None:
+def _publish(publisher: Connection, messages: int, window: int) -> None:
     frame = _frame(CONTENT)
     left = messages
     while left:
-        size = min(WINDOW, left)
+        size = min(window, left)
         _publish_window(publisher, [frame] * size)
         left -= size
 
