@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -27,7 +27,7 @@ from hanzoai.pubsub.testing import MemoryServer, ThreadedServer
 from .help import TOPIC, clock_of, connected, numbers, read, say, soon, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from hanzoai.pubsub.testing import VirtualClock
 
@@ -233,8 +233,12 @@ async def test_auth_5_neither_token_nor_payload_is_in_logs_reprs_errors_or_urls(
         raise RuntimeError(SECRET)
 
     async with asyncio.timeout(20):
-        for options in ({"token": SECRET}, {"token": f"Bearer {SECRET}"}, {"get_token": get_token}):
-            ps = PubSubClient(**pubsub_server.options, **options)  # type: ignore[arg-type]
+        address = pubsub_server.options
+        for ps in (
+            PubSubClient(token=SECRET, **address),
+            PubSubClient(token=f"Bearer {SECRET}", **address),
+            PubSubClient(get_token=get_token, **address),
+        ):
             said += [repr(ps), ps.url]
             try:
                 await ps.connect(1)
@@ -339,7 +343,7 @@ async def test_auth_7_after_three_token_lives_offline_everything_is_back_without
 
 
 @asynccontextmanager
-async def recording_proxy(target: str) -> AsyncIterator[tuple[str, list[bytes]]]:
+async def recording_proxy(target: str) -> AsyncGenerator[tuple[str, list[bytes]]]:
     """Passes bytes on and keeps the first line of every request."""
     host, _, port = target.partition("://")[2].partition(":")
     lines: list[bytes] = []
@@ -374,7 +378,7 @@ async def recording_proxy(target: str) -> AsyncIterator[tuple[str, list[bytes]]]
 
 @pytest.mark.parametrize("transport", ["websocket", "sse"])
 async def test_auth_8_an_asynchronous_callback_serves_socket_sse_and_rest_and_no_url_has_a_token(
-    transport: str, pubsub_server: ThreadedServer
+    transport: Literal["websocket", "sse"], pubsub_server: ThreadedServer
 ) -> None:
     tokens: list[str] = []
 
@@ -391,15 +395,15 @@ async def test_auth_8_an_asynchronous_callback_serves_socket_sse_and_rest_and_no
             f"ws://{ws}/ws",
             get_token=get_token,
             rest_url=f"http://{http}",
-            transport=transport,  # type: ignore[arg-type]
+            transport=transport,
         ) as ps,
+        ps.subscribe("demo.1") as sub,
     ):
-        async with ps.subscribe("demo.1") as sub:
-            await ps.publish("demo.1", say(1))
-            assert numbers(await read(sub, 1)) == [1]
-            await ps.publish("demo.1", say(2), via="rest")
-            assert len([m async for m in ps.history("demo.1")]) == 2
-            assert await ps.topics()
+        await ps.publish("demo.1", say(1))
+        assert numbers(await read(sub, 1)) == [1]
+        await ps.publish("demo.1", say(2), via="rest")
+        assert len([message async for message in ps.history("demo.1")]) == 2
+        assert await ps.topics()
     lines = ws_lines + http_lines
     assert len(lines) >= 3
     assert tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -198,7 +198,7 @@ async def test_flow_2_a_handler_may_call_the_whole_api(
                 case "unsubscribe":
                     await sub.unsubscribe()
                 case "history":
-                    assert [m async for m in ps.history(TOPIC)] is not None
+                    assert [m.data async for m in ps.history(TOPIC)][:1] == [{"n": 1}]
                 case _:
                     await ps.close()
         done.set()
@@ -206,12 +206,15 @@ async def test_flow_2_a_handler_may_call_the_whole_api(
     def fail(_: object) -> None:
         raise ValueError("as the test wants")
 
-    handlers = {where: use} if where in ("on_message", "on_presence", "on_gap") else {}
+    handlers: dict[str, Any] = {"on_message": print}
+    if where in ("on_message", "on_presence", "on_gap"):
+        handlers[where] = use
     if where == "on_error":
-        handlers = {"on_message": fail}
-    ps = server.client(**({where: use} if where in ("on_state", "on_error") else {}))
+        handlers["on_message"] = fail
+    listeners: dict[str, Any] = {where: use} if where in ("on_state", "on_error") else {}
+    ps = server.client(None, **listeners)
     holder.append(ps)
-    sub = ps.subscribe(TOPIC, **{"on_message": lambda _: None, **handlers})  # type: ignore[arg-type]
+    sub = ps.subscribe(TOPIC, **handlers)
     await soon(sub)
     await server.publish(TOPIC, say(1))
     await clock.settle()
@@ -219,6 +222,7 @@ async def test_flow_2_a_handler_may_call_the_whole_api(
         with server.refusing():
             await server.publish(TOPIC, say(2))
             server.forget_history()
+            await server.publish(TOPIC, say(1))
         await clock.advance(30)
     await soon(done.wait())
     await ps.close()

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hanzoai.pubsub import Gap, Message, PubSubClient, StateChange, TokenContext
+from hanzoai.pubsub import Gap, Message, PubSubClient, RetryOptions, StateChange, TokenContext
 from hanzoai.pubsub.testing import MemoryServer, ThreadedServer
 
 from .help import TOPIC, clock_of, connected, numbers, read, say, soon, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from hanzoai.pubsub.testing import VirtualClock
+
+QUICK = RetryOptions(base=0.02, cap=0.1)
 
 
 # ---------------------------------------------------------------- HIST-1
@@ -108,7 +110,7 @@ async def test_hist_1_history_reads_on_from_a_position_while_pages_come(
 
 
 @asynccontextmanager
-async def gate(target: str) -> AsyncIterator[tuple[str, list[asyncio.StreamWriter]]]:
+async def gate(target: str) -> AsyncGenerator[tuple[str, list[asyncio.StreamWriter]]]:
     """Passes bytes on; the test may cut what goes through."""
     host, _, rest = target.partition("://")[2].partition(":")
     port = int(rest.split("/")[0])
@@ -160,7 +162,7 @@ async def test_sse_1_the_cursor_outlives_cuts_comments_and_presence_events(
             token,
             rest_url=f"http://{through}",
             transport="sse",
-            retry=_quick(),
+            retry=QUICK,
         ) as ps,
         PubSubClient(token=token, **pubsub_server.options) as publisher,
         ps.subscribe("demo.**", presence=True) as sub,
@@ -205,7 +207,7 @@ async def test_sse_1_the_cursor_outlives_a_token_that_ends_and_is_renewed(
         PubSubClient(
             get_token=get_token,
             transport="sse",
-            retry=_quick(),
+            retry=QUICK,
             **pubsub_server.options,
         ) as ps,
         PubSubClient(token=pubsub_server.admin_token(), **pubsub_server.options) as publisher,
@@ -238,7 +240,7 @@ async def test_sse_1_the_cursor_outlives_a_change_of_transport_and_back(
             f"ws://{through}/ws",
             token,
             rest_url=pubsub_server.http,
-            retry=_quick(),
+            retry=QUICK,
             short_life=1,
             upgrade_after=0.3,
             on_state=changes.append,
@@ -262,9 +264,3 @@ async def test_sse_1_the_cursor_outlives_a_change_of_transport_and_back(
             seen.append(await anext(sub))
         assert numbers(seen) == list(range(number))
         assert sub.stats.gaps == 0
-
-
-def _quick() -> object:
-    from hanzoai.pubsub import RetryOptions
-
-    return RetryOptions(base=0.02, cap=0.1)

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.testing import VirtualClock
 
 
+def published_by_clients(server: MemoryServer) -> list[int]:
+    """Numbers of the messages that arrived in `publish` frames, in order."""
+    frames = [frame for frame in server.received if frame["type"] == "publish"]
+    return [frame["message"]["data"]["n"] for frame in frames]
+
+
 # ---------------------------------------------------------------- PUB-1
 
 

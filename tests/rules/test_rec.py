@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hanzoai.pubsub import Gap, Message, PubSubClient, Subscription
+from hanzoai.pubsub import Gap, Message, Subscription
 from hanzoai.pubsub.testing import MemoryServer
 
 from .help import TOPIC, clock_of, connected, numbers, read, say, soon, waiting
@@ -278,9 +278,6 @@ async def test_rec_4_an_iteration_loads_the_state_before_it_goes_on(
 
     def load(gap: Gap, positions: Mapping[str, int]) -> None:
         order.append(("load", gap.missed))
-
-    async def follow(ps: PubSubClient, sub: Subscription) -> None:
-        order.extend(numbers([message async for message in sub]))
 
     ps = server.client()
     sub = await soon(ps.subscribe(TOPIC, state_loader=load))
