@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from hanzoai.pubsub.errors import PubSubError
 
@@ -69,11 +70,22 @@ class Output:
         if console is None:
             stream.write("".join(_text(part) for part in parts) + "\n")
         else:
-            from rich.text import Text
-
-            pieces = [(_text(part), part[1] if isinstance(part, tuple) else "") for part in parts]
-            console.print(Text.assemble(*pieces), soft_wrap=True)
+            console.print(_styled(parts), soft_wrap=True)
         stream.flush()
+
+    def item(self, head: Sequence[Part], *parts: Part, error: bool = False) -> None:
+        """A line for people whose second half is wrapped between words, beside its head."""
+        console = self._console(error)
+        if console is None:
+            self.line(*head, *parts, error=error)
+            return
+        from rich.table import Table
+
+        grid = Table.grid()
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(_styled(head), _styled(parts))
+        console.print(grid)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Part]]) -> None:
         """A table for people; plain columns where rich is missing."""
@@ -88,13 +100,10 @@ class Output:
             return
         from rich import box
         from rich.table import Table
-        from rich.text import Text
 
         table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
         for row in rows:
-            table.add_row(
-                *(Text(_text(cell), cell[1] if isinstance(cell, tuple) else "") for cell in row)
-            )
+            table.add_row(*(_styled([cell]) for cell in row))
         console.print(table)
 
     def note(self, event: str, message: str, *, style: str = "dim", **fields: Any) -> None:
@@ -107,7 +116,7 @@ class Output:
             **fields: More for programs.
         """
         if self.pretty_errors:
-            self.line((f"{event}: ", f"bold {style}"), message, error=True)
+            self.item([(f"{event}: ", f"bold {style}")], message, error=True)
         else:
             self.err.write(encode({"event": event, "message": message, **fields}) + "\n")
             self.err.flush()
@@ -116,8 +125,8 @@ class Output:
         """An error in one line: code, message, remedy."""
         if self.pretty_errors:
             where = f" (line {fields['line']})" if "line" in fields else ""
-            self.line(
-                (f"{error.code}{where}: ", "bold red"),
+            self.item(
+                [(f"{error.code}{where}: ", "bold red")],
                 error.message,
                 (f" {error.remedy}", "dim"),
                 error=True,
@@ -146,6 +155,14 @@ class Output:
                     console = RichConsole(file=stream, highlight=False, emoji=False, markup=False)
             self._consoles[error] = console
         return self._consoles[error]
+
+
+def _styled(parts: Sequence[Part]) -> Text:
+    from rich.text import Text as RichText
+
+    return RichText.assemble(
+        *((_text(part), part[1] if isinstance(part, tuple) else "") for part in parts)
+    )
 
 
 def _text(part: Part) -> str:

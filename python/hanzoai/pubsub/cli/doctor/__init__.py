@@ -91,14 +91,10 @@ def _print(output: Output, finding: Finding) -> None:
     mark, style = _MARKS[finding.status]
     took = "" if finding.milliseconds is None else f" ({finding.milliseconds:.0f} ms)"
     faint = "dim" if finding.status is Status.SKIPPED else ""
-    output.line(
-        (f"{mark} ", style),
-        (f"{finding.name:<10}", "bold"),
-        (finding.message, faint),
-        (took, "dim"),
-    )
+    head = [(f"{mark} ", style), (f"{finding.name:<10}", "bold")]
+    output.item(head, (finding.message, faint), (took, "dim"))
     if finding.remedy and finding.status is not Status.SKIPPED:
-        output.line(" " * 12, ("→ ", style), finding.remedy)
+        output.item([" " * 12, ("→ ", style)], finding.remedy)
 
 
 def _conclude(output: Output, report: Report, patient: Patient) -> None:
@@ -120,6 +116,6 @@ def _conclude(output: Output, report: Report, patient: Patient) -> None:
         told = "" if not warnings else f" {warnings} warning{'s' * (warnings > 1)} above."
         output.line(("All is well.", "bold green"), told)
         return
-    output.line(("First cause: ", "bold red"), (cause.message, "bold"))
+    output.item([("First cause: ", "bold red")], (cause.message, "bold"))
     if cause.remedy:
-        output.line(("What to do:  ", "bold"), cause.remedy)
+        output.item([("What to do:  ", "bold")], cause.remedy)
