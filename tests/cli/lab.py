@@ -49,6 +49,9 @@ class Fake:
         default_factory=lambda: {"subscribe": True, "publish": True, "rule": "x", "reason": "ok"}
     )
     health: int = 200
+    second_chunk: bytes | None = None
+    stream_status: int = 200
+    stream_type: str = "text/event-stream"
     tls: ssl.SSLContext | None = None
     received: list[str] = field(default_factory=list)
 
@@ -79,10 +82,16 @@ class Fake:
         return web.json_response({"topic": request.query["topic"], **self.access})
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        if self.stream_status != 200:
+            problem = {"title": "x", "status": self.stream_status, "code": "unavailable"}
+            return web.json_response(problem, status=self.stream_status)
+        answer = web.StreamResponse(headers={"Content-Type": self.stream_type})
         await answer.prepare(request)
         await answer.write(b'event: subscribed\ndata: {"topics":[]}\n\n')
-        await asyncio.sleep(30)
+        if self.second_chunk is not None:
+            await answer.write(self.second_chunk)
+        if self.second_chunk != b"":
+            await asyncio.sleep(30)
         return answer
 
     async def _talk(self, connection: ServerConnection) -> None:

@@ -184,6 +184,41 @@ async def test_a_proxy_that_buffers_the_event_stream_is_told() -> None:
     assert "proxy_buffering" in report.cause.remedy
 
 
+async def test_the_second_chunk_is_waited_for_only_when_asked_to() -> None:
+    async with Fake(second_chunk=b": keepalive\n\n").run() as (http, ws):
+        report = await diagnose(*urls(http, ws), wait_keepalive=True)
+    assert report.healthy
+    assert "the next after" in found(report, "sse").message
+    async with Fake(second_chunk=b"").run() as (http, ws):
+        assert (await diagnose(*urls(http, ws))).healthy
+        report = await diagnose(*urls(http, ws), wait_keepalive=True)
+    assert cause(report) == "sse_cut"
+
+
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [
+        (Fake(stream_status=503), "unavailable"),
+        (Fake(stream_type="text/html"), "sse_wrong_type"),
+    ],
+)
+async def test_an_event_stream_that_is_none_is_told(broken: Fake, code: str) -> None:
+    async with broken.run() as (http, ws):
+        report = await diagnose(*urls(http, ws))
+    assert cause(report) == code
+
+
+async def test_what_goes_through_a_proxy_of_the_environment_is_not_tried_directly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://user:secret@127.0.0.1:1")
+    report = await diagnose("wss://pubsub.invalid/ws")
+    assert [finding.status for finding in report.findings[:3]] == [Status.SKIPPED] * 3
+    assert "127.0.0.1:1" in found(report, "dns").message
+    assert cause(report) == "proxy_failed"
+    assert "secret" not in str([finding.to_json() for finding in report.findings])
+
+
 async def test_a_proxy_that_blocks_the_upgrade_is_told() -> None:
     async with Fake().run() as (http, ws), listener(proxy(ws, strip_upgrade=True)) as before:
         report = await diagnose(*urls(http, before))

@@ -12,7 +12,7 @@ import httpx
 
 from hanzoai.pubsub.cli.doctor.claims import span
 from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, skipped, warning
-from hanzoai.pubsub.cli.doctor.network import Address, speaks_tls
+from hanzoai.pubsub.cli.doctor.network import Address, proxy_for, speaks_tls
 from hanzoai.pubsub.generated.errors import CODES
 
 if TYPE_CHECKING:
@@ -114,6 +114,15 @@ class Web:
         )
 
     async def _no_http(self, error: httpx.HTTPError) -> Finding:
+        if proxy := proxy_for(self._address):
+            return failed(
+                "http",
+                "proxy_failed",
+                f"{self._address.text} cannot be reached through the proxy {proxy} "
+                f"({type(error).__name__}).",
+                "Check the proxy of the environment (HTTPS_PROXY, HTTP_PROXY), or list the host in "
+                "NO_PROXY.",
+            )
         if not self._address.secure and await speaks_tls(self._address, self._patience):
             return failed(
                 "http",
