@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import orjson
 
 from hanzoai.pubsub.ids import message_id
-from hanzoai.pubsub.topics import TopicTrie, is_wildcard
+from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.interfaces import WireForm
 from pubsub_server.wire_forms import frame_bytes, message_bytes
 
@@ -137,10 +137,10 @@ class Attendance:
         core = self._core
         core.stats.presence_changes += 1
         core.delivery.settle()
-        route = core.router.route(topic)
+        hearing = core.router.hearing(topic)
         hooks = core.webhooks
         hooked = hooks is not None and hooks.wants(change, topic)
-        if not route and not hooked:
+        if not hearing and not hooked:
             return
         now = core.wall()
         body = orjson.dumps(
@@ -155,29 +155,19 @@ class Attendance:
         )
         if hooks is not None and hooked:
             hooks.notify(change, topic, body)
-        data: bytes | None = None
-        for connection in route.sockets:
-            if connection is not but and self._hears(connection, topic):
-                if data is None:
-                    data = message_bytes(WireForm.SOCKET, body, topic, now, None)
-                core.delivery.send(connection, data)
-        listening = [c for c in route.streams if c is not but and self._hears(c, topic)]
-        if listening:
-            core.delivery.send_to(listening, self._snapshot(WireForm.EVENT_STREAM, topic))
-
-    def _hears(self, connection: Connection, topic: str) -> bool:
-        silent = connection.silent
-        if silent is None:
-            return True
-        if len(silent) >= len(connection.patterns):
-            return False
-        if topic in connection.patterns and topic not in silent:
-            return True
-        trie: TopicTrie[None] = TopicTrie()
-        for pattern in connection.patterns:
-            if is_wildcard(pattern) and pattern not in silent:
-                trie.insert(pattern, None)
-        return bool(trie.match(topic))
+        # Made for the first that wants it.
+        forms: dict[WireForm, bytes] = {}
+        for connection in hearing:
+            if connection is but:
+                continue
+            data = forms.get(connection.form)
+            if data is None:
+                if connection.form is WireForm.SOCKET:
+                    data = message_bytes(connection.form, body, topic, now, None)
+                else:
+                    data = self._snapshot(connection.form, topic)
+                forms[connection.form] = data
+            core.delivery.send(connection, data)
 
 
 class _Lost:

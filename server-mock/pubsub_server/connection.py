@@ -41,6 +41,7 @@ class Connection:
         identity: Who it is; None before authentication.
         client_id: Identifies it; kept over a resume.
         patterns: What it is subscribed to.
+        wild: How many of them have a wildcard.
         silent: Those of its patterns whose presence it did not ask for.
         pending: Wire bytes that leave with this loop turn, or when it is no longer stalled.
         stalled: Why nothing is written: `PAUSED`, `REPLAYING`, `FROZEN`, or 0.
@@ -65,7 +66,6 @@ class Connection:
         "identity",
         "keeper",
         "last_heard",
-        "members",
         "next_check",
         "noticed",
         "patterns",
@@ -75,6 +75,7 @@ class Connection:
         "stalled",
         "verdicts",
         "waiting",
+        "wild",
     )
 
     def __init__(self, sink: Sink, form: WireForm, keeper: Keeper, now: float) -> None:
@@ -85,7 +86,7 @@ class Connection:
         self.client_id = ""
         self.patterns: tuple[str, ...] | dict[str, None] = ()
         self.silent: set[str] | None = None
-        self.members: tuple[str, ...] | dict[str, None] = ()
+        self.wild = 0
         self.pending: list[bytes] | None = None
         self.stalled = 0
         self.held = 0
@@ -106,10 +107,6 @@ class Connection:
     def due(self, now: float) -> float | None:
         """See `wheel.Waiting`."""
         return self.keeper.check(self, now)
-
-    def hears_presence(self) -> bool:
-        """Whether it asked for presence with all its patterns."""
-        return self.silent is None
 
 
 def with_name(names: tuple[str, ...] | dict[str, None], name: str) -> Any:

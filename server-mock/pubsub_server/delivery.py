@@ -17,7 +17,7 @@ from pubsub_server.routing import NOWHERE
 from pubsub_server.wire_forms import message_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from pubsub_server.connection import Connection
     from pubsub_server.interfaces import Entry, Stats
@@ -66,6 +66,7 @@ class Delivery:
         self._slow = slow
         self._stats = stats
         self._dirty: list[Connection] = []
+        self._too_slow: list[Connection] = []
         self._scheduled = False
         self._route: Route = NOWHERE
         self._texts: list[bytes] = []
@@ -115,7 +116,7 @@ class Delivery:
         if events:
             self._give(route.streams, events)
 
-    def _give(self, connections: Sequence[Connection], chunks: list[bytes]) -> None:
+    def _give(self, connections: Iterable[Connection], chunks: list[bytes]) -> None:
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         dirty = self._dirty
         for connection in connections:
@@ -144,14 +145,9 @@ class Delivery:
             if connection.stalled:
                 self._hold(connection, len(data))
 
-    def send_to(self, connections: Iterable[Connection], data: bytes) -> None:
-        """Send the same bytes to many."""
-        for connection in connections:
-            self.send(connection, data)
-
     def replay(self, connection: Connection, frames: Iterator[bytes]) -> None:
         """Send frames that are made one by one, when there is room; then what came meanwhile."""
-        if connection.closed:
+        if connection.closed or connection.pending is _GONE:
             return
         if connection.backlog is None:
             self._write_pending(connection)
@@ -159,7 +155,7 @@ class Delivery:
         connection.backlog.append(frames)
         connection.stalled |= REPLAYING
         if len(connection.backlog) > BACKLOGS:
-            self._slow(connection)
+            self._give_up(connection)
         else:
             self._pump(connection)
 
@@ -216,6 +212,11 @@ class Delivery:
                 connection.sink.write(data)
             else:
                 self._write_pending(connection)
+        while self._too_slow:
+            connection = self._too_slow.pop()
+            if not connection.closed:
+                self.drop(connection)
+                self._slow(connection)
 
     # ------------------------------------------------------------ inside
 
@@ -254,7 +255,14 @@ class Delivery:
         connection.held += size
         pending = connection.pending
         if connection.held > self._queue_bytes or (pending and len(pending) > HELD_PIECES):
-            self._slow(connection)
+            self._give_up(connection)
+
+    def _give_up(self, connection: Connection) -> None:
+        """It is ended when this loop turn is: whoever goes through a route now may go on."""
+        self.forget(connection)
+        self._too_slow.append(connection)
+        if not self._scheduled:
+            self._schedule()
 
     def _pump(self, connection: Connection) -> None:
         backlog = connection.backlog

@@ -243,7 +243,6 @@ class Hub:
         kind = "auth.error" if about_auth and connection.form is WireForm.SOCKET else "error"
         if error.code == "slow_consumer":
             core.stats.slow_consumers += 1
-            core.delivery.drop(connection)
         core.delivery.settle()
         core.send(connection, error_frame(error, ref, type=kind))
         core.delivery.finish(connection)

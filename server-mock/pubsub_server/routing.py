@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.topics import TopicTrie, is_wildcard
+from hanzoai.pubsub.topics import TopicTrie, is_wildcard, matches
 from pubsub_server.interfaces import WireForm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pubsub_server.connection import Connection
 
@@ -21,19 +21,42 @@ ROUTES_MAX: Final = 10_000
 
 
 class Route:
-    """Where one topic goes, each connection once."""
+    """Where one topic goes, each connection once.
 
-    __slots__ = ("sockets", "streams")
+    Attributes:
+        sockets: In the order they came.
+        streams: Likewise.
+        hearing: Those that hear the presence of the topic; None until somebody asks.
+    """
 
-    def __init__(self, sockets: Sequence[Connection], streams: Sequence[Connection]) -> None:
-        self.sockets = sockets
-        self.streams = streams
+    __slots__ = ("hearing", "sockets", "streams")
+
+    def __init__(self, connections: Iterable[Connection]) -> None:
+        self.sockets: dict[Connection, None] = {}
+        self.streams: dict[Connection, None] = {}
+        self.hearing: dict[Connection, None] | None = None
+        for connection in connections:
+            self.add(connection)
 
     def __len__(self) -> int:
         return len(self.sockets) + len(self.streams)
 
+    def add(self, connection: Connection) -> None:
+        """One more."""
+        if connection.form is WireForm.SOCKET:
+            self.sockets[connection] = None
+        else:
+            self.streams[connection] = None
 
-NOWHERE: Final = Route((), ())
+    def discard(self, connection: Connection) -> None:
+        """One less."""
+        self.sockets.pop(connection, None)
+        self.streams.pop(connection, None)
+        if self.hearing is not None:
+            self.hearing.pop(connection, None)
+
+
+NOWHERE: Final = Route(())
 
 
 class Router:
@@ -64,6 +87,7 @@ class Router:
                 holders = self._patterns[pattern] = {}
                 self._trie.insert(pattern, pattern)
             holders[connection] = None
+            connection.wild += 1
             self._routes.clear()
             return
         known = self._exact.get(pattern)
@@ -73,13 +97,21 @@ class Router:
             known[connection] = None
         else:
             self._exact[pattern] = {known: None, connection: None}
-        self._routes.pop(pattern, None)
+        route = self._routes.get(pattern)
+        if route is NOWHERE:
+            del self._routes[pattern]
+        elif route is not None:
+            route.add(connection)
+            if route.hearing is not None and hears(connection, pattern):
+                route.hearing[connection] = None
 
     def discard(self, connection: Connection, pattern: str) -> None:
         """End a subscription."""
         if is_wildcard(pattern):
             holders = self._patterns.get(pattern)
-            if holders is not None and holders.pop(connection, self) is None:
+            if holders is not None and connection in holders:
+                del holders[connection]
+                connection.wild -= 1
                 if not holders:
                     del self._patterns[pattern]
                     self._trie.remove(pattern, pattern)
@@ -92,13 +124,35 @@ class Router:
             known.pop(connection, None)
             if len(known) == 1:
                 self._exact[pattern] = next(iter(known))
-        self._routes.pop(pattern, None)
+        route = self._routes.get(pattern)
+        if route is None:
+            return
+        if connection.wild or len(route) <= 1:
+            # It may match by a pattern too; and a route without anybody is not kept.
+            del self._routes[pattern]
+        else:
+            route.discard(connection)
 
     def changed(self, connection: Connection) -> None:
         """What this connection may read has changed."""
         connection.verdicts = None
-        if any(is_wildcard(pattern) for pattern in connection.patterns):
+        if connection.wild:
             self._routes.clear()
+
+    def presence_changed(self, pattern: str) -> None:
+        """A connection hears the presence of what this pattern matches, or no longer."""
+        routes = self._routes
+        for route in routes.values() if is_wildcard(pattern) else (routes.get(pattern),):
+            if route is not None:
+                route.hearing = None
+
+    def hearing(self, topic: str) -> dict[Connection, None]:
+        """Connections that hear the presence of a topic."""
+        route = self.route(topic)
+        if route.hearing is None:
+            everybody = (*route.sockets, *route.streams)
+            route.hearing = {each: None for each in everybody if hears(each, topic)}
+        return route.hearing
 
     def route(self, topic: str) -> Route:
         """Where a message of this topic goes."""
@@ -124,18 +178,18 @@ class Router:
                 for connection in self._patterns[pattern]:
                     if connection not in found and self._allowed(connection, topic):
                         found[connection] = None
-        if not found:
-            return NOWHERE
-        streams = [each for each in found if each.form is WireForm.EVENT_STREAM]
-        if not streams:
-            return Route(list(found), ())
-        return Route([each for each in found if each.form is WireForm.SOCKET], streams)
-
-    def exact_count(self, topic: str) -> int:
-        """Connections subscribed to this very topic."""
-        known = self._exact.get(topic)
-        return 0 if known is None else len(known) if isinstance(known, dict) else 1
+        return Route(found) if found else NOWHERE
 
     def exact_topics(self) -> Sequence[str]:
         """Topics with a subscriber of their own."""
         return list(self._exact)
+
+
+def hears(connection: Connection, topic: str) -> bool:
+    """Whether one of the patterns by which it gets this topic was to bring presence."""
+    silent = connection.silent
+    if silent is None:
+        return True
+    if len(silent) >= len(connection.patterns):
+        return False
+    return any(pattern not in silent and matches(pattern, topic) for pattern in connection.patterns)

@@ -124,30 +124,35 @@ class Subscriptions:
             return ServiceError(
                 "forbidden", "the access rules do not allow this subscription", topic=pattern
             )
-        if not held:
-            if len(connection.patterns) >= core.settings.max_subscriptions:
-                return ServiceError(
-                    "subscription_limit",
-                    f"this connection has {core.settings.max_subscriptions:,} subscriptions,"
-                    " and no more are taken",
-                    topic=pattern,
-                )
-            core.router.add(connection, pattern)
-            connection.patterns = with_name(connection.patterns, pattern)
-            core.stats.subscriptions += 1
-            core.note("subscribe", identity, pattern, connection)
-            self._hook("subscribe", identity, pattern, connection)
-        silent = connection.silent
-        if loud:
-            if silent is not None:
-                silent.discard(pattern)
-                if not silent:
-                    connection.silent = None
-        elif silent is None:
-            connection.silent = {pattern}
-        else:
-            silent.add(pattern)
+        if not held and len(connection.patterns) >= core.settings.max_subscriptions:
+            return ServiceError(
+                "subscription_limit",
+                f"this connection has {core.settings.max_subscriptions:,} subscriptions,"
+                " and no more are taken",
+                topic=pattern,
+            )
+        self._set_loud(connection, pattern, loud)
+        if held:
+            core.router.presence_changed(pattern)
+            return None
+        connection.patterns = with_name(connection.patterns, pattern)
+        core.router.add(connection, pattern)
+        core.stats.subscriptions += 1
+        core.note("subscribe", identity, pattern, connection)
+        self._hook("subscribe", identity, pattern, connection)
         return None
+
+    def _set_loud(self, connection: Connection, pattern: str, loud: bool) -> None:
+        silent = connection.silent
+        if not loud:
+            if silent is None:
+                connection.silent = {pattern}
+            else:
+                silent.add(pattern)
+        elif silent is not None:
+            silent.discard(pattern)
+            if not silent:
+                connection.silent = None
 
     async def _answer_later(
         self,

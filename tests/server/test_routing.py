@@ -116,6 +116,45 @@ def test_sockets_and_streams_are_told_apart() -> None:
     assert [c.client_id for c in route.streams] == ["s"]
 
 
+def test_who_comes_and_goes_by_name_does_not_cost_a_new_route() -> None:
+    lab = Lab()
+    first = lab.add(lab.connection("first"), "t")
+    route = lab.router.route("t")
+    others = [lab.add(lab.connection(str(number)), "t") for number in range(5)]
+    assert lab.router.route("t") is route
+    assert lab.names("t") == ["0", "1", "2", "3", "4", "first"]
+    lab.discard(others[2], "t")
+    assert lab.router.route("t") is route
+    assert lab.names("t") == ["0", "1", "3", "4", "first"]
+    for connection in (*others, first):
+        lab.discard(connection, "t")
+    assert lab.names("t") == []
+    assert lab.router.route("t") is routing.NOWHERE
+    assert len(routing.NOWHERE) == 0
+
+
+def test_presence_is_heard_by_those_that_want_it() -> None:
+    lab = Lab()
+    a, b, c = [lab.add(lab.connection(name), "t.x") for name in "abc"]
+    lab.add(b, "t.*")
+    b.silent = {"t.x"}
+    c.silent = {"t.x"}
+    assert [each.client_id for each in lab.router.hearing("t.x")] == ["a", "b"]
+    d = lab.add(lab.connection("d"), "t.x")
+    silent = lab.connection("e")
+    silent.silent = {"t.x"}
+    lab.add(silent, "t.x")
+    assert [each.client_id for each in lab.router.hearing("t.x")] == ["a", "b", "d"]
+    lab.discard(d, "t.x")
+    lab.discard(a, "t.x")
+    assert [each.client_id for each in lab.router.hearing("t.x")] == ["b"]
+    c.silent = None
+    lab.router.presence_changed("t.x")
+    b.silent = {"t.x", "t.*"}
+    lab.router.presence_changed("t.*")
+    assert [each.client_id for each in lab.router.hearing("t.x")] == ["c"]
+
+
 def test_known_routes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "ROUTES_MAX", 10)
     lab = Lab()
