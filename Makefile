@@ -74,8 +74,9 @@ check-spec: setup ## generated files are current, both descriptions are valid
 check-wheels: build ## the wheels install in empty environments, and beside PyPI's hanzoai
 	$(BIN)/python scripts/check_wheels.py dist
 
-generate: setup ## write the code, tables and diagrams that come from spec/
+generate: setup ## write the code, tables and diagrams that come from spec/, and the tables of docs/
 	$(BIN)/python spec/generate.py
+	$(BIN)/python scripts/write_tables.py
 
 format: setup ## put the code in order
 	$(BIN)/ruff check --fix-only --quiet .

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 README = Path(__file__).parent.parent / "README.md"
-LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
+LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
 def turn_link(link: re.Match[str]) -> str:
@@ -19,7 +19,8 @@ def turn_link(link: re.Match[str]) -> str:
     if target.startswith(("https:", "http:", "mailto:", "#")):
         return link[0]
     page = target.removeprefix("docs/")
-    return f"[{text}]({page})" if page != target and ".md" in page else text
+    kept = page != target and (".md" in page or page.startswith("assets/"))
+    return f"[{text}]({page})" if kept else text
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:

@@ -9,6 +9,8 @@ A program that reconnects, tested without a socket and without waiting::
         async with MemoryServer() as server:
             ps = server.client()
             sub = await ps.subscribe("chat.1")
+            await server.publish("chat.1", {"data": "hello"})
+            assert (await anext(sub)).data == "hello"
             with server.refusing():  # the network is down
                 await server.publish("chat.1", {"data": "lost"})
                 server.forget_history()

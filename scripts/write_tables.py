@@ -1,0 +1,283 @@
+"""Writes the tables of docs/ that come from code: settings, options, limits, metrics.
+
+A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`.
+
+    python scripts/write_tables.py [--check]
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from hanzoai.pubsub.options import ClientOptions, ReceiveQueue, RetryOptions, SendQueue
+from pubsub_server.config import Settings
+from pubsub_server.interfaces import Stats
+from pubsub_server.metrics import PREFIX, Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PLACE: Final = re.compile(
+    r"(<!-- table: (?P<name>[a-z-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL
+)
+ARGUMENTS: Final = (
+    "token",
+    "get_token",
+    "transport",
+    "allow_insecure",
+    "name",
+    "echo",
+    "send_queue",
+)
+DURATIONS: Final = {"Milliseconds", "Wait"}
+
+
+def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of Markdown."""
+    titles = list(head)
+    lines = [f"| {' | '.join(line)} |\n" for line in (titles, *rows)]
+    return "".join([lines[0], "|" + "---|" * len(titles) + "\n", *lines[1:]])
+
+
+# ---------------------------------------------------------------- the server
+
+
+def settings() -> str:
+    """Every setting of the server, under the headings of its class."""
+    source = inspect.getsource(Settings)
+    types = dict(re.findall(r"^    (\w+): ([^=\n]+?) =", source, re.MULTILINE))
+    parts: list[str] = []
+    heading, rows = "", list[list[str]]()
+    for line in source.splitlines():
+        if found := re.fullmatch(r"    # ([a-z, ]+)", line):
+            parts += [section(heading, rows)] if rows else []
+            heading, rows = found[1], []
+        elif (found := re.match(r"    (\w+): .*", line)) and found[1] in Settings.model_fields:
+            rows.append(setting(found[1], types.get(found[1], "")))
+    return "\n".join([*parts, section(heading, rows)])
+
+
+def section(heading: str, rows: list[list[str]]) -> str:
+    """One heading and its settings."""
+    title = heading[:1].upper() + heading[1:]
+    return f"### {title}\n\n" + markdown(("setting", "default", "meaning"), rows)
+
+
+def setting(name: str, kind: str) -> list[str]:
+    """One row."""
+    field = Settings.model_fields[name]
+    default: object = field.get_default(call_default_factory=True)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+    if kind.strip() in DURATIONS and isinstance(default, int):
+        shown = duration(default)
+    elif kind.strip() == "Size" and isinstance(default, int):
+        shown = size(default)
+    else:
+        shown = plain(default)
+    return [f"`{name}`", shown, str(field.description).replace("|", "\\|")]
+
+
+def duration(ms: int) -> str:
+    """Milliseconds in the largest unit that keeps them whole."""
+    for unit, length in (("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
+        if ms and ms % length == 0 and (unit != "m" or ms >= 120_000):
+            return f"`{ms // length}{unit}`"
+    return f"`{ms}ms`"
+
+
+def size(count: int) -> str:
+    """Bytes in the largest unit that keeps them whole."""
+    for unit, length in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count % length == 0:
+            return f"`{count // length}{unit}`"
+    return f"`{count}`"
+
+
+def plain(value: object) -> str:
+    """A default as people write it; nothing for none."""
+    if value is None or value in ((), {}, ""):
+        return ""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return f"`{','.join(map(str, value))}`"  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else f"`{value}`"
+
+
+def metrics() -> str:
+    """Every metric of its own that the server exposes."""
+    text, _ = Metrics(Stats, [(n, t, float) for n, t in gauges()]).exposition()
+    families = [
+        f for f in text_string_to_metric_families(text.decode()) if f.name.startswith(PREFIX)
+    ]
+    rows = (
+        [
+            f"`{family.name}{'_total' if family.type == 'counter' else ''}`",
+            family.type,
+            LABELS.get((family.name.removeprefix(PREFIX), family.type), ""),
+            family.documentation,
+        ]
+        for family in families
+    )
+    return markdown(("metric", "type", "labels", "meaning"), rows)
+
+
+def gauges() -> Iterator[tuple[str, str]]:
+    """Gauges that the server adds where the feature is on."""
+    source = (ROOT / "server-mock/pubsub_server/server.py").read_text(encoding="utf-8")
+    yield from re.findall(r'gauges\.append\(\(\s*"(\w+)", "([^"]+)"', source)
+
+
+# ---------------------------------------------------------------- the client
+
+
+def attributes(kind: type) -> dict[str, str]:
+    """What the docstring of a class says about each of its attributes."""
+    text = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if match := re.fullmatch(r"    (\w+): (.*)", line):
+            name = match[1]
+            found[name] = match[2]
+        elif line.strip() and found:
+            found[name] += " " + line.strip()  # pyright: ignore[reportPossiblyUnboundVariable]
+        elif found:
+            break
+    return found
+
+
+def options(kind: type, *, skip: Iterable[str] = ()) -> str:
+    """Every option of a dataclass: name, default, meaning."""
+    defaults: dict[str, object] = {}
+    for field in dataclasses.fields(kind):
+        made = field.default_factory
+        defaults[field.name] = made() if made is not dataclasses.MISSING else field.default
+    rows = [
+        [f"`{name}`", shown(defaults[name]), meaning(text)]
+        for name, text in attributes(kind).items()
+        if name not in skip
+    ]
+    return markdown(("option", "default", "meaning"), rows)
+
+
+def shown(value: object) -> str:
+    """The default of an option."""
+    if value is None or value is dataclasses.MISSING:
+        return ""
+    if dataclasses.is_dataclass(value):
+        return f"`{type(value).__name__}()`"
+    if isinstance(value, bool | str):
+        return f"`{value!r}`"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) else f"`{value}`"
+
+
+def meaning(text: str) -> str:
+    """Without the default, which has a column of its own."""
+    said = re.sub(r"[;,] default [^.]*(?:\.\d+[^.]*)?(?=\.|$)", "", text).replace("|", "\\|")
+    return said if said.endswith(".") else said + "."
+
+
+def limits() -> str:
+    """The limits of the service, from spec/defaults.yaml."""
+    source = (ROOT / "spec" / "defaults.yaml").read_text(encoding="utf-8")
+    values: dict[str, int] = yaml.safe_load(source)["limits"]
+    rows: list[list[str]] = []
+    for name, value in values.items():
+        text, unit = LIMITS[name]
+        amount = f"{value / 1000:g} s" if unit == "ms" else f"{value:,} {unit}".rstrip()
+        rows.append([text, amount, f"`{name}`"])
+    return markdown(("limit", "default", "name in `spec/defaults.yaml`"), rows)
+
+
+LIMITS: Final[dict[str, tuple[str, str]]] = {
+    "max_payload": ("JSON-encoded `data` of one message", "bytes"),
+    "publish_rate_user": ("publishes of a user", "a second"),
+    "publish_rate_service": ("publishes of a service", "a second"),
+    "connections_per_user": ("open connections of a user", ""),
+    "connections_per_org": ("open connections of an organization", ""),
+    "max_topic": ("name of a topic", "bytes"),
+    "auth_deadline": ("from opening a socket to `auth`", "ms"),
+    "presence_timeout": ("silence that ends a connection", "ms"),
+    "presence_grace": ("from a lost connection to `presence.leave`", "ms"),
+    "expiring_notice": ("from `auth.expiring` to the end of a token", "ms"),
+    "history_max_messages": ("messages retained a topic", ""),
+    "history_max_age": ("age of a retained message", "s"),
+    "history_page_default": ("messages of a page of history", ""),
+    "history_page_max": ("messages of the largest page", ""),
+    "max_batch": ("messages of a batch", ""),
+    "max_subscriptions": ("patterns of a connection", ""),
+    "server_ping_interval": ("between two pings of the server", "ms"),
+    "sse_keepalive": ("between two comments of an event stream", "ms"),
+}
+
+LABELS: Final = {
+    ("connections", "gauge"): "`form`",
+    ("refused", "counter"): "`code`",
+    ("http_requests", "counter"): "`route`, `method`, `status`",
+    ("http_request_seconds", "histogram"): "`route`",
+}
+"""A family without samples does not show its labels."""
+
+TABLES: Final[dict[str, Callable[[], str]]] = {
+    "server-settings": settings,
+    "metrics": metrics,
+    "limits": limits,
+    "client-options": lambda: options(ClientOptions, skip=("socket_url", "http_url", *ARGUMENTS)),
+    "send-queue": lambda: options(SendQueue),
+    "receive-queue": lambda: options(ReceiveQueue),
+    "retry": lambda: options(RetryOptions),
+}
+
+
+def render(text: str) -> str:
+    """A page with its tables made anew.
+
+    Raises:
+        KeyError: It names a table that there is not.
+    """
+    return PLACE.sub(lambda place: f"{place[1]}\n{TABLES[place['name']]()}\n{place[3]}", text)
+
+
+def pages() -> list[Path]:
+    """Every page that may have tables."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Writes the tables of docs/ that come from code.")
+    parser.add_argument("--check", action="store_true", help="write nothing, show what drifted")
+    check: bool = parser.parse_args().check
+    drifted = 0
+    for page in pages():
+        old = page.read_text(encoding="utf-8")
+        new = render(old)
+        if new == old:
+            continue
+        drifted += 1
+        if check:
+            lines = (old.splitlines(keepends=True), new.splitlines(keepends=True))
+            sys.stdout.writelines(difflib.unified_diff(*lines, page.name, f"{page.name} anew"))
+        else:
+            page.write_text(new, encoding="utf-8")
+            print(f"written: {page.relative_to(ROOT)}")
+    if check and drifted:
+        print("python scripts/write_tables.py puts it in order", file=sys.stderr)
+    return 1 if check and drifted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""What README and docs/ show works as they show it; what they name exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from hanzoai.pubsub.testing import ThreadedServer
+from tests.docs.blocks import PAGES, ROOT, anchors, blocks, links
+from tests.docs.page import Page, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOT_RUN_AT_MOST = 8
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture(scope="session")
+def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("key") / "dev.key"
+
+
+@pytest.fixture
+def server(key_file: Path) -> Iterator[ThreadedServer]:
+    settings = {"publish_rate_user": 10_000, "publish_rate_service": 10_000, "faults": True}
+    with ThreadedServer(dev_key_file=key_file, **settings) as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder, but for what the pages assume: an environment, and a certificate."""
+    activate = tmp_path / ".venv" / "bin" / "activate"
+    activate.parent.mkdir(parents=True)
+    activate.touch()
+    certificate = trustme.CA().issue_cert("127.0.0.1", "localhost")
+    certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    for number, blob in enumerate(certificate.cert_chain_pems):
+        blob.write_to_path(str(tmp_path / "cert.pem"), append=number > 0)
+    return tmp_path
+
+
+# A block that is ended in the midst of an iteration has no chance to unsubscribe.
+@pytest.mark.filterwarnings("ignore:.* was dropped without unsubscribe:ResourceWarning")
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=_name)
+async def test_the_programs_of_a_page_run(
+    page: Path,
+    server: ThreadedServer,
+    folder: Path,
+    key_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    environ = environment(server, folder, key_file)
+    for name, value in environ.items():
+        if name.startswith("HANZO_PUBSUB_"):
+            monkeypatch.setenv(name, value)
+    await Page(server, folder, environ).run(page, blocks(page))
+
+
+def test_few_blocks_are_not_run_and_each_says_why() -> None:
+    left_out = [b for page in PAGES for b in blocks(page) if b.directive == "not run"]
+    assert all(len(block.value) > 10 for block in left_out)
+    assert len(left_out) <= NOT_RUN_AT_MOST, [block.place for block in left_out]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    for link in links(page):
+        if link.startswith(("https:", "http:", "mailto:")):
+            continue
+        target, _, anchor = link.partition("#")
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), link
+        assert file.is_relative_to(ROOT), link
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(file), link
+
+
+def test_tables_that_come_from_code_are_current() -> None:
+    script = ROOT / "scripts" / "write_tables.py"
+    done = subprocess.run(
+        [sys.executable, script, "--check"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "make demo" in text
+    assert "make test" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_commands_of_make_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
+    assert named <= targets
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = set(re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
+    assert listed == {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
