@@ -117,16 +117,20 @@ def test_a_file_that_is_there_is_continued(tmp_path: Path) -> None:
     assert [line["n"] for line in lines(file)] == [0, 1]
 
 
+@pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("told", [False, True])
-def test_after_a_rotation_the_new_file_is_written(tmp_path: Path, told: bool) -> None:
+def test_after_a_rotation_the_new_file_is_written(
+    tmp_path: Path, told: bool, replaced: bool
+) -> None:
     file, old = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1"
     sink = FileSink(file)
     sink.put({"n": 0})
     sink.close()
     sink = FileSink(file)
     file.rename(old)
-    if told:
+    if replaced:
         file.write_text("", encoding="utf-8")
+    if told:
         sink.reopen()
     sink.put({"n": 1})
     sink.close()

@@ -97,7 +97,9 @@ async def test_alg_none_is_invalid_whatever_it_claims() -> None:
         parts = [json.dumps(part).encode() for part in (header, {**CLAIMS, "kind": "admin"})]
         text = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts).decode()
         for end in (".", ".AAAA"):
-            assert (await refusal(World().authenticator(), text + end)).code == "token_invalid"
+            world = World()
+            assert (await refusal(world.authenticator(), text + end)).code == "token_invalid"
+            assert world.fetches == 0
 
 
 async def test_a_public_key_is_no_shared_secret() -> None:

@@ -302,6 +302,25 @@ def test_placeholders_are_bound_by_segment(
     assert bind(parse(pattern), topic) == bound
 
 
+@pytest.mark.parametrize(
+    ("pattern", "subscription", "bound"),
+    [
+        ("<x>.b.<x>", "1.b.1", {"x": "1"}),
+        ("<x>.b.<x>", "1.b.2", None),
+        ("<x>.b.<x>", "*.b.1", None),
+        ("<x>.<x>", "*.*", None),
+        ("<x>.<y>", "*.1", {"y": "1"}),
+        ("a.<x>.**", "a.1.**", {"x": "1"}),
+        ("a.<x>.**", "a.**", None),
+        ("**.<x>", "a.**.1", {"x": "1"}),
+    ],
+)
+def test_a_rule_covers_a_subscription_with_one_meaning_of_each_placeholder(
+    pattern: str, subscription: str, bound: dict[str, str] | None
+) -> None:
+    assert covers(parse(pattern), subscription) == bound
+
+
 SEGMENT = st.sampled_from(["a", "b", "*", "**"])
 PATTERN = st.lists(SEGMENT, min_size=1, max_size=4).map(".".join)
 TOPIC = st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=5).map(".".join)

@@ -303,6 +303,9 @@ async def test_a_reader_that_does_not_read_is_cut_and_others_go_on() -> None:
             await eventually(lambda: streams(server) == 1)
             await publish(server, "on")
             assert (await healthy.until("message"))["data"] == "on"
+            listener = server.server._http_listener
+            assert listener is not None
+            await eventually(lambda: listener.connections == 1)
         writer.close()
 
 

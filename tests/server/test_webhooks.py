@@ -130,6 +130,7 @@ async def test_events_that_wait_go_in_batches_in_order(receiver: Receiver) -> No
     await hooks.close(PATIENCE)
     assert [event["data"] for event in receiver.events()] == list(range(10))
     assert [len(json.loads(body)["events"]) for _, body in receiver.got] == [1, 4, 4, 1]
+    assert len({headers["webhook-id"] for headers, _ in receiver.got}) == 4
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
