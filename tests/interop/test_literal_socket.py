@@ -7,8 +7,11 @@ import json
 import re
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
+
+from tests.interop.peer import PATIENCE
 
 if TYPE_CHECKING:
     from tests.interop.conftest import RulesFile, Start
@@ -399,3 +402,44 @@ async def test_two_publishers_are_seen_in_one_order_by_all_subscribers(open_node
     assert seen[0] == seen[1] == seen[2]
     for name in ("a", "b"):
         assert [d["n"] for d in seen[0] if d["who"] == name] == list(range(100))
+
+
+@pytest.mark.statement("H-041", "H-048")
+async def test_masked_bytes_written_by_hand_are_answered_with_unmasked_ones(node: Node) -> None:
+    address = urlsplit(node.ws)
+    async with asyncio.timeout(PATIENCE):
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        try:
+            writer.write(
+                f"GET {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\n"
+                "Upgrade: websocket\r\nConnection: Upgrade\r\n"
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                "Sec-WebSocket-Version: 13\r\n\r\n".encode()
+            )
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b" 101 " in head.splitlines()[0]
+            assert b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in head
+            writer.write(_masked(json.dumps({"type": "auth", "token": node.iam.token()}).encode()))
+            assert (await _unmasked(reader))["type"] == "auth.ok"
+            # {"type":"ping"} under the mask 37fa213d
+            writer.write(bytes.fromhex("818f37fa213d4cd85544479f0307158a485350d85c"))
+            assert (await _unmasked(reader))["type"] == "pong"
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+
+def _masked(payload: bytes) -> bytes:
+    mask = bytes.fromhex("37fa213d")
+    head = b"\x81\xfe" + len(payload).to_bytes(2, "big")
+    return head + mask + bytes(byte ^ mask[n % 4] for n, byte in enumerate(payload))
+
+
+async def _unmasked(reader: asyncio.StreamReader) -> Json:
+    first, size = await reader.readexactly(2)
+    assert first == 0x81
+    assert size < 127, "neither masked nor longer than 64 KiB"
+    if size == 126:
+        size = int.from_bytes(await reader.readexactly(2), "big")
+    frame: Json = json.loads(await reader.readexactly(size))
+    return frame
