@@ -14,6 +14,12 @@ from tests.interop.peer import Iam, Node
 
 Start = Callable[..., Awaitable[Node]]
 RulesFile = Callable[[str], Path]
+OPEN_RULES = """
+rules:
+  - pattern: "**"
+    require: {authenticated: true}
+    publish: true
+"""
 
 
 @pytest.fixture(scope="session")
@@ -57,3 +63,9 @@ def rules(tmp_path: Path) -> RulesFile:
         return path
 
     return write
+
+
+@pytest.fixture
+async def open_node(start: Start, rules: RulesFile) -> Node:
+    """Everybody authenticated may do everything, at any rate."""
+    return await start(rules=rules(OPEN_RULES), publish_rate_user=1e6, publish_rate_service=1e6)
