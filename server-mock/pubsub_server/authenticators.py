@@ -109,6 +109,8 @@ class TokenRouter:
         if len(token) > MAX_TOKEN:
             raise ServiceError("token_invalid", f"the token has over {MAX_TOKEN} characters")
         bare = strip_bearer(token)
+        if not bare.isascii():
+            raise ServiceError("token_invalid", "a token has no characters other than ASCII")
         if not bare:
             raise ServiceError("unauthenticated", "the token is empty")
         chosen = self._api_keys if bare.startswith(PREFIX) else self._jwts

@@ -41,12 +41,15 @@ async def test_keys_go_by_their_prefix_and_all_else_is_a_jwt() -> None:
         ("x" * (MAX_TOKEN + 1), "token_invalid"),
         ("hpk_x", "token_invalid"),
         ("x.y.z", "token_invalid"),
+        ("gööd", "token_invalid"),
+        ("hpk_\ud800", "token_invalid"),
     ],
 )
 async def test_what_nobody_takes_is_refused(token: str, code: str) -> None:
-    with pytest.raises(ServiceError) as caught:
-        await TokenRouter(None, None).authenticate(token)
-    assert caught.value.code == code
+    for router in (TokenRouter(None, None), TokenRouter(Inner(), Inner())):
+        with pytest.raises(ServiceError) as caught:
+            await router.authenticate(token)
+        assert caught.value.code == code
 
 
 async def test_every_try_is_told() -> None:

@@ -479,6 +479,46 @@ async def test_what_is_no_http_is_refused_and_the_server_goes_on(server: Running
         assert (await rest.get("/healthz")).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"GET /v1/access?topic=%FF HTTP/1.1",
+        b"GET /v1/access?topic=%ED%A0%80 HTTP/1.1",
+        b"GET /v1/topics/%ED%A0%80/history HTTP/1.1",
+        b"GET /v1/topics/a/history?before=%FF%00 HTTP/1.1",
+        b"GET /v1/topics?prefix=%FF HTTP/1.1",
+        b"GET /%00 HTTP/1.1",
+        b"GET * HTTP/1.1",
+        b"OPTIONS * HTTP/1.1",
+        b"CONNECT x:1 HTTP/1.1",
+        b"PRI * HTTP/2.0",
+        b"GET /healthz HTTP/1.1\r\nAuthorization: Bearer \xff\xfe",
+        b"GET /v1/session HTTP/1.1\r\nAuthorization: Bearer \xff\xfe",
+        b"GET /v1/session HTTP/1.1\r\nAuthorization: \xed\xa0\x80",
+        b"GET /v1/session HTTP/1.1\r\nX-Request-Id: \xff",
+        b"GET /v1/session HTTP/1.1\r\nOrigin: \xff",
+        b"POST /v1/messages:batch HTTP/1.1\r\nContent-Type: \xff",
+    ],
+)
+async def test_odd_bytes_in_a_head_are_no_failure(
+    server: RunningServer, request_line: bytes
+) -> None:
+    token = server.admin_token().encode()
+    if b"Authorization" not in request_line:
+        request_line += b"\r\nAuthorization: " + token
+    answer = await raw(server, request_line + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert 200 <= int(answer.split(b" ")[1]) < 500
+
+
+async def test_who_looks_for_the_websocket_here_is_told_where_it_is(
+    server: RunningServer,
+) -> None:
+    upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    answer = await raw(server, b"GET /ws HTTP/1.1\r\nHost: x\r\n" + upgrade + b"\r\n")
+    assert b" 404 " in answer.split(b"\r\n")[0]
+    assert b"8057" in answer
+
+
 async def test_who_sends_the_head_drop_by_drop_is_cut() -> None:
     async with running_server(header_timeout=50) as server:
         assert await raw(server, b"GET /healthz HTTP/1.1\r\nX-Slow: ") == b""

@@ -305,8 +305,7 @@ class HttpListener:
                 headers={"Allow": allowed},
             )
         if refusal is not None:
-            error = ServiceError("not_found", "there is nothing at this address")
-            return problem(error, identifier)
+            return _nothing_here(request, identifier)
         try:
             return await handler(request)
         except UnsupportedMedia as error:
@@ -373,6 +372,20 @@ class HttpListener:
         if self._openapi is None:
             raise ServiceError("not_found", "this server has no description")
         return web.Response(body=self._openapi, content_type="application/json")
+
+
+def _nothing_here(request: web.Request, identifier: str) -> web.Response:
+    if request.path != "/ws":
+        error = ServiceError("not_found", "there is nothing at this address")
+        return problem(error, identifier)
+    response = problem(
+        ServiceError("not_found", "the WebSocket is not on the HTTP port"),
+        identifier,
+        remedy="Connect to the WebSocket port, 8057 unless it is set otherwise.",
+    )
+    # What follows a refused upgrade may be no HTTP.
+    response.force_close()
+    return response
 
 
 def new_request_id() -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_INTEGER: Final = 2**53 - 1
 
 _TOKEN_PARAMETERS: Final = ("token", "access_token", "api_key", "apikey", "authorization", "auth")
-_BEARER: Final = re.compile(r"(?:bearer\s+)?(\S+)", re.IGNORECASE)
+_BEARER: Final = re.compile(r"(?:bearer\s+)?([\x21-\x7e]+)", re.IGNORECASE | re.ASCII)
 _INTEGER: Final = re.compile(r"-?\d{1,20}", re.ASCII)
 _TRUTH: Final = {"1": True, "true": True, "0": False, "false": False}
 
