@@ -146,7 +146,7 @@ class Settings(BaseModel):
         default=None, description="JWKS of IAM; default: iam_url/.well-known/jwks.json"
     )
     jwt_audience: Items = Field(
-        default=(), description="accepted `aud`; empty accepts tokens without one"
+        default=(), description="accepted `aud`; empty accepts any"
     )
     jwt_issuer: str | None = Field(default=None, description="required `iss`")
     jwt_claims: dict[str, str] = Field(

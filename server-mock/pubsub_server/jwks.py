@@ -138,8 +138,7 @@ class JwksAuthenticator:
 
     Args:
         keys: Where the keys are.
-        audiences: Accepted values of `aud`; a token needs one of them if there are any, and must
-            not have an `aud` otherwise unless `audiences` is empty.
+        audiences: Accepted values of `aud`, of which a token needs one; empty accepts any.
         issuer: Required `iss`, if any.
         leeway: Seconds by which `nbf` and `iat` may lie ahead.
         claims: Claim by field of `Identity`.
