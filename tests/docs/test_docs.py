@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pytest
 import trustme
 
+from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
 from hanzoai.pubsub.testing import ThreadedServer
 from tests.docs.blocks import PAGES, ROOT, anchors, blocks, links
 from tests.docs.page import Page, environment
@@ -93,6 +95,44 @@ def test_tables_that_come_from_code_are_current() -> None:
         [sys.executable, script, "--check"], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _numbers() -> list[tuple[str, str]]:
+    seconds = {name: f"{value // 1000}" for name, value in asdict(CLIENT).items()}
+    limits = asdict(LIMITS)
+    limit = {name: f"{value // 1000}" for name, value in limits.items()}
+    rate = f"{limits['publish_rate_user']} publishes a second for a user"
+    service = f"{limits['publish_rate_service']} for a service"
+    return [
+        ("README.md", f"{limits['max_payload'] // 1024} KB a message, {rate} and {service}"),
+        ("README.md", f"{limits['connections_per_user']} connections a user"),
+        ("README.md", f"{limits['history_max_messages']} messages a topic, one hour"),
+        ("docs/replay.md", f"topic: {limits['history_max_messages']}, for an hour"),
+        ("docs/replay.md", f"(of `history_page`, {CLIENT.history_page})"),
+        ("docs/replay.md", f"`overlap` of {seconds['overlap']} s"),
+        ("docs/protocol.md", f"`overlap` ({seconds['overlap']} s)"),
+        ("docs/protocol.md", f"{CLIENT.remembered_ids:,} remembered"),
+        ("docs/publish.md", f"up to {limits['max_payload']:,} bytes"),
+        ("docs/publish.md", f"`operation_timeout` ({seconds['operation_timeout']} s)"),
+        ("docs/publish.md", f"{rate} and {service}"),
+        ("docs/publish.md", f"A batch of over {limits['max_batch']:,} messages"),
+        ("docs/subscribe.md", f"after {CLIENT.fallback_failures} failed openings"),
+        ("docs/subscribe.md", f"{seconds['fallback_after']} s without one"),
+        ("docs/subscribe.md", f"{CLIENT.short_life} connections in a row"),
+        ("docs/presence.md", f"`leave` after {limit['presence_grace']} s of grace"),
+        ("docs/presence.md", f"after {limit['presence_timeout']} s without a byte"),
+        ("docs/tokens.md", f"`fetch_timeout`, {seconds['fetch_timeout']} s"),
+        ("docs/tokens.md", f"says so {limit['expiring_notice']} s ahead"),
+        ("docs/tokens.md", f"`refresh_margin` ({seconds['refresh_margin']} s)"),
+        ("docs/rest.md", f"| {limits['history_page_default']} | 1 to {limits['history_page_max']}"),
+        ("docs/rest.md", f"A comment comes every {limit['sse_keepalive']} s"),
+        ("docs/server.md", f"`sse_keepalive` ({limit['sse_keepalive']} s)"),
+    ]
+
+
+@pytest.mark.parametrize(("page", "said"), _numbers())
+def test_numbers_in_the_text_are_the_defaults(page: str, said: str) -> None:
+    assert said in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_the_readme_names_the_two_commands() -> None:
