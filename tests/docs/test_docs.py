@@ -141,6 +141,12 @@ def test_the_readme_names_the_two_commands() -> None:
     assert "make test" in text
 
 
+@pytest.mark.parametrize("sample", ["hip56.py", "hip56.ts"])
+def test_the_readme_has_the_samples_of_hip_56_unchanged(sample: str) -> None:
+    text = (ROOT / "tests" / "interop" / "samples" / sample).read_text(encoding="utf-8")
+    assert text.strip() in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_commands_of_make_exist(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
