@@ -206,6 +206,7 @@ async def test_flow_2_a_handler_may_call_the_whole_api(
     def fail(_: object) -> None:
         raise ValueError("as the test wants")
 
+    await server.publish(TOPIC, say(1))
     handlers: dict[str, Any] = {"on_message": print}
     if where in ("on_message", "on_presence", "on_gap"):
         handlers[where] = use

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, Protocol
@@ -275,11 +275,13 @@ frames = st.dictionaries(names, json_values | kinds, max_size=6).flatmap(
 )
 
 
+@settings(deadline=None)
 @given(st.one_of(st.binary(), st.text()))
 def test_bytes_of_any_kind_give_a_frame_or_a_service_error(data: bytes | str) -> None:
     assert outcome(data) in {None, "invalid_frame", "unsupported"}
 
 
+@settings(deadline=None)
 @given(frames)
 def test_objects_of_any_kind_give_a_frame_or_a_service_error(frame: dict[str, Any]) -> None:
     try:
@@ -292,6 +294,7 @@ def test_objects_of_any_kind_give_a_frame_or_a_service_error(frame: dict[str, An
                 wire_forms.envelope(item, "id", 1, None, ("user", "u"))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200) | st.integers(65_530, 65_540).map(lambda n: b"x" * n))
 def test_a_text_frame_is_what_the_library_reads(payload: bytes) -> None:
     parser = Protocol(CLIENT, max_size=None)

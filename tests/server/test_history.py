@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pubsub_server import history
@@ -439,6 +439,7 @@ def test_reports_count_what_is_alive() -> None:
 # ---------------------------------------------------------------- against a list
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_any_reader_that_resumes_by_position_misses_nothing_unsaid(data: st.DataObject) -> None:
     lab = Lab(max_messages=data.draw(st.integers(1, 6)), max_age=5)

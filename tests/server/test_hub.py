@@ -435,12 +435,27 @@ async def test_unsubscribe_ends_exactly_these_patterns() -> None:
 
 async def test_what_was_published_before_unsubscribe_still_arrives() -> None:
     rig = Rig()
-    alice = await rig.client("alice")
-    alice.subscribe("a")
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    for peer in (alice, bob):
+        peer.subscribe("a", presence=False)
     alice.publish("a", 1)
     alice.say("unsubscribe", topics=["a"])
     alice.publish("a", 2)
     assert [m["data"] for m in alice.messages()] == [1]
+    assert [m["data"] for m in bob.messages()] == [1, 2]
+
+
+async def test_what_was_published_before_subscribe_does_not_come_as_live() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    bob.subscribe("a", presence=False)
+    bob.publish("a", 1)
+    bob.publish("a", 2)
+    alice.say("subscribe", topics=["a"], history=1, presence=False)
+    bob.publish("a", 3)
+    answer, live = alice.hear()
+    assert [m["data"] for m in answer["history"]] == [2]
+    assert live["message"]["data"] == 3
 
 
 async def test_subscriptions_of_a_connection_are_bounded() -> None:

@@ -1,0 +1,491 @@
+"""The driver, between a scripted session and a scripted transport."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hanzoai.pubsub import effects, events
+from hanzoai.pubsub.driver import Driver
+from hanzoai.pubsub.errors import AuthError, PermissionDenied, PubSubError
+from hanzoai.pubsub.generated.wire import (
+    AuthOkFrame,
+    Denial,
+    Envelope,
+    MessageFrame,
+    PingFrame,
+    PongFrame,
+)
+from hanzoai.pubsub.inbox import Inbox
+from hanzoai.pubsub.options import ReceiveQueue, read_options
+from hanzoai.pubsub.testing import VirtualClock
+from hanzoai.pubsub.tokens import TokenSource
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed
+from hanzoai.pubsub.values import Gap, StateChange
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from hanzoai.pubsub.effects import Effect
+    from hanzoai.pubsub.events import Event
+    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.values import TokenContext
+
+
+class ScriptedSession:
+    """Answers each kind of event with the effects that the test laid down."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+        self.answers: dict[type[Event], deque[list[Effect]]] = {}
+        self.on: Callable[[Event], list[Effect]] | None = None
+
+    def answer(self, kind: type[Event], *answer: Effect) -> None:
+        self.answers.setdefault(kind, deque()).append(list(answer))
+
+    def handle(self, event: Event) -> list[Effect]:
+        self.seen.append(event)
+        if self.on is not None:
+            return self.on(event)
+        waiting = self.answers.get(type(event))
+        return waiting.popleft() if waiting else []
+
+
+class ScriptedTransport:
+    incremental = True
+    largest: int | None = None
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.last_heard = clock.now()
+        self.sent: list[list[ClientFrame]] = []
+        self.closed: list[int] = []
+        self.opening: Exception | None = None
+        self.incoming: asyncio.Queue[Sequence[ServerFrame] | Exception] = asyncio.Queue()
+
+    async def open(self) -> None:
+        if self.opening is not None:
+            raise self.opening
+
+    def send(self, frames: Sequence[ClientFrame]) -> None:
+        self.sent.append(list(frames))
+
+    async def receive(self) -> Sequence[ServerFrame]:
+        item = await self.incoming.get()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    async def close(self, code: int = 1000) -> None:
+        self.closed.append(code)
+
+
+def end(event: Event) -> list[Effect]:
+    return [effects.HangUp(1000), effects.Finished(None)]
+
+
+class Rig:
+    def __init__(self, **options: object) -> None:
+        self.clock = VirtualClock()
+        self.session = ScriptedSession()
+        self.transports: list[ScriptedTransport] = []
+        self.prepared: deque[ScriptedTransport] = deque()
+        self.changes: list[StateChange] = []
+        self.errors: list[tuple[Exception, str | None]] = []
+        given = {"token": "secret", **options}
+        read = read_options("ws://127.0.0.1/ws", **given)  # type: ignore[arg-type]
+        self.driver = Driver(
+            self.session,  # type: ignore[arg-type]
+            read,
+            self.clock,
+            TokenSource(read, self.clock),
+            dial=self.dial,  # type: ignore[arg-type]
+            on_state=self.changes.append,
+            on_error=lambda error, topic: self.errors.append((error, topic)),
+        )
+
+    def dial(self, name: str) -> ScriptedTransport:
+        made = self.prepared.popleft() if self.prepared else ScriptedTransport(self.clock)
+        self.transports.append(made)
+        return made
+
+    async def dialed(self) -> ScriptedTransport:
+        self.session.answer(events.Connect, effects.Dial("websocket"))
+        self.driver.connect()
+        self.driver.state = "connected"
+        await self.clock.settle()
+        return self.transports[-1]
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.session.seen if type(event) is kind]
+
+    def inbox(self, sub: int = 1, **bounds: object) -> Inbox:
+        inbox = Inbox(("a",), ReceiveQueue(**bounds), lambda: None)  # type: ignore[arg-type]
+        self.driver.add(sub, inbox, inbox)
+        return inbox
+
+
+@pytest.fixture
+async def rig() -> AsyncGenerator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.session.on = end
+    if not rig.driver.finished:
+        async with asyncio.timeout(5):
+            await rig.driver.close(0)
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("hanzoai")]
+    assert rig.clock.pending == 0
+
+
+def message(seq: int) -> MessageFrame:
+    envelope = Envelope(id=f"m{seq}", topic="a", type="t", data=seq, timestamp=1, seq=seq)
+    return MessageFrame(message=envelope)
+
+
+def deliver(event: Event) -> list[Effect]:
+    if isinstance(event, events.Received) and isinstance(event.frame, MessageFrame):
+        return [effects.Deliver(1, event.frame.message)]
+    return []
+
+
+async def test_effects_are_performed_in_order_and_frames_of_one_event_leave_together(
+    rig: Rig,
+) -> None:
+    transport = await rig.dialed()
+    ping = PingFrame()
+    rig.session.answer(
+        events.Woke, effects.Send(ping), effects.Send(ping), effects.HangUp(4000), effects.Send(ping)
+    )
+    rig.driver.feed(events.Woke())
+    await rig.clock.settle()
+    assert transport.sent == [[ping, ping]]
+    assert transport.closed == [4000]
+
+
+async def test_what_is_fed_while_an_event_is_handled_waits_for_its_turn(rig: Rig) -> None:
+    order: list[str] = []
+
+    def handle(event: Event) -> list[Effect]:
+        order.append(f"in {type(event).__name__}")
+        if isinstance(event, events.Connect):
+            return [effects.Fetch(7, "connect", 0), effects.Problem("odd", "words")]
+        if isinstance(event, events.Token):
+            assert (event.fetch, event.value) == (7, "secret")
+        return []
+
+    rig.session.on = handle
+    rig.driver.connect()
+    order.append("out")
+    assert order == ["in Connect", "in Token", "out"]
+    ((error, topic),) = rig.errors
+    assert isinstance(error, PubSubError)
+    assert (error.code, topic) == ("odd", None)
+
+
+async def test_an_opened_transport_is_told_and_its_end_with_code_and_wait(rig: Rig) -> None:
+    transport = await rig.dialed()
+    assert rig.of(events.Opened) == [events.Opened(incremental=True)]
+    transport.incoming.put_nowait(TransportClosed(1013, "busy", 2.5))
+    await rig.clock.settle()
+    assert rig.of(events.Dropped) == [events.Dropped(1013, "busy", 2_500)]
+    assert transport.closed == [1000]
+
+
+async def test_a_transport_that_does_not_open_is_told(rig: Rig) -> None:
+    failing = ScriptedTransport(rig.clock)
+    failing.opening = TransportFailed(4403, "forbidden")
+    rig.prepared.append(failing)
+    await rig.dialed()
+    assert rig.of(events.Dropped) == [events.Dropped(4403, "forbidden", None)]
+
+
+async def test_an_unexpected_exception_ends_the_connection_and_not_the_client(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport = await rig.dialed()
+    transport.incoming.put_nowait(ZeroDivisionError("a bug"))
+    with caplog.at_level(logging.ERROR, logger="hanzoai.pubsub"):
+        await rig.clock.settle()
+    (dropped,) = rig.of(events.Dropped)
+    assert isinstance(dropped, events.Dropped)
+    assert dropped.code is None
+    assert caplog.records
+
+
+async def test_after_hanging_up_nothing_of_that_transport_is_reported(rig: Rig) -> None:
+    transport = await rig.dialed()
+    rig.session.answer(events.Received, effects.HangUp(1000))
+    transport.incoming.put_nowait([PongFrame(), PongFrame(), PongFrame()])
+    await rig.clock.settle()
+    transport.incoming.put_nowait(TransportClosed(1006, "late"))
+    await rig.clock.settle()
+    assert len(rig.of(events.Received)) == 1
+    assert not rig.of(events.Dropped)
+
+
+async def test_timers_are_started_anew_cancelled_and_fire_with_the_silence_so_far(
+    rig: Rig,
+) -> None:
+    transport = await rig.dialed()
+    rig.session.answer(
+        events.Woke,
+        effects.StartTimer("ping", 1_000),
+        effects.StartTimer("pong", 500),
+        effects.CancelTimer("pong"),
+        effects.StartTimer("ping", 2_000),
+    )
+    rig.driver.feed(events.Woke())
+    await rig.clock.advance(1.5)
+    assert not rig.of(events.TimerFired)
+    transport.last_heard = rig.clock.now()
+    await rig.clock.advance(1)
+    assert rig.of(events.TimerFired) == [events.TimerFired("ping", 500)]
+
+
+async def test_many_messages_of_one_read_are_handled_in_one_go_and_wake_the_reader_once(
+    rig: Rig,
+) -> None:
+    transport = await rig.dialed()
+    inbox = rig.inbox()
+    rig.session.on = deliver
+    woken = 0
+
+    async def wait() -> None:
+        nonlocal woken
+        while True:
+            await inbox.wait()
+            woken += 1
+
+    waiting = asyncio.create_task(wait())
+    await rig.clock.settle()
+    tasks = len(asyncio.all_tasks())
+    transport.incoming.put_nowait([message(seq) for seq in range(50)])
+    await rig.clock.settle()
+    assert (woken, inbox.stats().received) == (1, 50)
+    assert len(asyncio.all_tasks()) == tasks
+    waiting.cancel()
+
+
+async def test_the_reader_gives_way_before_a_small_queue_overflows(rig: Rig) -> None:
+    transport = await rig.dialed()
+    inbox = rig.inbox(messages=3)
+    rig.session.on = deliver
+    taken: list[int] = []
+
+    async def read() -> None:
+        while True:
+            while (entry := inbox.take()) is not None:
+                assert isinstance(entry, Envelope)
+                taken.append(entry.data)
+            await inbox.wait()
+
+    reading = asyncio.create_task(read())
+    transport.incoming.put_nowait([message(seq) for seq in range(500)])
+    await rig.clock.settle()
+    assert taken == list(range(500))
+    reading.cancel()
+
+
+async def test_while_a_program_holds_up_the_reading_silence_is_not_counted(rig: Rig) -> None:
+    transport = await rig.dialed()
+    inbox = rig.inbox(messages=2, policy="block")
+    rig.session.on = deliver
+    transport.incoming.put_nowait([message(seq) for seq in range(10)])
+    await rig.clock.settle()
+    assert inbox.stats().queued == 2
+    rig.session.on = None
+    rig.session.answer(events.Woke, effects.StartTimer("pong", 60_000))
+    rig.driver.feed(events.Woke())
+    await rig.clock.advance(60)
+    assert rig.of(events.TimerFired) == [events.TimerFired("pong", 0)]
+    rig.session.on = deliver
+    taken = 0
+    while taken < 10:
+        while inbox.take() is not None:
+            taken += 1
+        await rig.clock.settle()
+    assert transport.incoming.empty()
+
+
+async def test_gaps_and_messages_of_one_event_keep_their_order(rig: Rig) -> None:
+    inbox = rig.inbox()
+    rig.session.answer(
+        events.Woke,
+        effects.Deliver(1, message(1).message),
+        effects.Deliver(1, message(2).message),
+        effects.Gap(1, "a", 3, 4, 2, "history_trimmed"),
+        effects.Deliver(1, message(5).message),
+    )
+    rig.driver.feed(events.Woke())
+    got = [inbox.take() for _ in range(4)]
+    assert [entry.data if isinstance(entry, Envelope) else entry for entry in got] == [
+        1, 2, Gap("a", 3, 4, 2, "history_trimmed"), 5,
+    ]  # fmt: skip
+
+
+async def test_a_subscription_of_which_nothing_is_granted_ends(rig: Rig) -> None:
+    inbox = rig.inbox()
+    rig.session.answer(
+        events.Woke, effects.Joined(1, (), (Denial(topic="a", code="forbidden"),))
+    )
+    rig.driver.feed(events.Woke())
+    assert isinstance(inbox.error, PermissionDenied)
+    rig.driver.remove(1)
+    assert not rig.of(events.Unsubscribe)
+
+
+async def test_own_messages_are_kept_back_where_echo_is_off() -> None:
+    from hanzoai.pubsub.publishing import prepare
+
+    rig = Rig(echo=False)
+    inbox = rig.inbox()
+    rig.driver.remember_own([prepare("a", {"data": 2}, 1_000, id="m2")])
+    rig.session.answer(
+        events.Woke, *(effects.Deliver(1, message(seq).message) for seq in range(1, 4))
+    )
+    rig.driver.feed(events.Woke())
+    taken = [inbox.take() for _ in range(2)]
+    assert [entry.data for entry in taken if isinstance(entry, Envelope)] == [1, 3]
+    rig.driver.remember_own([prepare("a", {"data": 1}, 1_000) for _ in range(10_001)])
+    rig.session.answer(events.Woke, effects.Deliver(1, message(2).message))
+    rig.driver.feed(events.Woke())
+    assert inbox.take() is not None
+
+
+async def test_states_that_look_alike_are_one_change(rig: Rig) -> None:
+    rig.session.answer(
+        events.Woke,
+        effects.StateChanged("initialized", "resolving", "connecting"),
+        effects.StateChanged("resolving", "dialing", "connecting"),
+        effects.StateChanged("dialing", "waiting", "reconnecting", 1006, "lost", 500, 1),
+    )
+    rig.driver.feed(events.Woke())
+    assert [change.to for change in rig.changes] == ["connecting", "reconnecting"]
+    assert rig.changes[-1] == StateChange("connecting", "reconnecting", 1006, "lost", 500, 1)
+    assert rig.driver.state == "reconnecting"
+
+
+async def test_what_the_server_says_of_itself_is_known(rig: Rig) -> None:
+    transport = await rig.dialed()
+    transport.incoming.put_nowait(
+        [AuthOkFrame(client_id="c1", version=1, features=["ref", "ack", "seq"])]
+    )
+    await rig.clock.settle()
+    assert rig.driver.client_id == "c1"
+    assert rig.driver.peer is not None
+    assert (rig.driver.peer.ack, rig.driver.peer.plain) == (True, False)
+
+
+async def test_a_probe_opens_a_websocket_beside_and_closes_it(rig: Rig) -> None:
+    await rig.dialed()
+    good, bad = ScriptedTransport(rig.clock), ScriptedTransport(rig.clock)
+    bad.opening = TransportFailed(None, "no")
+    for transport, ok in ((good, True), (bad, False)):
+        rig.prepared.append(transport)
+        rig.session.answer(events.Woke, effects.Probe())
+        rig.driver.feed(events.Woke())
+        await rig.clock.settle()
+        assert rig.of(events.Probed)[-1] == events.Probed(ok)
+        assert transport.closed
+
+
+async def test_a_callback_is_asked_answered_failed_and_abandoned() -> None:
+    asked: list[TokenContext] = []
+    outcome: list[object] = []
+    hold = asyncio.Event()
+
+    async def get_token(context: TokenContext) -> object:
+        asked.append(context)
+        if context.attempt == 2:
+            await hold.wait()
+        result = outcome.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    rig = Rig(token=None, get_token=get_token)
+    for fetch, result in ((1, "good"), (2, OSError("secret")), (3, None)):
+        outcome.append(result)
+        rig.session.answer(events.Woke, effects.Fetch(fetch, "rejected", fetch - 1))
+        rig.driver.feed(events.Woke())
+        await rig.clock.settle()
+    assert asked[0].reason == "rejected"
+    assert rig.of(events.Token) == [events.Token(1, "good", None)]
+    (failed,) = rig.of(events.TokenFailed)
+    assert failed == events.TokenFailed(2, refused=False, message="OSError")
+    assert isinstance(rig.errors[0][0], AuthError)
+    rig.session.answer(events.Woke, effects.AbandonFetch(3))
+    rig.driver.feed(events.Woke())
+    hold.set()
+    await rig.clock.settle()
+    assert len(rig.of(events.Token)) == len(rig.of(events.TokenFailed)) == 1
+    rig.session.on = end
+    await rig.driver.close(0)
+
+
+async def test_waking_from_sleep_is_noticed_and_only_that(rig: Rig) -> None:
+    await rig.dialed()
+    await rig.clock.advance(300)
+    assert not rig.of(events.Woke)
+    await rig.clock.machine_sleeps(4)
+    await rig.clock.advance(5)
+    assert not rig.of(events.Woke)
+    await rig.clock.machine_sleeps(60)
+    await rig.clock.advance(5)
+    assert len(rig.of(events.Woke)) == 1
+
+
+async def test_close_asks_first_and_a_close_without_time_does_not(rig: Rig) -> None:
+    rig.session.answer(events.Close, effects.StartTimer("drain", 5_000))
+    rig.session.answer(events.TimerFired, effects.Finished(None))
+    closing = asyncio.create_task(rig.driver.close(2))
+    await rig.clock.advance(1.9)
+    assert not closing.done()
+    await rig.clock.advance(0.1)
+    async with asyncio.timeout(5):
+        await closing
+    assert rig.of(events.TimerFired) == [events.TimerFired("drain", 0)]
+    other = Rig()
+    other.session.answer(events.Abort, effects.Finished(None))
+    async with asyncio.timeout(5):
+        await other.driver.close(0)
+    assert other.of(events.Abort)
+
+
+async def test_the_end_reaches_every_subscription_with_its_error(rig: Rig) -> None:
+    inbox = rig.inbox()
+    rig.session.answer(events.Woke, effects.Finished(effects.Rejected("forbidden", "not you")))
+    rig.driver.feed(events.Woke())
+    assert isinstance(inbox.error, PermissionDenied)
+    assert rig.driver.finished
+    assert rig.driver.error is inbox.error
+    assert not await rig.driver.until(lambda: False)
+
+
+async def test_a_task_that_ignores_its_cancellation_is_left_behind_and_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig()
+    release = asyncio.Event()
+
+    async def stubborn() -> None:
+        for _ in range(2):
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    task = rig.driver.spawn(stubborn(), "handlers")
+    await asyncio.sleep(0)
+    rig.session.answer(events.Abort, effects.Finished(None))
+    closing = asyncio.create_task(rig.driver.close(0))
+    await rig.clock.settle()
+    async with asyncio.timeout(5):
+        await closing
+    assert "handlers" in caplog.text
+    assert not task.done()
+    release.set()
+    await task

@@ -1,0 +1,271 @@
+"""The bounded queue of a subscription."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanzoai.pubsub.errors import PermissionDenied, PubSubError, SlowConsumer
+from hanzoai.pubsub.generated.wire import Denial, Envelope, PresenceMember
+from hanzoai.pubsub.inbox import Inbox, denial_error, measure
+from hanzoai.pubsub.options import ReceivePolicy, ReceiveQueue
+from hanzoai.pubsub.values import Gap, PresenceChange
+
+
+def envelope(seq: int | None, topic: str = "a", size: int = 0) -> Envelope:
+    data = {"text": "x" * size}
+    return Envelope(id=f"{topic}-{seq}", topic=topic, type="t", data=data, timestamp=1, seq=seq)
+
+
+def make(messages: int = 4, size: int = 1 << 20, policy: ReceivePolicy = "gap") -> Inbox:
+    bounds = ReceiveQueue(messages=messages, bytes=size, policy=policy)
+    return Inbox(("a", "b"), bounds, lambda: None)
+
+
+def take_all(inbox: Inbox) -> list[object]:
+    found: list[object] = []
+    while (entry := inbox.take()) is not None:
+        found.append(entry)
+    return found
+
+
+def test_messages_come_out_in_the_order_they_went_in() -> None:
+    inbox = make()
+    messages = [envelope(seq) for seq in range(4)]
+    for message in messages:
+        inbox.put(message)
+    assert take_all(inbox) == messages
+
+
+def test_a_full_queue_drops_the_oldest_and_tells_one_gap_a_topic_before_the_next_message() -> None:
+    inbox = make(messages=2)
+    for seq in range(1, 4):
+        inbox.put(envelope(seq, "a"))
+        inbox.put(envelope(seq, "b"))
+    assert take_all(inbox) == [
+        Gap("a", 1, 2, 2, "slow_consumer"),
+        Gap("b", 1, 2, 2, "slow_consumer"),
+        envelope(3, "a"),
+        envelope(3, "b"),
+    ]
+    assert inbox.stats().gaps == 2
+
+
+def test_a_gap_of_the_session_that_is_overtaken_by_a_drop_is_told_as_one_with_it() -> None:
+    inbox = make(messages=2)
+    inbox.put(envelope(1))
+    inbox.put_other(Gap("a", 2, 3, 2, "history_trimmed"))
+    inbox.put(envelope(4))
+    inbox.put(envelope(5))
+    inbox.put(envelope(6))
+    assert take_all(inbox) == [
+        Gap("a", 1, 4, 4, "slow_consumer"),
+        envelope(5),
+        envelope(6),
+    ]
+
+
+def test_what_nobody_can_count_stays_unknown_when_it_is_joined() -> None:
+    inbox = make(messages=1)
+    inbox.put_other(Gap("a", None, None, None, "unproven"))
+    inbox.put(envelope(None))
+    inbox.put(envelope(None))
+    gap = inbox.take()
+    assert isinstance(gap, Gap)
+    assert gap.missed is None
+
+
+def test_of_presence_that_cannot_wait_the_newest_of_each_topic_is_kept() -> None:
+    member = PresenceMember(client_id="c", user_id="u", name="n", joined_at=1, last_seen=1)
+    first = PresenceChange("a", (member,), "snapshot")
+    second = PresenceChange("a", (), "leave", member)
+    inbox = make(messages=2)
+    for entry in (first, second):
+        inbox.put_other(entry)
+    inbox.put(envelope(1))
+    inbox.put(envelope(2))
+    assert take_all(inbox) == [second, envelope(1), envelope(2)]
+    assert inbox.stats().dropped == 0
+
+
+def test_a_replay_may_exceed_the_bound_and_shrinks_back_as_it_is_read() -> None:
+    inbox = make(messages=3)
+    inbox.put_replay([envelope(seq) for seq in range(10)])
+    assert inbox.stats().dropped == 0
+    for _ in range(8):
+        inbox.take()
+    inbox.put(envelope(10))
+    assert inbox.stats().dropped == 0
+    inbox.put(envelope(11))
+    assert inbox.stats().dropped == 1
+    assert inbox.stats().queued == 3
+
+
+def test_the_bound_in_bytes_holds_even_for_few_messages() -> None:
+    inbox = make(messages=100, size=5_000)
+    for seq in range(20):
+        inbox.put(envelope(seq, size=1_000))
+        assert inbox.stats().queued_bytes <= 5_000
+
+
+def test_one_message_larger_than_the_bound_is_still_delivered() -> None:
+    inbox = make(size=1_000)
+    inbox.put(envelope(1, size=50_000))
+    assert take_all(inbox) == [envelope(1, size=50_000)]
+
+
+def test_policy_error_ends_the_inbox_once_and_tells_its_owner() -> None:
+    told: list[int] = []
+    inbox = Inbox(("a",), ReceiveQueue(messages=2, policy="error"), lambda: told.append(1))
+    for seq in range(6):
+        inbox.put(envelope(seq))
+    assert isinstance(inbox.error, SlowConsumer)
+    assert inbox.error.topic == "a"
+    assert told == [1]
+    assert inbox.finished
+
+
+def test_policy_block_keeps_everything_and_says_that_it_is_full() -> None:
+    inbox = make(messages=2, policy="block")
+    for seq in range(5):
+        inbox.put(envelope(seq))
+    assert inbox.full
+    for _ in range(4):
+        inbox.take()
+    assert not inbox.full
+    assert inbox.stats().dropped == 0
+
+
+def test_positions_follow_what_was_taken_and_pass_over_gaps() -> None:
+    inbox = make()
+    inbox.put(envelope(5))
+    inbox.put_other(Gap("a", 6, 8, 3, "history_trimmed"))
+    inbox.put(envelope(9))
+    assert inbox.positions == {}
+    inbox.take()
+    assert inbox.positions == {"a": 5}
+    inbox.take()
+    assert inbox.positions == {"a": 8}
+    inbox.take()
+    assert inbox.positions == {"a": 9}
+
+
+def test_peek_says_what_take_gives() -> None:
+    inbox = make(messages=2)
+    assert inbox.peek() is None
+    for seq in range(5):
+        inbox.put(envelope(seq))
+    while (shown := inbox.peek()) is not None:
+        assert inbox.take() is shown
+
+
+async def test_a_burst_wakes_a_waiter_once_and_a_cancelled_wait_leaves_nothing() -> None:
+    inbox = make()
+    woken = 0
+
+    async def wait() -> None:
+        nonlocal woken
+        await inbox.wait()
+        woken += 1
+
+    given_up = asyncio.create_task(wait())
+    waiter = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    given_up.cancel()
+    for seq in range(3):
+        inbox.put(envelope(seq))
+    async with asyncio.timeout(1):
+        await waiter
+    assert woken == 1
+    assert inbox.stats().queued == 3
+
+
+def test_after_the_end_nothing_is_added_and_what_waits_can_be_taken() -> None:
+    inbox = make()
+    inbox.put(envelope(1))
+    inbox.finish(PermissionDenied())
+    inbox.put(envelope(2))
+    inbox.put_replay([envelope(3)])
+    inbox.put_other(Gap("a", 1, 1, 1, "unproven"))
+    assert take_all(inbox) == [envelope(1)]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"), [("forbidden", None), ("invalid_topic", "no"), ("odd_code", "later")]
+)
+def test_what_was_denied_becomes_the_error_of_its_code(code: str, message: str | None) -> None:
+    error = denial_error([Denial(topic="a.b", code=code, message=message)], ("a.b",))
+    assert isinstance(error, PubSubError)
+    assert (error.code, error.topic) == (code, "a.b")
+
+
+def test_a_subscription_of_which_nothing_is_said_is_forbidden() -> None:
+    assert denial_error([], ("a.b",)).code == "forbidden"
+
+
+def test_a_payload_is_measured_like_its_json() -> None:
+    assert measure("x" * 100) == 100
+    assert measure({"key": "x" * 100}) >= 103
+    assert measure([{"a": 1}, 2, None, True]) > 20
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 3_000)),
+        st.tuples(st.just("replay"), st.integers(0, 12)),
+        st.tuples(st.just("gap"), st.just(0)),
+        st.tuples(st.just("take"), st.integers(1, 5)),
+        st.tuples(st.just("stats"), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(actions=ACTIONS, messages=st.integers(1, 6), size=st.sampled_from([1_500, 6_000, 1 << 20]))
+def test_the_accounts_are_right_whatever_happens(
+    actions: list[tuple[str, int]], messages: int, size: int
+) -> None:
+    inbox = make(messages, size)
+    seq = 0
+    delivered: set[int] = set()
+    told: set[int] = set()
+
+    def take() -> None:
+        entry = inbox.take()
+        if isinstance(entry, Envelope):
+            assert entry.seq is not None
+            assert entry.seq == max(delivered | told, default=0) + 1
+            delivered.add(entry.seq)
+        elif isinstance(entry, Gap):
+            assert entry.from_ is not None
+            assert entry.to is not None
+            assert entry.missed == entry.to - entry.from_ + 1
+            told.update(range(entry.from_, entry.to + 1))
+
+    for action, amount in actions:
+        match action:
+            case "put":
+                seq += 1
+                inbox.put(envelope(seq, size=amount))
+            case "replay":
+                inbox.put_replay([envelope(seq + n + 1) for n in range(amount)])
+                seq += amount
+            case "gap":
+                inbox.put_other(Gap("a", seq + 1, seq + 2, 2, "history_trimmed"))
+                seq += 2
+            case "take":
+                for _ in range(amount):
+                    take()
+            case _:
+                stats = inbox.stats()
+                assert stats.received == stats.handled + stats.dropped + stats.queued
+    while not inbox.empty:
+        take()
+    assert delivered | told == set(range(1, seq + 1))
+    stats = inbox.stats()
+    assert (stats.queued, stats.queued_bytes) == (0, 0)
+    assert stats.received == stats.handled + stats.dropped

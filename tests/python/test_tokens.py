@@ -1,0 +1,180 @@
+"""Asking the program for tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hanzoai.pubsub.errors import AuthError, AuthRefused, InvalidOption
+from hanzoai.pubsub.options import read_options
+from hanzoai.pubsub.testing import VirtualClock
+from hanzoai.pubsub.tokens import TokenSource, fetch_token
+from hanzoai.pubsub.values import Token, TokenContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONTEXT = TokenContext("connect", 0)
+
+
+def source(get_token: Callable[..., object], clock: VirtualClock | None = None) -> TokenSource:
+    options = read_options("ws://127.0.0.1/ws", get_token=get_token)
+    return TokenSource(options, clock or VirtualClock())
+
+
+async def test_a_coroutine_function_runs_in_the_loop_and_a_function_in_a_thread() -> None:
+    async def in_loop(context: TokenContext) -> str:
+        assert threading.current_thread() is threading.main_thread()
+        return "a"
+
+    def in_thread(context: TokenContext) -> str:
+        assert threading.current_thread() is not threading.main_thread()
+        return "b"
+
+    class Both:
+        async def __call__(self, context: TokenContext) -> str:
+            assert threading.current_thread() is threading.main_thread()
+            return "c"
+
+    async with asyncio.timeout(5):
+        assert (await fetch_token(in_loop, CONTEXT)).value == "a"
+        assert (await fetch_token(in_thread, CONTEXT)).value == "b"
+        assert (await fetch_token(Both(), CONTEXT)).value == "c"
+        assert (await fetch_token(lambda context: in_loop(context), CONTEXT)).value == "a"
+
+
+async def test_a_token_object_tells_its_end() -> None:
+    async def get_token(context: TokenContext) -> Token:
+        return Token("t", 123)
+
+    assert await fetch_token(get_token, CONTEXT) == Token("t", 123)
+    assert "t'" not in repr(Token("t", 123))
+
+
+@pytest.mark.parametrize("bad", [None, 7, "", "   ", "two words", b"bytes"])
+async def test_what_is_no_token_is_refused_without_being_shown(bad: object) -> None:
+    async def get_token(context: TokenContext) -> object:
+        return bad
+
+    with pytest.raises(InvalidOption) as told:
+        await fetch_token(get_token, CONTEXT)
+    assert "words" not in str(told.value)
+
+
+async def test_the_exception_of_a_thread_comes_out() -> None:
+    def get_token(context: TokenContext) -> str:
+        raise AuthRefused("no")
+
+    def stop(context: TokenContext) -> str:
+        raise StopIteration
+
+    async with asyncio.timeout(5):
+        with pytest.raises(AuthRefused):
+            await fetch_token(get_token, CONTEXT)
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await fetch_token(stop, CONTEXT)
+
+
+async def test_whoever_asks_meanwhile_gets_the_same_answer() -> None:
+    calls: list[TokenContext] = []
+    release = asyncio.Event()
+
+    async def get_token(context: TokenContext) -> str:
+        calls.append(context)
+        await release.wait()
+        return f"token-{len(calls)}"
+
+    tokens = source(get_token)
+    both = [asyncio.create_task(tokens.fetch("connect", 0)), asyncio.create_task(tokens.current())]
+    await asyncio.sleep(0)
+    release.set()
+    async with asyncio.timeout(5):
+        first, second = await asyncio.gather(*both)
+    assert (first, second) == (Token("token-1"), "token-1")
+    assert len(calls) == 1
+
+
+async def test_a_callback_that_nobody_waits_for_any_more_is_cancelled() -> None:
+    cancelled = asyncio.Event()
+
+    async def get_token(context: TokenContext) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return ""
+
+    tokens = source(get_token)
+    asking = asyncio.create_task(tokens.fetch("connect", 0))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    asking.cancel()
+    async with asyncio.timeout(5):
+        await cancelled.wait()
+        await tokens.close()
+    assert not [task for task in asyncio.all_tasks() if "get_token" in task.get_name()]
+
+
+async def test_a_token_that_has_ended_is_renewed_before_a_request() -> None:
+    clock = VirtualClock()
+    calls: list[TokenContext] = []
+
+    async def get_token(context: TokenContext) -> Token:
+        calls.append(context)
+        return Token(f"t{len(calls)}", clock.wall_ms() + 10_000)
+
+    tokens = source(get_token, clock)
+    assert [await tokens.current(), await tokens.current()] == ["t1", "t1"]
+    await clock.advance(10)
+    assert await tokens.current() == "t2"
+    assert [call.reason for call in calls] == ["connect", "expiring"]
+
+
+async def test_the_life_that_a_server_told_holds_for_the_next_token_too() -> None:
+    clock = VirtualClock()
+    calls = 0
+
+    async def get_token(context: TokenContext) -> str:
+        nonlocal calls
+        calls += 1
+        return f"t{calls}"
+
+    tokens = source(get_token, clock)
+    assert (await tokens.fetch("connect", 0)).expires_at is None
+    await clock.advance(5)
+    tokens.learn(55_000)
+    renewed = await tokens.fetch("expiring", 0)
+    assert renewed.expires_at == clock.wall_ms() + 60_000
+
+
+async def test_a_refused_token_is_replaced_once_and_a_fixed_one_never() -> None:
+    reasons: list[tuple[str, int]] = []
+
+    async def get_token(context: TokenContext) -> str:
+        reasons.append((context.reason, context.attempt))
+        return f"t{len(reasons)}"
+
+    tokens = source(get_token)
+    first = await tokens.current()
+    assert await tokens.replace(first) == "t2"
+    assert await tokens.replace(first) == "t2"
+    assert await tokens.replace("t2") == "t3"
+    assert reasons == [("connect", 0), ("rejected", 0), ("rejected", 1)]
+    fixed = TokenSource(read_options("ws://127.0.0.1/ws", "fixed"), VirtualClock())
+    assert await fixed.current() == "fixed"
+    assert await fixed.replace("fixed") is None
+
+
+async def test_a_callback_that_fails_for_a_request_is_an_auth_error_with_its_cause() -> None:
+    async def get_token(context: TokenContext) -> str:
+        raise OSError("secret words")
+
+    with pytest.raises(AuthError) as told:
+        await source(get_token).current()
+    assert told.value.code == "token_unavailable"
+    assert "secret" not in str(told.value)
+    assert isinstance(told.value.__cause__, OSError)
