@@ -145,9 +145,7 @@ class Settings(BaseModel):
     iam_jwks_url: str | None = Field(
         default=None, description="JWKS of IAM; default: iam_url/.well-known/jwks.json"
     )
-    jwt_audience: Items = Field(
-        default=(), description="accepted `aud`; empty accepts any"
-    )
+    jwt_audience: Items = Field(default=(), description="accepted `aud`; empty accepts any")
     jwt_issuer: str | None = Field(default=None, description="required `iss`")
     jwt_claims: dict[str, str] = Field(
         default_factory=dict, description="claims by field, where IAM names them otherwise"

@@ -552,6 +552,30 @@ async def test_a_body_that_breaks_off_harms_nobody(server: RunningServer) -> Non
         assert (await rest.get("/healthz")).status_code == 200
 
 
+async def test_who_does_not_read_the_answer_is_cut() -> None:
+    async with (
+        running_server(body_timeout=200, publish_rate_service=1e6) as server,
+        api(server, server.service_token(sessions_owned=["abc"])) as rest,
+    ):
+        for _ in range(40):
+            answer = await rest.post(MESSAGES, json={"data": "x" * 250_000})
+            assert answer.status_code == 201
+        await rest.aclose()
+        host, port = server.http.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        token = server.service_token(sessions_owned=["abc"])
+        writer.write(
+            f"GET {HISTORY} HTTP/1.1\r\nHost: x\r\nAuthorization: {token}\r\n\r\n".encode()
+        )
+        await reader.readuntil(b"\r\n\r\n")
+        listener = server.server._http_listener
+        assert listener is not None
+        async with asyncio.timeout(10):
+            while listener.connections:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        writer.close()
+
+
 async def test_idle_connections_are_closed() -> None:
     async with running_server(http_idle_timeout=50) as server:
         answer = await raw(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -56,7 +56,7 @@ _LOG: Final = logging.getLogger("pubsub_server.http")
 
 
 class HttpConnection(web.RequestHandler):
-    """aiohttp's connection with a deadline for the head, and one event stream at most.
+    """aiohttp's connection with deadlines for head and end, and one event stream at most.
 
     Args:
         manager: aiohttp's server.
@@ -65,7 +65,15 @@ class HttpConnection(web.RequestHandler):
         listener: Counts the open connections.
     """
 
-    __slots__ = ("_end_timer", "_head_timer", "_listener", "_settings", "_stream")
+    __slots__ = (
+        "_end_timer",
+        "_ending",
+        "_head_timer",
+        "_listener",
+        "_settings",
+        "_stream",
+        "_wire",
+    )
 
     def __init__(
         self,
@@ -91,10 +99,13 @@ class HttpConnection(web.RequestHandler):
         self._stream: tuple[StreamSink, Service, Connection] | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._end_timer: asyncio.TimerHandle | None = None
+        self._ending = False
+        self._wire: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come: counted, and given a deadline for its first request."""
         super().connection_made(transport)
+        self._wire = self.transport
         self._listener.connections += 1
         if self._listener.connections > self._settings.max_connections:
             if self.transport is not None:
@@ -109,9 +120,8 @@ class HttpConnection(web.RequestHandler):
         """The client is gone: its stream ends at once."""
         self._listener.connections -= 1
         self.head_received()
-        if self._end_timer is not None:
-            self._end_timer.cancel()
-            self._end_timer = None
+        self._wire = None
+        self._cancel_end()
         stream, self._stream = self._stream, None
         super().connection_lost(exc)
         if stream is not None:
@@ -124,17 +134,24 @@ class HttpConnection(web.RequestHandler):
         super().pause_writing()
         if self._stream is not None:
             self._stream[1].pause(self._stream[2])
-        elif self._end_timer is None:
-            self.expect_end(self._settings.body_timeout / 1000)
+        elif not self._ending:
+            self._cut_after(self._settings.body_timeout / 1000)
 
     def resume_writing(self) -> None:
         """The transport has room again."""
         super().resume_writing()
         if self._stream is not None:
             self._stream[1].resume(self._stream[2])
-        elif self._end_timer is not None:
-            self._end_timer.cancel()
-            self._end_timer = None
+        elif not self._ending:
+            self._cancel_end()
+
+    async def start(self) -> None:
+        """Handles requests until the connection ends; then what is written has to leave in time."""
+        try:
+            await super().start()
+        finally:
+            if not self._ending:
+                self.expect_end(self._settings.body_timeout / 1000)
 
     def head_received(self) -> None:
         """A request is there in full; the first deadline is met."""
@@ -151,10 +168,19 @@ class HttpConnection(web.RequestHandler):
         self._stream = None
 
     def expect_end(self, seconds: float) -> None:
-        """Cuts the connection if what is written cannot be got rid of in time."""
-        transport = self.transport
-        if transport is not None and self._end_timer is None:
-            self._end_timer = self._loop.call_later(seconds, transport.abort)
+        """Nothing more will be written: cuts the connection if it is not gone in time."""
+        self._ending = True
+        self._cut_after(seconds)
+
+    def _cut_after(self, seconds: float) -> None:
+        self._cancel_end()
+        if self._wire is not None:
+            self._end_timer = self._loop.call_later(seconds, self._wire.abort)
+
+    def _cancel_end(self) -> None:
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+            self._end_timer = None
 
     def handle_error(
         self,
