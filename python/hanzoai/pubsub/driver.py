@@ -124,6 +124,7 @@ class Driver:
         self._settles: dict[int, asyncio.Future[Outcome]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiters: set[asyncio.Future[None]] = set()
+        self._giving_up: asyncio.TimerHandle | None = None
         self._watch: TimerHandle | None = None
         self._readings = (0.0, 0.0)
         self._own_ids: dict[str, None] = {}
@@ -266,16 +267,19 @@ class Driver:
         timer = None if seconds is None else self.clock.call_later(seconds, expire)
         try:
             while not (met := condition()) and not passed and not self.finished:
-                waiter = self.loop.create_future()
-                self._waiters.add(waiter)
-                try:
-                    await waiter
-                finally:
-                    self._waiters.discard(waiter)
+                await self._next_notice()
         finally:
             if timer is not None:
                 timer.cancel()
         return met
+
+    async def _next_notice(self) -> None:
+        waiter = self.loop.create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
 
     def connect(self) -> None:
         """Connect, unless that was asked for before."""
@@ -301,25 +305,32 @@ class Driver:
         patience = self.clock.call_later(timeout, self._cancel_tasks)
         try:
             while self._tasks:
-                await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                await self._next_notice()
         finally:
             patience.cancel()
+            if self._giving_up is not None:
+                self._giving_up.cancel()
+                self._giving_up = None
 
     def _cancel_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self._giving_up = self.loop.call_later(_STUBBORN, self._leave_behind)
 
-        def give_up() -> None:
-            for task in list(self._tasks):
-                logger.error("%s ignores its cancellation and is left behind", task.get_name())
-                self._tasks.discard(task)
-
-        self.loop.call_later(_STUBBORN, give_up)
+    def _leave_behind(self) -> None:
+        for task in list(self._tasks):
+            logger.error("%s ignores its cancellation and is left behind", task.get_name())
+            self._discard(task)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s failed", task.get_name(), exc_info=error)
+
+    def _discard(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks:
+            self._notify()
 
     def _notify(self) -> None:
         waiters, self._waiters = self._waiters, set()

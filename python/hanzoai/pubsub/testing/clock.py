@@ -87,18 +87,11 @@ class VirtualClock:
         return sum(1 for _, _, timer in self._timers if timer.pending)
 
     async def settle(self) -> None:
-        """Let every task run until all of them wait for time or for the outside.
+        """Let every task run, and every timer that is due, until all wait for time or the outside.
 
         Threads are the outside: what one of them answers is not waited for.
         """
-        ready = getattr(asyncio.get_running_loop(), "_ready", None)
-        if ready is None:  # a loop that does not show what is ready, such as uvloop's
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
-            return
-        await asyncio.sleep(0)
-        while ready:  # noqa: ASYNC110 - nobody could tell an Event that the others have nothing to do
-            await asyncio.sleep(0)
+        await self.advance(0)
 
     async def advance(self, seconds: float) -> None:
         """Let time pass: timers fire in the order of their times, tasks run in between.
@@ -107,9 +100,9 @@ class VirtualClock:
             seconds: 0 or more.
         """
         end = self._now + seconds
-        await self.settle()
+        await _idle()
         while (due := self._next_due()) is not None and due <= end:
-            self._move(due)
+            self._move(max(due, self._now))
             fired = 0
             while self._timers and self._timers[0][0] <= self._now:
                 _, _, timer = heapq.heappop(self._timers)
@@ -117,9 +110,9 @@ class VirtualClock:
                 fired += 1
                 if fired > _AT_ONCE:
                     raise AssertionError("Timers start one another without letting time pass")
-            await self.settle()
+            await _idle()
         self._move(end)
-        await self.settle()
+        await _idle()
 
     async def advance_until(self, happened: Callable[[], object], limit: float = 3_600.0) -> float:
         """Let time pass until something is so.
@@ -156,6 +149,18 @@ class VirtualClock:
     def _move(self, to: float) -> None:
         self._wall += to - self._now
         self._now = to
+
+
+async def _idle() -> None:
+    """Give way until the event loop has nothing to do."""
+    ready = getattr(asyncio.get_running_loop(), "_ready", None)
+    if ready is None:  # a loop that does not show what is ready, such as uvloop's
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        return
+    await asyncio.sleep(0)
+    while ready:  # noqa: ASYNC110 - no Event could tell that the others have nothing to do
+        await asyncio.sleep(0)
 
 
 def _wake(sleeper: asyncio.Future[None]) -> None:

@@ -49,7 +49,6 @@ class Tokens:
             kind=kind,
             name=name or user,
             orgs=frozenset(orgs),
-            org=orgs[0] if orgs else None,
             expires_at=None if ttl is None else self._clock.wall_ms() + round(ttl * 1000),
         )
         return token

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from hanzoai.pubsub.errors import UsageError
 from hanzoai.pubsub.portal import Portal
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pubsub_server.testing import RunningServer
+
+
+class Address(TypedDict):
+    """Where a server is, as a client takes it."""
+
+    url: str
+    rest_url: str
 
 
 class ThreadedServer:
@@ -55,8 +62,8 @@ class ThreadedServer:
         return _InLoop(self._running.faults, self.call)
 
     @property
-    def options(self) -> dict[str, str]:
-        """``url`` and ``rest_url`` for a client."""
+    def options(self) -> Address:
+        """``url`` and ``rest_url``, for a client: ``PubSubClient(token=..., **server.options)``."""
         return {"url": self.ws, "rest_url": self.http}
 
     def token(self, user: str = "alice", **claims: Any) -> str:
