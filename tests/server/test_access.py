@@ -1,0 +1,179 @@
+"""Who may come in, joined from the settings: keys fetched over HTTP while the server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import jwt
+import pytest
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
+
+from pubsub_server import access
+from pubsub_server.access import StartError
+from pubsub_server.config_sources import load
+from pubsub_server.errors import ServiceError
+from pubsub_server.testing import RunningServer, running_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@dataclass
+class Iam:
+    """Publishes keys, and signs tokens with them."""
+
+    url: str = ""
+    keys: dict[str, ec.EllipticCurvePrivateKey] = field(
+        default_factory=lambda: {"k1": ec.generate_private_key(ec.SECP256R1())}
+    )
+    answer: web.Response | None = None
+    gate: asyncio.Event | None = None
+    asked: int = 0
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.asked += 1
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.answer is not None:
+            answer, self.answer = self.answer, None
+            return answer
+        published = [
+            {**ECAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": kid}
+            for kid, key in self.keys.items()
+        ]
+        return web.Response(text=json.dumps({"keys": published}), content_type="application/json")
+
+    def token(self, kid: str = "k1", **claims: Any) -> str:
+        payload = {"sub": "alice", "exp": time.time() + 60, **claims}
+        return jwt.encode(payload, self.keys[kid], "ES256", headers={"kid": kid})
+
+
+@pytest.fixture
+async def iam() -> AsyncIterator[Iam]:
+    iam = Iam()
+    app = web.Application()
+    app.router.add_get("/.well-known/jwks.json", iam.handle)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    iam.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield iam
+    if iam.gate is not None:
+        iam.gate.set()
+    await runner.cleanup()
+
+
+async def status(server: RunningServer, token: str) -> int:
+    async with httpx.AsyncClient(base_url=server.http) as client:
+        answer = await client.get("/v1/session", headers={"Authorization": f"Bearer {token}"})
+    return answer.status_code
+
+
+async def test_keys_rotate_while_the_server_runs(iam: Iam) -> None:
+    async with running_server(
+        iam_url=iam.url, behind_tls_proxy=True, jwks_min_interval=0, jwks_max_age=1, token_memory=0
+    ) as server:
+        old = iam.token()
+        assert await status(server, old) == 200
+        iam.keys["k2"] = ec.generate_private_key(ec.SECP256R1())
+        assert await status(server, iam.token("k2")) == 200
+        del iam.keys["k1"]
+        assert await status(server, old) == 401
+        assert await status(server, iam.token("k2")) == 200
+
+
+async def test_a_withdrawn_key_is_noticed_after_the_tokens_it_signed_are_forgotten(
+    iam: Iam,
+) -> None:
+    async with running_server(
+        iam_url=iam.url, behind_tls_proxy=True, jwks_min_interval=0, jwks_max_age=1
+    ) as server:
+        old = iam.token()
+        assert await status(server, old) == 200
+        iam.keys.clear()
+        assert await status(server, old) == 200
+        assert iam.asked == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        web.Response(status=500),
+        web.Response(status=404),
+        web.Response(text="no JSON"),
+        web.Response(text='{"keys": 7}'),
+        web.Response(body=b"[" + b" " * access.JWKS_MAX_BYTES + b"]"),
+        web.Response(status=302, headers={"Location": "/elsewhere"}),
+    ],
+    ids=["500", "404", "text", "no list", "huge", "redirect to nothing"],
+)
+async def test_without_keys_the_server_is_unavailable_and_recovers(
+    iam: Iam, answer: web.Response
+) -> None:
+    iam.answer = answer
+    async with running_server(
+        iam_url=iam.url, behind_tls_proxy=True, jwks_min_interval=0
+    ) as server:
+        assert await status(server, iam.token()) == 503
+        assert await status(server, iam.token()) == 200
+
+
+async def test_keys_that_do_not_come_in_time_are_not_waited_for(iam: Iam) -> None:
+    iam.gate = asyncio.Event()
+    async with running_server(
+        iam_jwks_url=f"{iam.url}/.well-known/jwks.json", behind_tls_proxy=True, jwks_timeout=50
+    ) as server:
+        assert await status(server, iam.token()) == 503
+
+
+async def test_a_server_of_keys_that_is_not_there_is_unavailable() -> None:
+    settings = load({"iam_jwks_url": "http://127.0.0.1:1/jwks", "behind_tls_proxy": True})
+    authenticator, jwks = access.build_authenticator(settings, None)
+    with pytest.raises(ServiceError) as caught:
+        await authenticator.authenticate(Iam().token())
+    assert caught.value.code == "unavailable"
+    assert jwks is not None
+    await jwks.close()
+
+
+async def test_claims_may_have_other_names(iam: Iam) -> None:
+    rename = {"jwt_claims": {"orgs": "owner", "user_id": "id"}}
+    async with (
+        running_server(iam_url=iam.url, behind_tls_proxy=True, **rename) as server,
+        httpx.AsyncClient(base_url=server.http) as client,
+    ):
+        headers = {"Authorization": iam.token(id="bob", owner="acme")}
+        assert (await client.get("/v1/session", headers=headers)).json()["user_id"] == "bob"
+        answer = await client.get("/v1/access?topic=org.acme.x", headers=headers)
+        assert answer.json()["subscribe"] is True
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"dev": True, "host": "0.0.0.0"}, "loopback"),
+        ({}, "nobody"),
+        ({"iam_url": "https://hanzo.id"}, "plaintext"),
+        ({"api_keys_file": "k.yaml"}, "plaintext"),
+    ],
+)
+def test_what_must_not_be_started_is_refused(flags: dict[str, object], said: str) -> None:
+    with pytest.raises(StartError, match=said):
+        access.check(load(flags))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_development_is_for_loopback(host: str) -> None:
+    access.check(load({"dev": True, "host": host}))
+
+
+def test_in_production_plaintext_needs_a_proxy_that_ends_tls() -> None:
+    access.check(load({"iam_url": "https://hanzo.id", "behind_tls_proxy": True}))
+    access.check(load({"iam_url": "https://hanzo.id", "tls_cert": "c", "tls_key": "k"}))

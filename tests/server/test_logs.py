@@ -1,0 +1,64 @@
+"""Log lines."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pubsub_server import logs
+from pubsub_server.config_sources import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger(logs.LOGGER)
+    before = (logger.handlers[:], logger.level, logger.propagate)
+    yield logger
+    logger.handlers[:], level, logger.propagate = before
+    logger.setLevel(level)
+
+
+def test_into_a_pipe_each_line_is_json(logger: logging.Logger) -> None:
+    out = io.StringIO()
+    logs.configure(load({}), out)
+    logger.info("ready: %s", 'a "b"\n')
+    try:
+        int("inside")
+    except ValueError:
+        logger.exception("failed")
+    first, second = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert (first["level"], first["message"]) == ("info", 'ready: a "b"\n')
+    assert first["time"].endswith("+00:00")
+    assert "ValueError: invalid literal" in second["exception"]
+
+
+@pytest.mark.parametrize(("out", "form"), [(Terminal(), "auto"), (io.StringIO(), "text")])
+def test_on_a_terminal_each_line_is_text(
+    logger: logging.Logger, out: io.StringIO, form: str
+) -> None:
+    logs.configure(load({"log_format": form}), out)
+    logger.warning("attention")
+    assert out.getvalue().endswith("WARNING pubsub_server: attention\n")
+
+
+def test_lines_below_the_level_are_left_out_and_configuring_twice_writes_once(
+    logger: logging.Logger,
+) -> None:
+    out = io.StringIO()
+    for _ in range(2):
+        logs.configure(load({"log_level": "error", "log_format": "json"}), out)
+    logger.warning("quiet")
+    logger.error("loud")
+    assert len(out.getvalue().splitlines()) == 1
