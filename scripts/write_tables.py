@@ -21,6 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hanzoai.pubsub.options import ClientOptions, ReceiveQueue, RetryOptions, SendQueue
 from pubsub_server.config import Settings
+from pubsub_server.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
+from pubsub_server.identity import DEFAULT_CLAIMS, Identity
 from pubsub_server.interfaces import Stats
 from pubsub_server.metrics import PREFIX, Metrics
 
@@ -140,6 +142,26 @@ def gauges() -> Iterator[tuple[str, str]]:
     yield from re.findall(r'gauges\.append\(\(\s*"(\w+)", "([^"]+)"', source)
 
 
+def claims() -> str:
+    """Which claim says what of an identity."""
+    said = attributes(Identity) | {"expires_at": "When the token ends; needed in a JWT."}
+    rows = [
+        [f"`{claim}`", f"`{name}`", meaning(said[name])]
+        for name, claim in {**DEFAULT_CLAIMS, "expires_at": "exp"}.items()
+    ]
+    return markdown(("claim", "field", "meaning"), rows)
+
+
+def fault_kinds() -> str:
+    """Every fault that can be asked for."""
+    rows: list[list[str]] = []
+    for kind in (Drop, Delay, Evict, Expire, Refuse, Freeze, Play, Clear):
+        fields = ", ".join(f"`{name}`" for name in kind.model_fields if name != "fault")
+        said = inspect.cleandoc(kind.__doc__ or "").splitlines()[0].replace("``", "`")
+        rows.append([f"`{kind.__name__.lower()}`", fields, said])
+    return markdown(("`fault`", "fields", "meaning"), rows)
+
+
 # ---------------------------------------------------------------- the client
 
 
@@ -235,6 +257,8 @@ LABELS: Final = {
 TABLES: Final[dict[str, Callable[[], str]]] = {
     "server-settings": settings,
     "metrics": metrics,
+    "claims": claims,
+    "faults": fault_kinds,
     "limits": limits,
     "client-options": lambda: options(ClientOptions, skip=("socket_url", "http_url", *ARGUMENTS)),
     "send-queue": lambda: options(SendQueue),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trustme
+import yaml
 
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
 from hanzoai.pubsub.testing import ThreadedServer
@@ -154,6 +155,12 @@ def test_commands_of_make_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
     assert named <= targets
+
+
+def test_every_path_of_the_http_api_is_named() -> None:
+    text = (ROOT / "docs" / "rest.md").read_text(encoding="utf-8")
+    paths = yaml.safe_load((ROOT / "spec" / "openapi.yaml").read_text(encoding="utf-8"))["paths"]
+    assert [path for path in paths if f"{path}`" not in text and f"{path}?" not in text] == []
 
 
 def test_every_page_is_in_the_navigation() -> None:
