@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from datetime import UTC, datetime
@@ -47,11 +48,13 @@ def main() -> None:
         "date": datetime.now(UTC).date().isoformat(),
         "quick": options.quick,
         "machine": report.machine(),
+        "load": [round(os.getloadavg()[0], 2)],
     }
     for name in options.rooms or ROOMS:
         begin = time.monotonic()
         run[name] = ROOMS[name](quick=options.quick)
         print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+    run["load"].append(round(os.getloadavg()[0], 2))
     # Keys of JSON are texts; what is shown now and what is read back later shall be the same.
     run = json.loads(json.dumps(run))
     print(report.render(run))
