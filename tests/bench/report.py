@@ -65,7 +65,7 @@ def render(run: Json) -> str:
         f"{kind} of {run['date']} on {where['cores']} shared cores ({where['cpu']}), "
         f"{where['memory_gib']} GiB, {where['system']}, Python {where['python']}; {packages}. "
         f"Load average {run['load'][0]:.1f} when it began and {run['load'][1]:.1f} when it ended; "
-        "the run itself makes up to 2 of it. Latencies suffer from a busy machine, CPU times little."
+        "the run itself makes 2 of it. Latencies suffer from a busy machine, CPU times little."
     )
     parts = [show(run[room]) for room, show in rooms.items() if room in run]
     return "\n\n".join([sentence, *parts])
