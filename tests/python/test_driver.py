@@ -157,7 +157,11 @@ async def test_effects_are_performed_in_order_and_frames_of_one_event_leave_toge
     transport = await rig.dialed()
     ping = PingFrame()
     rig.session.answer(
-        events.Woke, effects.Send(ping), effects.Send(ping), effects.HangUp(4000), effects.Send(ping)
+        events.Woke,
+        effects.Send(ping),
+        effects.Send(ping),
+        effects.HangUp(4000),
+        effects.Send(ping),
     )
     rig.driver.feed(events.Woke())
     await rig.clock.settle()
@@ -328,9 +332,7 @@ async def test_gaps_and_messages_of_one_event_keep_their_order(rig: Rig) -> None
 
 async def test_a_subscription_of_which_nothing_is_granted_ends(rig: Rig) -> None:
     inbox = rig.inbox()
-    rig.session.answer(
-        events.Woke, effects.Joined(1, (), (Denial(topic="a", code="forbidden"),))
-    )
+    rig.session.answer(events.Woke, effects.Joined(1, (), (Denial(topic="a", code="forbidden"),)))
     rig.driver.feed(events.Woke())
     assert isinstance(inbox.error, PermissionDenied)
     rig.driver.remove(1)

@@ -98,7 +98,8 @@ class PubSub:
     @property
     def state(self) -> StateName:
         """The state at this moment."""
-        return self._client.state
+        state = self._client.state
+        return "closed" if self._ended and state == "initialized" else state
 
     @property
     def client_id(self) -> str | None:

@@ -133,12 +133,16 @@ class MemoryHub:
 
     async def publish(self, topic: str, message: Mapping[str, Any]) -> Published:
         """Publish as a service."""
-        draft = codec.decode_publication(
-            dict(message), topic=topic, max_payload=self.hub.core.settings.max_payload
-        )
-        (result,) = await self.hub.publish(Identity("server", "service"), [draft])
-        if isinstance(result, ServiceError):
-            raise from_code(result.code, result.message, topic=topic)
+        limit = self.hub.core.settings.max_payload
+        try:
+            draft = codec.decode_publication(dict(message), topic=topic, max_payload=limit)
+            (result,) = await self.hub.publish(Identity("server", "service"), [draft])
+            if isinstance(result, ServiceError):
+                raise result
+        except ServiceError as error:
+            raise from_code(
+                error.code, error.message, topic=error.topic, field=error.field
+            ) from None
         return Published(result.id, result.timestamp, result.seq, result.duplicate)
 
     async def close(self) -> None:

@@ -99,7 +99,7 @@ class MemoryServer:
             try:
                 from hanzoai.pubsub.testing.hub import MemoryHub
             except ModuleNotFoundError as error:
-                if error.name != "pubsub_server":
+                if (error.name or "").partition(".")[0] != "pubsub_server":
                     raise
                 raise UsageError(
                     "The reference server is not installed.",

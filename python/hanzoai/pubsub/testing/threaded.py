@@ -41,7 +41,7 @@ class ThreadedServer:
         try:
             from pubsub_server.testing import running_server
         except ModuleNotFoundError as error:
-            if error.name != "pubsub_server":
+            if (error.name or "").partition(".")[0] != "pubsub_server":
                 raise
             raise UsageError(
                 "The reference server is not installed.",
@@ -50,6 +50,7 @@ class ThreadedServer:
             ) from None
         self._portal = Portal()
         self._stack = AsyncExitStack()
+        self._stopped = False
         self._running: RunningServer = self._portal.call(
             lambda: self._stack.enter_async_context(running_server(**settings))
         )
@@ -94,9 +95,10 @@ class ThreadedServer:
 
     def stop(self) -> None:
         """End it. Idempotent."""
-        stack, self._stack = self._stack, AsyncExitStack()
-        self._portal.call(stack.aclose)
-        self._portal.stop()
+        if not self._stopped:
+            self._stopped = True
+            self._portal.call(self._stack.aclose)
+            self._portal.stop()
 
     def __enter__(self) -> Self:
         return self

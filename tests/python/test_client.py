@@ -1,0 +1,353 @@
+"""The asyncio client, end to end against the hub in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub import (
+    ClosedError,
+    InvalidOption,
+    InvalidPayload,
+    InvalidTopic,
+    Message,
+    PayloadTooLarge,
+    PermissionDenied,
+    Publication,
+    Published,
+    PubSubClient,
+    PubSubError,
+    UsageError,
+)
+from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+def clock_of(server: MemoryServer) -> VirtualClock:
+    assert isinstance(server.clock, VirtualClock)
+    return server.clock
+
+
+pytestmark = pytest.mark.timeout(20)
+
+
+async def test_building_a_client_does_no_io_and_using_it_connects(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    assert ps.state == "initialized"
+    assert ps.client_id is None
+    assert pubsub_memory.connections == 0
+    assert isinstance(await ps.publish("a.b", {"data": 1}), Published)
+    assert pubsub_memory.connections == 1
+    assert ps.client_id is not None
+    assert "connected" in repr(ps)
+
+
+async def test_the_message_of_a_publish_arrives_with_all_that_was_given(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    async with ps.subscribe("a.b") as sub:
+        given = {"type": "token", "data": {"n": 1}, "meta": {"traceparent": "00-1"}, "ttl": 60}
+        published = await ps.publish("a.b", given, id="my-id")
+        message = await anext(sub)
+    assert published.id == message.id == "my-id"
+    assert (message.type, message.data, message.meta) == ("token", {"n": 1}, given["meta"])
+    assert (message.seq, message.timestamp) == (published.seq, published.timestamp)
+
+
+async def test_an_ephemeral_message_is_delivered_and_not_kept(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    async with ps.subscribe("a.b") as sub:
+        published = await ps.publish("a.b", {"data": 1}, ttl=0)
+        assert published.seq is None
+        assert (await anext(sub)).data == 1
+    assert [message async for message in ps.history("a.b")] == []
+
+
+async def test_a_publication_may_be_given_in_place_of_a_mapping(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    publication = Publication(topic="a.b", type="x", data=None)
+    assert (await ps.publish("a.b", publication)).seq is not None
+    with pytest.raises(InvalidOption, match="another topic"):
+        await ps.publish("c.d", publication)
+
+
+@pytest.mark.parametrize(
+    ("topic", "message", "error", "field"),
+    [
+        ("a.*", {"data": 1}, InvalidTopic, None),
+        ("", {"data": 1}, InvalidTopic, None),
+        ("a..b", {"data": 1}, InvalidTopic, None),
+        ("a.b", {"type": "x"}, InvalidPayload, "data"),
+        ("a.b", {"data": {1, 2}}, InvalidPayload, "data"),
+        ("a.b", {"data": {"deep": [float("nan")]}}, InvalidPayload, "data.deep[0]"),
+        ("a.b", {"data": "x" * 262_143}, PayloadTooLarge, "data"),
+        ("a.b", {"data": 1, "typ": "x"}, InvalidOption, "typ"),
+        ("a.b", {"data": 1, "type": ""}, InvalidOption, "type"),
+        ("a.b", {"data": 1, "ttl": -1}, InvalidOption, "ttl"),
+        ("a.b", {"data": 1, "id": "x" * 129}, InvalidOption, "id"),
+        ("a.b", "text", InvalidPayload, "message"),
+    ],
+)
+async def test_what_cannot_be_published_is_refused_at_once_and_named(
+    topic: str, message: Any, error: type[PubSubError], field: str | None
+) -> None:
+    async with MemoryServer() as server:
+        ps = server.client()
+        with pytest.raises(error) as told:
+            await ps.publish(topic, message)
+        assert told.value.field == field
+        assert told.value.remedy
+        assert server.connections == 0
+
+
+async def test_many_are_published_in_order_with_one_result_each(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    items: list[Any] = [("a.b", {"data": n}) for n in range(2_500)]
+    items[7] = {"topic": "a.b", "data": 7}
+    items[8] = Publication(topic="a.b", data=8)
+    async with ps.subscribe("a.b") as sub:
+        reading = asyncio.create_task(_take(sub, 2_500))
+        results = await ps.publish_many(items)
+        assert [message.data for message in await reading] == list(range(2_500))
+    seqs = [result.seq for result in results if isinstance(result, Published)]
+    assert seqs == sorted(seqs, key=lambda seq: seq or 0)
+    assert len(seqs) == 2_500
+    frames = [frame for frame in pubsub_memory.received if frame["type"] == "publish"]
+    assert [len(frame["messages"]) for frame in frames] == [1_000, 1_000, 500]
+    assert await ps.publish_many([]) == []
+
+
+async def _take(sub: Any, count: int) -> list[Message]:
+    return [await anext(sub) for _ in range(count)]
+
+
+async def test_one_refused_item_of_many_has_an_error_and_the_others_are_published(
+    tmp_path: Any,
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules:\n  - {pattern: 'a.**', require: {authenticated: true}, publish: true}")
+    async with MemoryServer(rules=str(rules)) as server:
+        ps = server.client(server.token("alice"))
+        for via in ("socket", "rest"):
+            results = await ps.publish_many(
+                [("a.b", {"data": 1}), ("c.d", {"data": 2}), ("a.b", {"data": 3})], via=via
+            )
+            good, bad, last = results
+            assert isinstance(good, Published)
+            assert isinstance(last, Published)
+            assert isinstance(bad, PermissionDenied)
+            assert bad.topic == "c.d"
+        with pytest.raises(PermissionDenied):
+            async with ps.batch() as batch:
+                batch.publish("a.b", {"data": 1})
+                batch.publish("c.d", {"data": 2})
+        assert isinstance(batch.results[0], Published)
+
+
+async def test_a_batch_checks_at_once_sends_at_the_end_and_nothing_after_an_exception(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    async with ps.batch() as batch:
+        ids = [batch.publish("a.b", {"data": n}) for n in range(3)]
+        with pytest.raises(InvalidTopic):
+            batch.publish("a.*", {"data": 1})
+        assert len(batch) == 3
+        assert batch.results == []
+    assert [result.id for result in batch.results if isinstance(result, Published)] == ids
+    with pytest.raises(UsageError):
+        batch.publish("a.b", {"data": 1})
+    with pytest.raises(ZeroDivisionError):
+        async with ps.batch() as unsent:
+            unsent.publish("a.b", {"data": 99})
+            raise ZeroDivisionError
+    data = [message.data async for message in ps.history("a.b")]
+    assert data == [0, 1, 2]
+
+
+async def test_a_publish_may_go_over_http_without_a_connection(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    first = await ps.publish("a.b", {"data": 1}, id="one", via="rest")
+    again = await ps.publish("a.b", {"data": 1}, id="one", via="rest")
+    assert (first.duplicate, again.duplicate) == (False, True)
+    assert first.seq == again.seq
+    assert pubsub_memory.connections == 0
+
+
+async def test_presence_updates_may_be_published_as_hip_56_shows(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client(pubsub_memory.token("alice", name="Alice"))
+    async with ps.subscribe("chat.1", presence=True):
+        await ps.publish("chat.1", {"type": "presence.update", "data": {"status": "typing"}})
+        await clock_of(pubsub_memory).settle()
+        (member,) = await ps.presence("chat.1")
+        assert (member.name, member.status) == ("Alice", "typing")
+        await ps.update_presence(None, {"status": None, "mood": "fine"})
+        await clock_of(pubsub_memory).settle()
+        (member,) = await ps.presence("chat.1")
+        assert (member.status, member.metadata) == (None, {"mood": "fine"})
+    with pytest.raises(InvalidTopic):
+        await ps.update_presence("chat.*", {})
+
+
+async def test_topics_are_for_administrators(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client(pubsub_memory.token("root", kind="admin"))
+    await pubsub_memory.publish("a.1", {"data": 1})
+    await pubsub_memory.publish("b.1", {"data": 1})
+    assert [info.topic for info in await ps.topics()] == ["a.1", "b.1"]
+    assert [info.topic for info in await ps.topics("b.", limit=1)] == ["b.1"]
+    user = pubsub_memory.client(pubsub_memory.token("alice"))
+    with pytest.raises(PermissionDenied):
+        await user.topics()
+
+
+@pytest.mark.parametrize("since", [1_740_307_205_000, timedelta(seconds=5), timedelta(seconds=-5)])
+async def test_since_is_a_time_or_a_span_back_from_now(
+    since: int | timedelta, pubsub_memory: MemoryServer
+) -> None:
+    clock = clock_of(pubsub_memory)
+    for number in range(10):
+        await pubsub_memory.publish("a.b", {"data": number})
+        await clock.advance(1)
+    ps = pubsub_memory.client()
+    moment = datetime.fromtimestamp(1_740_307_205, UTC)
+    for value in (since, moment):
+        seen = [message.data async for message in ps.history("a.b", since=value)]
+        assert seen in ([5, 6, 7, 8, 9], [6, 7, 8, 9])
+    sub = await ps.subscribe("a.b", since=since)
+    assert (await anext(sub)).data in (5, 6)
+    await sub.unsubscribe()
+
+
+async def test_echo_off_keeps_back_own_messages_and_no_others(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client(echo=False)
+    async with ps.subscribe("a.b") as sub:
+        await ps.publish("a.b", {"data": 1})
+        await ps.publish("a.b", {"data": 2}, via="rest")
+        await ps.publish_many([("a.b", {"data": 3})])
+        await pubsub_memory.publish("a.b", {"data": 4})
+        assert (await anext(sub)).data == 4
+
+
+async def test_a_topic_handle_fills_in_the_topic(pubsub_memory: MemoryServer) -> None:
+    topic = pubsub_memory.client().topic("a.b")
+    assert pubsub_memory.connections == 0
+    async with topic.subscribe(presence=True) as sub:
+        first = await topic.publish({"data": 1})
+        assert (await anext(sub)).data == 1
+        assert [message.id async for message in topic.history()] == [first.id]
+        await topic.update_presence({"status": "idle"})
+        await clock_of(pubsub_memory).settle()
+        assert [member.status for member in await topic.presence()] == ["idle"]
+    assert first.seq is not None
+    async with topic.subscribe(after=first.seq - 1) as again:
+        assert (await anext(again)).data == 1
+    assert repr(topic) == "<TopicHandle a.b>"
+
+
+async def test_a_context_closes_at_its_end_and_at_once_after_an_exception(
+    pubsub_memory: MemoryServer,
+) -> None:
+    url, token = pubsub_memory.url, pubsub_memory.token("s", kind="service")
+    async with PubSubClient(url, token) as ps:
+        await ps.publish("a.b", {"data": 1})
+    assert ps.state == "closed"
+    with pytest.raises(ZeroDivisionError):
+        async with PubSubClient(url, token) as other:
+            await other.connect()
+            raise ZeroDivisionError
+    assert other.state == "closed"
+    assert pubsub_memory.connections == 0
+
+
+async def test_after_close_every_operation_says_so(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    await ps.close()
+    assert ps.state == "closed"
+    calls: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+        ps.connect,
+        lambda: ps.publish("a.b", {"data": 1}),
+        lambda: ps.publish_many([("a.b", {"data": 1})]),
+        lambda: ps.presence("a.b"),
+        lambda: ps.update_presence("a.b", {}),
+        ps.topics,
+    ]
+    for call in calls:
+        with pytest.raises(ClosedError):
+            await call()
+    for ask in (lambda: ps.history("a.b"), lambda: ps.subscribe("a.b"), ps.states, ps.batch):
+        with pytest.raises(ClosedError):
+            ask()
+    await ps.disconnect()
+
+
+async def test_a_client_that_is_dropped_open_ends_with_a_hint(pubsub_memory: MemoryServer) -> None:
+    ps = PubSubClient(pubsub_memory.url, pubsub_memory.token("s", kind="service"))
+    await ps.connect()
+    with pytest.warns(ResourceWarning, match="without close"):
+        del ps
+        gc.collect()
+    await clock_of(pubsub_memory).settle()
+    assert pubsub_memory.connections == 0
+
+
+async def test_state_changes_can_be_iterated_by_several_and_end_with_the_client(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    streams = [ps.states() for _ in range(2)]
+    await ps.connect()
+    pubsub_memory.cut()
+    await clock_of(pubsub_memory).advance_until(lambda: ps.state == "connected")
+    await ps.close()
+    for stream in streams:
+        seen = [change.to async for change in stream]
+        assert seen[:4] == ["connecting", "authenticating", "connected", "reconnecting"]
+        assert seen[-1] == "closed"
+
+
+async def test_no_such_server_in_this_process_is_an_error() -> None:
+    with pytest.raises(InvalidOption, match="No server of that name"):
+        PubSubClient("memory://nowhere", "t")
+
+
+async def test_the_environment_names_server_and_token(
+    pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_URL", pubsub_memory.url)
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", pubsub_memory.token("env", kind="service"))
+    async with PubSubClient() as ps:
+        await ps.publish("a.b", {"data": 1})
+        (message,) = [message async for message in ps.history("a.b")]
+        assert message.sender is not None
+        assert message.sender.id == "env"
+
+
+async def test_cancelling_a_publish_takes_it_back_if_it_is_not_sent(
+    pubsub_memory: MemoryServer,
+) -> None:
+    clock = clock_of(pubsub_memory)
+    ps = pubsub_memory.client()
+    with pubsub_memory.refusing():
+        task = asyncio.create_task(ps.publish("a.b", {"data": 1}))
+        await clock.settle()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await clock.advance_until(lambda: ps.state == "connected")
+    await clock.settle()
+    assert not [frame for frame in pubsub_memory.received if frame["type"] == "publish"]

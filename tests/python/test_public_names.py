@@ -1,0 +1,115 @@
+"""What the package shows to the world."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import subprocess
+import sys
+
+import pytest
+
+import hanzoai.pubsub
+from hanzoai.pubsub import PubSub, PubSubClient
+
+
+def test_every_public_name_exists_and_is_listed_once() -> None:
+    names = hanzoai.pubsub.__all__
+    assert len(names) == len(set(names))
+    assert sorted(names, key=lambda name: (name.startswith("_"), name)) == [
+        *sorted(name for name in names if not name.startswith("_")),
+        "__version__",
+    ]
+    for name in names:
+        assert getattr(hanzoai.pubsub, name) is not None
+        assert name in dir(hanzoai.pubsub)
+    with pytest.raises(AttributeError, match="NoSuchName"):
+        _ = hanzoai.pubsub.NoSuchName
+
+
+def test_what_type_checkers_see_is_what_is_there() -> None:
+    from pathlib import Path
+
+    source = Path(hanzoai.pubsub.__file__).read_text(encoding="utf-8")
+    imports = source.partition("if TYPE_CHECKING:")[2].partition("logging.getLogger")[0]
+    for name in hanzoai.pubsub.__all__:
+        assert name in imports
+
+
+def test_every_error_of_the_table_is_public() -> None:
+    from hanzoai.pubsub.errors import CLASSES
+
+    assert set(CLASSES) <= set(hanzoai.pubsub.__all__)
+
+
+def test_every_public_class_and_method_has_a_docstring() -> None:
+    for name in hanzoai.pubsub.__all__:
+        value = getattr(hanzoai.pubsub, name)
+        if not inspect.isclass(value):
+            continue
+        assert value.__doc__, name
+        for member, found in inspect.getmembers(value, inspect.isfunction):
+            if not member.startswith("_") and found.__module__.startswith("hanzoai.pubsub"):
+                assert found.__doc__, f"{name}.{member}"
+
+
+def members(cls: type) -> dict[str, inspect.Signature | None]:
+    return {
+        name: None if isinstance(value, property) else inspect.signature(value)
+        for name, value in vars(cls).items()
+        if not name.startswith("_") or name == "__init__"
+    }
+
+
+def test_the_blocking_client_has_the_methods_of_the_other_with_the_same_parameters() -> None:
+    blocking, asynchronous = members(PubSub), members(PubSubClient)
+    assert list(blocking) == list(asynchronous)
+    for name, signature in asynchronous.items():
+        twin = blocking[name]
+        if signature is None or twin is None:
+            assert signature is twin
+            continue
+        assert [str(p) for p in twin.parameters.values()] == [
+            str(p) for p in signature.parameters.values()
+        ], name
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (hanzoai.pubsub.BlockingTopicHandle, hanzoai.pubsub.TopicHandle),
+        (hanzoai.pubsub.BlockingBatch, hanzoai.pubsub.Batch),
+    ],
+)
+def test_the_blocking_helpers_have_the_parameters_of_the_others(one: type, other: type) -> None:
+    mine, theirs = members(one), members(other)
+    for name, signature in theirs.items():
+        if name == "__init__" or signature is None:
+            continue
+        twin = mine[name]
+        assert twin is not None
+        assert list(map(str, twin.parameters.values())) == list(
+            map(str, signature.parameters.values())
+        )
+
+
+def test_the_logger_is_silent_until_a_program_wants_it() -> None:
+    handlers = logging.getLogger("hanzoai.pubsub").handlers
+    assert any(isinstance(handler, logging.NullHandler) for handler in handlers)
+
+
+def test_importing_the_package_or_its_pytest_plugin_loads_neither_client_nor_server() -> None:
+    program = (
+        "import sys, hanzoai.pubsub, hanzoai.pubsub.testing.plugin\n"
+        "heavy = {'httpx', 'websockets', 'pydantic', 'pubsub_server', 'hanzoai.pubsub.client'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
+    assert done.stderr == ""
