@@ -42,7 +42,7 @@ BOUNDED = settings(
         HealthCheck.data_too_large,
     ],
 )
-SECONDS = 10
+SECONDS = 30
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 TOPIC = "chat.session.abc"
-PATIENCE = 10
+PATIENCE = 20
 
 
 @pytest.fixture
@@ -35,7 +35,10 @@ class Stream:
 
     async def next(self) -> ServerSentEvent:
         async with asyncio.timeout(PATIENCE):
-            return await anext(self.events)
+            # httpx-sse makes an empty event of a comment that comes after an id.
+            while not (event := await anext(self.events)).data:
+                pass
+            return event
 
     async def until(self, name: str) -> Any:
         while (event := await self.next()).event != name:
@@ -282,7 +285,7 @@ async def test_a_reader_that_is_cut_without_a_word_is_noticed_too(server: Runnin
 
 async def test_a_reader_that_does_not_read_is_cut_and_others_go_on() -> None:
     async with running_server(
-        publish_rate_service=1e6, send_queue_bytes=100_000, drain_timeout=300
+        publish_rate_service=1e6, send_queue_bytes=1_000_000, drain_timeout=300
     ) as server:
         host, port = server.http.removeprefix("http://").split(":")
         source, writer = await asyncio.open_connection(host, int(port), limit=1024)
@@ -294,7 +297,7 @@ async def test_a_reader_that_does_not_read_is_cut_and_others_go_on() -> None:
         async with stream(server, topics=TOPIC) as healthy:
             await healthy.until("subscribed")
             sent = 0
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(50):
                 while server.stats.slow_consumers == 0:
                     await publish(server, "x" * 200_000)
                     sent += 1
