@@ -102,7 +102,7 @@ class Rig:
             read,
             self.clock,
             TokenSource(read, self.clock),
-            dial=self.dial,  # type: ignore[arg-type]
+            dial=self.dial,
             on_state=self.changes.append,
             on_error=lambda error, topic: self.errors.append((error, topic)),
         )

@@ -128,6 +128,7 @@ def _fields(message: object) -> dict[str, Any]:
 
 def split_item(item: object) -> tuple[str | None, Outgoing]:
     """Read one item of ``publish_many``: ``(topic, message)``, or a message with its topic."""
+    described = kind(item)
     if isinstance(item, Publication):
         return item.topic, item
     if isinstance(item, Mapping):
@@ -137,7 +138,7 @@ def split_item(item: object) -> tuple[str | None, Outgoing]:
         if len(pair) == 2 and isinstance(pair[0], str):
             return pair[0], cast("Outgoing", pair[1])
     raise InvalidPayload(
-        f"An item is {kind(cast('object', item))}.",
+        f"An item is {described}.",
         remedy='Give (topic, {"type": ..., "data": ...}) pairs.',
         field="messages",
     )

@@ -163,13 +163,12 @@ def _nothing() -> None:
 
 
 def _patterns(topics: object) -> tuple[str, ...]:
+    described = kind(topics)
     if isinstance(topics, str):
         return (validate_pattern(topics),)
     if not isinstance(topics, Sequence) or not topics:
         raise InvalidOption(
-            "`topics` is empty."
-            if topics == []
-            else f"`topics` is {kind(cast('object', topics))}.",
+            "`topics` is empty." if topics == [] else f"`topics` is {described}.",
             remedy="Pass a pattern or a list of patterns.",
             field="topics",
         )

@@ -77,9 +77,9 @@ class TokenSource:
     def learn(self, milliseconds_left: int) -> None:
         """Take note of how long the server says that the token still lasts.
 
-        Tokens of one issuer live equally long, as a rule. So the next one that does not tell its end
-        is not kept for longer, and one that ended while the client was offline is renewed before it
-        is tried (AUTH-7). A wrong guess costs one call of the callback.
+        Tokens of one issuer live equally long, as a rule. So the next one that does not tell its
+        end is not kept for longer, and one that ended while the client was offline is renewed
+        before it is tried (AUTH-7). A wrong guess costs one call of the callback.
         """
         self._life = milliseconds_left / 1000 + self._clock.now() - self._fetched_at
 

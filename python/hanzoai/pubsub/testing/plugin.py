@@ -13,22 +13,27 @@ Importing this module imports neither the client nor the server.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pytest
 
-try:
-    from pytest_asyncio import fixture as async_fixture
-except ImportError:  # the plugin of anyio runs plain fixtures that are asynchronous
-    async_fixture = pytest.fixture
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from hanzoai.pubsub.testing.server import MemoryServer
     from hanzoai.pubsub.testing.threaded import ThreadedServer
 
-MARKER = "pubsub_server"
+MARKER: Final = "pubsub_server"
+
+Fixture = TypeVar("Fixture")
+
+
+def _asynchronous() -> Callable[[Fixture], Fixture]:
+    try:
+        import pytest_asyncio
+    except ImportError:  # the plugin of anyio runs plain fixtures that are asynchronous
+        return cast("Callable[[Fixture], Fixture]", pytest.fixture)
+    return cast("Callable[[Fixture], Fixture]", pytest_asyncio.fixture)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,7 +66,7 @@ def pubsub_server(request: pytest.FixtureRequest) -> Iterator[ThreadedServer]:
         yield server
 
 
-@async_fixture
+@_asynchronous()
 async def pubsub_memory(request: pytest.FixtureRequest) -> AsyncIterator[MemoryServer]:
     """A server in memory, and time that stands still until the test moves it."""
     from hanzoai.pubsub.testing.server import MemoryServer

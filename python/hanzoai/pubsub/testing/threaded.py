@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self, TypedDict
@@ -123,4 +124,4 @@ class _InLoop:
         value = getattr(self._target, name)
         if not callable(value):
             return value
-        return lambda *arguments, **named: self._call(value, *arguments, **named)
+        return functools.partial(self._call, value)
