@@ -1,4 +1,4 @@
-"""What kind of run a seed makes: the server's abilities, the network's faults, the user's habits."""
+"""What kind of run a seed makes: abilities of the server, faults of the network, options."""
 
 from __future__ import annotations
 

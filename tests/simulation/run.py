@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,8 @@ class Run:
         for event in self.subscriptions:
             if event.sub not in self.ended:
                 check_stream(self.server, self.shell, event, self.unseen.get(event.sub, set()))
+        for _ in range(random.below(4)):
+            self._publish()
         self.shell.feed(events.Close() if random.chance(700) else events.Abort())
         world.run(world.now + 20_000)
         check_end(self.shell)
@@ -98,7 +101,7 @@ class Run:
             link.frozen = False
             link.cut(1006)
         for topic in TOPICS:  # the loss of a live message shows when the next one comes
-            self.world.after(30_000, lambda topic=topic: self._publish_elsewhere(topic))
+            self.world.after(30_000, partial(self.server.publish, topic))
 
     # ---------------------------------------------------------------- the scenario
 
@@ -110,7 +113,7 @@ class Run:
         world.after(random.between(0, 800), self._step)
         what = random.below(100)
         if what < 55:
-            burst = 130 if profile.plain and random.chance(5) else random.between(1, 4)
+            burst = 130 if profile.plain and random.chance(15) else random.between(1, 4)
             topic = random.pick(TOPICS)
             for _ in range(burst):
                 self._publish_elsewhere(topic)
@@ -139,6 +142,8 @@ class Run:
         ttl = None
         if self.world.random.chance(self.profile.short_ttl):
             ttl = self.world.random.pick((0, 1, 3))
+            if self.profile.plain and ttl:
+                ttl = None  # whether it or its neighbours were let go, no plain peer can tell
         self.server.publish(topic, ttl=ttl)
 
     def _publish(self) -> None:

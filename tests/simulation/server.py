@@ -6,6 +6,7 @@ let go of it.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.wire import (
@@ -28,7 +29,7 @@ from hanzoai.pubsub.generated.wire import (
     SubscribeFrame,
     UnsubscribeFrame,
 )
-from hanzoai.pubsub.topics import matches
+from hanzoai.pubsub.topics import matches as compare
 from tests.simulation.profile import FEATURES, SECRET
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ClientFrame, Publication, ServerFrame
     from tests.simulation.profile import Profile
     from tests.simulation.world import World
+
+
+matches = cache(compare)
+"""There are few patterns and topics here."""
 
 
 class Record:
@@ -74,7 +79,16 @@ class Log:
 class Connection:
     """The server's side of one connection."""
 
-    __slots__ = ("authenticated", "close", "expiry", "open", "patterns", "send", "stream")
+    __slots__ = (
+        "answers_at",
+        "authenticated",
+        "close",
+        "expiry",
+        "open",
+        "patterns",
+        "send",
+        "stream",
+    )
 
     def __init__(
         self, send: Callable[[ServerFrame], None], close: Callable[[int, str, int | None], None]
@@ -85,6 +99,7 @@ class Connection:
         self.authenticated = False
         self.patterns: dict[str, None] = {}
         self.expiry = 0
+        self.answers_at = 0  # a plain peer answers in the order of the requests
         self.stream = 0  # which event stream; one takes the place of another
 
 
@@ -245,11 +260,16 @@ class Server:
         positions = {t: self.logs[t].next - 1 for t in topics if t in self.logs}
         timestamp = world.now
         stream = connection.stream
-        if world.fault(profile.later_answers):
+        late = world.fault(profile.later_answers)
+        if late or connection.answers_at > world.now:
             read_late = world.random.chance(500)
             early = None if read_late else self._replay(frame, granted)
+            wait = world.random.between(1, 400)
+            if profile.plain:
+                wait = max(wait, connection.answers_at - world.now)
+                connection.answers_at = world.now + wait
             world.after(
-                world.random.between(1, 400),
+                wait,
                 lambda: self._answer(
                     connection,
                     frame,
@@ -286,12 +306,12 @@ class Server:
             if topic in after:
                 if after[topic] < log.base - 1:
                     reset.append(topic)
-                if self._lost(topic, log, lambda m: (m.seq or 0) > after[topic]):
+                mark = after[topic]
+                if self._lost(topic, log, after=mark):
                     truncated.append(topic)
-                found = [r.message for r in log.entries if (r.message.seq or 0) > after[topic]]
+                found = [r.message for r in log.entries if (r.message.seq or 0) > mark]
             elif frame.since is not None:
-                since = frame.since
-                if self._lost(topic, log, lambda m: m.timestamp > since):
+                if self._lost(topic, log, since=frame.since):
                     truncated.append(topic)
                 found = [r.message for r in log.entries if r.message.timestamp > frame.since]
             elif frame.history is not None:
@@ -301,14 +321,16 @@ class Server:
             history += found if frame.history is None else found[-frame.history :]
         return history, truncated, reset
 
-    def _lost(self, topic: str, log: Log, asked: Callable[[Envelope], bool]) -> bool:
-        """Whether the log does not reach back: something before its oldest message was asked for."""
-        oldest = log.entries[0].index if log.entries else len(self.published[topic])
-        return any(
-            asked(record.message)
-            for record in self.published[topic][:oldest]
-            if record.log == log.number
-        )
+    def _lost(self, topic: str, log: Log, *, after: int = -1, since: int = -1) -> bool:
+        """Whether something that was asked for is older than all that the log still has."""
+        everything = self.published[topic]
+        oldest = log.entries[0].index if log.entries else len(everything)
+        for record in reversed(everything[:oldest]):
+            if record.log != log.number:
+                return False
+            if (record.message.seq or 0) > after and record.message.timestamp > since:
+                return True
+        return False
 
     def _answer(
         self,

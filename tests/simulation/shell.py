@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hanzoai.pubsub import effects, events
 from hanzoai.pubsub.generated.wire import MessageFrame, SubscribedFrame, SubscribeFrame
@@ -114,7 +114,7 @@ class Shell:
         self.drops = 0
         self._answer = ""
         self._tokens = 0
-        self._perform: dict[type[Effect], Callable[..., None]] = {
+        self._perform: dict[type[Effect], Callable[[Any], object]] = {
             effects.Fetch: self._fetch,
             effects.AbandonFetch: lambda effect: self.fetches.discard(effect.id),
             effects.Dial: self._dial,
@@ -165,7 +165,7 @@ class Shell:
             return
         self._tokens += 1
         value = f"t{self._tokens}"
-        life = self.profile.token_life or 10_000_000
+        life = self.profile.token_life if self.profile.token_life and not world.calm else 10_000_000
         took = 12_000 if world.fault(self.profile.callback_hangs) else world.random.between(1, 300)
 
         def answer() -> None:
@@ -222,7 +222,7 @@ class Shell:
         name = effect.name
         self.timers[name] = number = self.world.after(effect.after, lambda: self._due(name, number))
 
-    def _due(self, name: effects.TimerName, number: int) -> None:
+    def _due(self, name: events.TimerName, number: int) -> None:
         if self.timers.get(name) == number:
             del self.timers[name]
             idle = 0 if self.link is None else self.world.now - self.link.heard

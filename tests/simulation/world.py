@@ -27,10 +27,10 @@ class World:
         self.now = START
         self.random = Random(seed)
         self.calm = False
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._queue: list[tuple[int, int, Callable[[], object]]] = []
         self._number = 0
 
-    def after(self, milliseconds: int, do: Callable[[], None]) -> int:
+    def after(self, milliseconds: int, do: Callable[[], object]) -> int:
         """Have something happen; of two things at one time the one that was planned first."""
         self._number += 1
         heappush(self._queue, (self.now + milliseconds, self._number, do))

@@ -7,6 +7,7 @@ delivery the id of the message, a member of a presence list its client id.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pydantic import TypeAdapter
@@ -37,7 +38,7 @@ _READERS: dict[str, Callable[[Json, dict[str, Json]], Event]] = {
     "woke": lambda v, _: events.Woke(**v),
     "frame": lambda v, step: events.Received(FRAMES.validate_python(v), step.get("at", 0)),
     "timer": lambda v, step: events.TimerFired(cast("TimerName", v), step.get("idle", 0)),
-    "subscribe": lambda v, _: events.Subscribe(**{**v, "topics": tuple(v["topics"])}),
+    "subscribe": lambda v, _: replace(events.Subscribe(**v), topics=tuple(v["topics"])),
     "unsubscribe": lambda v, _: events.Unsubscribe(v),
     "publish": lambda v, _: _publish(v),
     "expire": lambda v, _: events.Expire(v),
@@ -107,7 +108,7 @@ def canonical(value: Json) -> str:
 
 def _publish(value: dict[str, Json]) -> events.Publish:
     messages = tuple(Publication.model_validate(message) for message in value["messages"])
-    return events.Publish(**{**value, "messages": messages})
+    return replace(events.Publish(**value), messages=messages)
 
 
 def _outcome(outcome: effects.Outcome) -> dict[str, Json]:

@@ -26,7 +26,7 @@ class TraceFailed(AssertionError):
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A trace, with the steps and random numbers of the trace that it starts from before its own."""
+    """A trace, after the steps and with the random numbers of the one that it starts from."""
     trace: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if "start" in trace:
         start = load(TRACES / f"{trace['start']}.json")
@@ -50,7 +50,9 @@ def run(trace: dict[str, Any]) -> set[tuple[State, Name, int]]:
         got = [show_effect(effect) for effect in session.handle(read_event(step["in"]))]
         if canonical(got) != canonical(step["out"]):
             said = f"step {n}, {canonical(step['in'])}"
-            raise TraceFailed(f"{said}\nexpected {canonical(step['out'])}\ngot      {canonical(got)}")
+            raise TraceFailed(
+                f"{said}\nexpected {canonical(step['out'])}\ngot      {canonical(got)}"
+            )
     if numbers:
         raise TraceFailed(f"not drawn: {numbers}")
     return session.fired

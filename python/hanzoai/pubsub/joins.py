@@ -1,14 +1,13 @@
 """Subscriptions inside a session: asked for, answered, routed to; each with a cursor of its own.
 
-A subscription is pending (not asked for on this connection), joining (asked, not answered: matching
-live messages are held), or live. HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
+HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.cursor import JUMP, NEW, IdCursor, Missing, Replay, SeqCursor
+from hanzoai.pubsub.cursor import JUMP, NEW, Missing, Replay, SeqCursor
 from hanzoai.pubsub.effects import Deliver, Gap, Joined, PresenceChanged, Send
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.generated.wire import (
@@ -18,8 +17,10 @@ from hanzoai.pubsub.generated.wire import (
     SubscribeFrame,
     UnsubscribeFrame,
 )
+from hanzoai.pubsub.id_cursor import IdCursor
+from hanzoai.pubsub.join import JOINING, LIVE, PENDING, Join
 from hanzoai.pubsub.presence import KINDS, PresenceMap
-from hanzoai.pubsub.topics import TopicTrie, matches
+from hanzoai.pubsub.topics import TopicTrie
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.peer import Peer
     from hanzoai.pubsub.presence import Change
     from hanzoai.pubsub.session_options import SessionOptions
-
-PENDING: Final = 0
-JOINING: Final = 1
-LIVE: Final = 2
 
 ROUTES: Final = 4_096
 """Topics whose subscriptions are remembered; beyond that they are looked up anew."""
@@ -54,75 +51,6 @@ _OF_PUBLISH: Final = frozenset(
     {"rate_limited", "payload_too_large", "invalid_payload", "conflict", "slow_consumer"}
 )
 """Codes that cannot be the answer to a `subscribe`."""
-
-
-class Join:
-    """One subscription of the user."""
-
-    __slots__ = (
-        "again",
-        "answered",
-        "ask",
-        "cursor",
-        "denied",
-        "doubts",
-        "event",
-        "healed",
-        "held",
-        "history",
-        "lost",
-        "patterns",
-        "phase",
-        "positions",
-        "quiet",
-        "reset",
-        "sub",
-        "timestamp",
-        "truncated",
-        "whole",
-    )
-
-    def __init__(self, event: Subscribe, cursor: SeqCursor | IdCursor) -> None:
-        self.event = event
-        self.sub = event.sub
-        self.patterns = list(event.topics)
-        self.cursor = cursor
-        self.phase = PENDING
-        self.ask = ""
-        self.answered = False
-        self.again = False
-        self.quiet = False
-        self.doubts = 0
-        self.denied: list[Denial] = []
-        self.lost: dict[str, int] = {}
-        self.held: list[Envelope] = []
-        self.healed: dict[str, int] = {}
-        self.whole = True
-        self.clear_answer()
-
-    def clear_answer(self) -> None:
-        """Forget what has come of an answer that is not complete."""
-        self.history: list[Envelope] = []
-        self.positions: dict[str, int] = {}
-        self.truncated: dict[str, None] = {}
-        self.reset: dict[str, None] = {}
-        self.timestamp: int | None = None
-
-    def forget(self) -> None:
-        """The connection is gone: what was held and not replayed would make the mark jump."""
-        self.phase = PENDING
-        self.ask = ""
-        self.held = []
-        self.lost = {}
-        self.whole = True
-        self.healed = {}
-        self.quiet = self.again = False
-        self.doubts = 0
-        self.clear_answer()
-
-    def takes(self, topic: str) -> bool:
-        """Whether a pattern in force takes the topic."""
-        return any(matches(pattern, topic) for pattern in self.patterns)
 
 
 class Joins:
@@ -323,10 +251,12 @@ class Joins:
             refused = [frame.topic]
         join.denied += [Denial(topic=p, code=frame.code, message=frame.message) for p in refused]
         self._deny(join, refused)
-        if join.patterns:
+        if not join.patterns:
+            out.append(Joined(join.sub, (), tuple(join.denied)))
+        elif self._peer is not None and self._peer.incremental:
             self._ask(join, out)
         else:
-            out.append(Joined(join.sub, (), tuple(join.denied)))
+            self._later(0)
         return True
 
     # ---------------------------------------------------------------- inside

@@ -1,31 +1,19 @@
-"""What the guards and actions of the lifecycle table mean.
+"""What the actions of the lifecycle table do.
 
-The table is compiled from `spec/lifecycle.yaml`. An action appends effects; nothing here has a
-clock, a socket, a task or randomness of its own: timers are effects by name, and `random` is an
-argument, drawn once for each delay before an attempt.
+An action appends effects; nothing here has a clock, a socket, a task or randomness of its own:
+timers are effects by name, and `random` is an argument, drawn once for each delay.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from hanzoai.pubsub.credentials import MAX_TIMER, Credentials
-from hanzoai.pubsub.effects import (
-    AbandonFetch,
-    CancelTimer,
-    Dial,
-    Finished,
-    HangUp,
-    Probe,
-    Rejected,
-    Send,
-    StartTimer,
-    StateChanged,
-)
-from hanzoai.pubsub.events import Dropped, Probed, Received, TimerFired, Token, TokenFailed
+from hanzoai.pubsub.causes import cause, retry_after, unexplained
+from hanzoai.pubsub.credentials import MAX_TIMER
+from hanzoai.pubsub.effects import AbandonFetch, Dial, Finished, HangUp, Probe, Rejected, Send
+from hanzoai.pubsub.events import Dropped, Received, Token, TokenFailed
 from hanzoai.pubsub.generated.defaults import CLIENT
-from hanzoai.pubsub.generated.errors import CODES, close_action
-from hanzoai.pubsub.generated.lifecycle import INITIAL, PUBLIC, TABLE, Steps
+from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.generated.wire import (
     AuthErrorFrame,
     AuthFrame,
@@ -35,19 +23,11 @@ from hanzoai.pubsub.generated.wire import (
     PingFrame,
     PresenceUpdateFrame,
 )
-from hanzoai.pubsub.joins import Joins
-from hanzoai.pubsub.outbox import Outbox
-from hanzoai.pubsub.peer import Peer, read_peer
-from hanzoai.pubsub.presence import OwnPresence
+from hanzoai.pubsub.machine import Machine
+from hanzoai.pubsub.peer import read_peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hanzoai.pubsub.effects import Effect, TransportName
     from hanzoai.pubsub.events import Event, TimerName
-    from hanzoai.pubsub.generated.lifecycle import Event as Name
-    from hanzoai.pubsub.generated.lifecycle import Row, State
-    from hanzoai.pubsub.session_options import SessionOptions
 
 NORMAL: Final = 1000
 RECONNECTS: Final = 4000
@@ -55,9 +35,6 @@ RECONNECTS: Final = 4000
 
 MAX_RETRY_AFTER: Final = 3_600_000
 """Longest wait that a server may impose, milliseconds."""
-
-_UNEXPLAINED: Final = frozenset({None, 1000, 1002, 1005, 1006, 1011, 1015})
-"""Ends that a middlebox may have caused; with another code the server itself spoke."""
 
 _LEAVING: Final[tuple[TimerName, ...]] = (
     "ping",
@@ -71,140 +48,8 @@ _LEAVING: Final[tuple[TimerName, ...]] = (
 """Timers that end with a connection."""
 
 
-class Lifecycle(Steps["Event"]):
-    """The state of a session and the steps of its table.
-
-    Args:
-        options: What it is set to.
-        random: A number from 0 inclusive to 1 exclusive.
-    """
-
-    def __init__(self, options: SessionOptions, random: Callable[[], float]) -> None:
-        self.state: State = INITIAL
-        self.fired: set[tuple[State, Name, int]] | None = None
-        self.outbox: Final = Outbox(
-            options.send_queue_messages, options.send_queue_bytes, options.pace_interval
-        )
-        self.joins: Final = Joins(options)
-        self._options: Final = options
-        self._random: Final = random
-        self._credentials: Final = Credentials(renewable=options.renewable)
-        self._own: Final = OwnPresence()
-        self._timers: Final[dict[TimerName, None]] = {}
-        self._out: list[Effect] = []
-        self._transport: TransportName = "sse" if options.transport == "sse" else "websocket"
-        self._linked = False  # a transport is being opened, or open
-        self._incremental = True
-        self._online = False  # authenticated: frames of subscriptions and publishes count
-        self._client_id: str | None = None
-        self._attempt = 0
-        self._failures = 0
-        self._short_lives = 0
-        self._stable = False
-        self._overdue = False
-        self._draining = False
-        self._retry_in: int | None = None
-        self._refs = 0
-        self._peer = Peer()
-
-    # ---------------------------------------------------------------- the table
-
-    def _fire(self, name: Name, event: Event) -> None:
-        """Take the first row whose guards hold; a pair without one has no meaning now."""
-        state = self.state
-        for n, row in enumerate(TABLE[state].get(name, ())):
-            if all(getattr(self, guard)(event) for guard in row.guards):
-                if self.fired is not None:
-                    self.fired.add((state, name, n))
-                self._take(row, event)
-                return
-
-    def _take(self, row: Row, event: Event) -> None:
-        before, at = self.state, len(self._out)
-        self._retry_in = None
-        self.state = row.to
-        for action in row.actions:
-            getattr(self, action)(event)
-        if row.to != before:
-            code, reason = _cause(event)
-            changed = StateChanged(
-                before, row.to, PUBLIC[row.to], code, reason, self._retry_in, self._attempt
-            )
-            self._out.insert(at, changed)
-
-    # ---------------------------------------------------------------- timers
-
-    def _start(self, timer: TimerName, after: int) -> None:
-        self._timers.pop(timer, None)
-        self._timers[timer] = None
-        self._out.append(StartTimer(timer, after))
-
-    def _stop(self, timer: TimerName) -> None:
-        if timer in self._timers:
-            del self._timers[timer]
-            self._out.append(CancelTimer(timer))
-
-    def _delay(self, attempt: int) -> int:
-        """Full jitter (LIFE-2)."""
-        ceiling = min(self._options.retry_cap, self._options.retry_base * 2 ** min(attempt, 30))
-        return int(self._random() * ceiling)
-
-    # ---------------------------------------------------------------- guards
-
-    def auth_close(self, event: Event, /) -> bool:
-        """The close code says that the token is at fault."""
-        return isinstance(event, Dropped) and close_action(event.code) == "reauth"
-
-    def auth_fault(self, event: Event, /) -> bool:
-        """The error says that the token is at fault."""
-        return action_of(_cause(event)[0]) == "reauth"
-
-    def cannot_renew(self, event: Event, /) -> bool:
-        """The token is a fixed one (AUTH-4)."""
-        return not self._credentials.renewable
-
-    def draining(self, event: Event, /) -> bool:
-        """The user has asked for the end, after what is published has been settled."""
-        return self._draining
-
-    def final_close(self, event: Event, /) -> bool:
-        """The close code says that another try is pointless (LIFE-9)."""
-        return isinstance(event, Dropped) and close_action(event.code) == "stop"
-
-    def final_error(self, event: Event, /) -> bool:
-        """The error says that another try is pointless."""
-        return action_of(_cause(event)[0]) == "stop"
-
-    def has_token(self, event: Event, /) -> bool:
-        """A token is held."""
-        return self._credentials.token is not None
-
-    def heard(self, event: Event, /) -> bool:
-        """Something has come since the ping; an event stream, which has none, is given longer."""
-        patience = self._options.pong_timeout
-        if not self._incremental:
-            patience += self._options.ping_interval
-        return isinstance(event, TimerFired) and event.idle < patience
-
-    def may_fall_back(self, event: Event, /) -> bool:
-        """The transport is a WebSocket, and the user leaves the choice to us."""
-        return self._options.transport == "auto" and self._transport == "websocket"
-
-    def overdue(self, event: Event, /) -> bool:
-        """Apart for so long that history may be gone."""
-        return self._overdue
-
-    def reachable(self, event: Event, /) -> bool:
-        """A WebSocket could be opened."""
-        return isinstance(event, Probed) and event.ok
-
-    def refused(self, event: Event, /) -> bool:
-        """The token callback refuses for good (AUTH-3)."""
-        return isinstance(event, TokenFailed) and event.refused
-
-    def unsettled(self, event: Event, /) -> bool:
-        """A publish has no outcome yet."""
-        return len(self.outbox) > 0
+class Lifecycle(Machine):
+    """A machine that knows what to do."""
 
     # ---------------------------------------------------------------- actions: token
 
@@ -318,7 +163,7 @@ class Lifecycle(Steps["Event"]):
 
     def count_failure(self, event: Event, /) -> None:
         """One opening failed: after some, the other transport is tried (LIFE-6)."""
-        if isinstance(event, Dropped) and not _unexplained(event):
+        if isinstance(event, Dropped) and not unexplained(event):
             return
         self._failures += 1
         if self._transport == "sse" or self._failures >= self._options.fallback_failures:
@@ -326,7 +171,7 @@ class Lifecycle(Steps["Event"]):
 
     def count_short_life(self, event: Event, /) -> None:
         """One connection died young: after some in a row, the other transport is tried."""
-        if self._stable or not isinstance(event, Dropped) or not _unexplained(event):
+        if self._stable or not isinstance(event, Dropped) or not unexplained(event):
             return
         self._short_lives += 1
         if self._short_lives >= self._options.short_life:
@@ -350,7 +195,7 @@ class Lifecycle(Steps["Event"]):
     def schedule_retry(self, event: Event, /) -> None:
         """Wait before the next attempt, longer each time, never less than the server asked."""
         self._credentials.attempt += isinstance(event, TokenFailed)
-        delay = max(self._delay(self._attempt), min(MAX_RETRY_AFTER, _retry_after(event)))
+        delay = max(self._delay(self._attempt), min(MAX_RETRY_AFTER, retry_after(event)))
         self._attempt += 1
         self._retry_in = delay
         self._start("retry", delay)
@@ -435,6 +280,7 @@ class Lifecycle(Steps["Event"]):
     def stop_all(self, event: Event, /) -> None:
         """No timer and no call may outlive the session."""
         self._online = False
+        self.joins.lost()
         for timer in list(self._timers):
             self._stop(timer)
         call = self._credentials.abandon()
@@ -443,7 +289,7 @@ class Lifecycle(Steps["Event"]):
 
     def fail(self, event: Event, /) -> None:
         """End by an error that no retry mends."""
-        code, message = _cause(event)
+        code, message = cause(event)
         if isinstance(event, Dropped):
             by_close = (known for known in CODES.values() if known.close == event.code)
             known = next(by_close, None)
@@ -487,46 +333,3 @@ class Lifecycle(Steps["Event"]):
         self._refs += 1
         ref = f"m{self._refs}" if self._peer.ref else None
         self._out.append(Send(PresenceUpdateFrame(topic=topic, data=data, ref=ref)))
-
-
-def action_of(code: str | int | None) -> str:
-    """What an error code means for a connection: `retry`, `reauth` or `stop`."""
-    known = CODES.get(code) if isinstance(code, str) else None
-    return "retry" if known is None else known.action
-
-
-def _unexplained(event: Dropped) -> bool:
-    return event.retry_after is None and event.code in _UNEXPLAINED
-
-
-def _retry_after(event: Event) -> int:
-    if isinstance(event, Dropped):
-        return event.retry_after or 0
-    if isinstance(event, Received) and isinstance(event.frame, AuthErrorFrame | ErrorFrame):
-        return event.frame.retry_after_ms or 0
-    return 0
-
-
-_TIMEOUTS: Final[dict[str, tuple[str | None, str]]] = {
-    "fetch": ("timeout", "The token callback did not answer in time."),
-    "open": ("timeout", "The connection could not be opened in time."),
-    "pong": ("idle_timeout", "Nothing was heard from the server."),
-    "suspend": (None, "There has been no connection for long."),
-    "fallback": (None, "The WebSocket does not open; the event stream is tried."),
-    "drain": ("timeout", "Not everything was settled in time."),
-}
-
-
-def _cause(event: Event) -> tuple[str | int | None, str | None]:
-    """The code behind a change of state, and the reason in words."""
-    match event:
-        case Dropped(code, reason):
-            return code, reason
-        case TokenFailed(_, refused, message):
-            return "auth_refused" if refused else "token_unavailable", message
-        case Received(frame=AuthErrorFrame() | ErrorFrame() as frame):
-            return frame.code, frame.message
-        case TimerFired(name):
-            return _TIMEOUTS.get(name, (None, None))
-        case _:
-            return None, None

@@ -262,10 +262,10 @@ class Outbox:
         if topic is None and self._blind:
             self._blind.popleft()
             return True
-        if topic in self._blind:
-            self._blind.remove(topic)
-            return True
-        return False
+        if topic is None or topic not in self._blind:
+            return False
+        self._blind.remove(topic)
+        return True
 
     def pause(self, milliseconds: int | None) -> None:
         """Send nothing for so long: the server said `rate_limited`."""

@@ -180,9 +180,14 @@ def _differs(a: PresenceMember, b: PresenceMember) -> bool:
 
 def _member_data(data: object) -> dict[str, Any] | None:
     """The member in the data of a presence message: as it is, or under `member`."""
-    for value in (data, data.get("member") if isinstance(data, dict) else None):
-        if isinstance(value, dict) and isinstance(value.get("client_id"), str):
-            return cast("dict[str, Any]", value)
+    if not isinstance(data, dict):
+        return None
+    outer = cast("dict[str, Any]", data)
+    if isinstance(outer.get("client_id"), str):
+        return outer
+    inner = outer.get("member")
+    if isinstance(inner, dict) and isinstance(cast("dict[str, Any]", inner).get("client_id"), str):
+        return cast("dict[str, Any]", inner)
     return None
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub import events
+from hanzoai.pubsub.causes import action_of
 from hanzoai.pubsub.effects import Deliver, Joined, Problem, Rejected, Settle
 from hanzoai.pubsub.events import Dropped, Received, TimerFired, Token, TokenFailed
 from hanzoai.pubsub.generated import wire
 from hanzoai.pubsub.generated.lifecycle import FINAL, TIMERS
 from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, ErrorFrame, MessageFrame
-from hanzoai.pubsub.lifecycle import Lifecycle, action_of
+from hanzoai.pubsub.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

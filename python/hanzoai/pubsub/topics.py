@@ -35,9 +35,7 @@ def validate_topic(name: str) -> str:
         InvalidTopic: It is empty, over 255 bytes, has an empty segment, a wildcard or a character
             other than letters, digits, `_`, `-` and `.`; the message names it and its place.
     """
-    if isinstance(name, str) and len(name) <= MAX_TOPIC and _NAME.fullmatch(name):
-        return name
-    raise _invalid(name, "topic")
+    return _checked(name, _NAME, "topic")
 
 
 def validate_pattern(pattern: str) -> str:
@@ -49,9 +47,7 @@ def validate_pattern(pattern: str) -> str:
     Raises:
         InvalidTopic: As for `validate_topic`, or `*` is a part of a segment.
     """
-    if isinstance(pattern, str) and len(pattern) <= MAX_TOPIC and _PATTERN.fullmatch(pattern):
-        return pattern
-    raise _invalid(pattern, "pattern")
+    return _checked(pattern, _PATTERN, "pattern")
 
 
 def is_wildcard(pattern: str) -> bool:
@@ -66,6 +62,12 @@ def matches(pattern: str, topic: str) -> bool:
     trie: TopicTrie[None] = TopicTrie()
     trie.insert(pattern, None)
     return bool(trie.match(topic))
+
+
+def _checked(name: object, form: re.Pattern[str], kind: str) -> str:
+    if isinstance(name, str) and len(name) <= MAX_TOPIC and form.fullmatch(name):
+        return name
+    raise _invalid(name, kind)
 
 
 def _invalid(name: object, kind: str) -> InvalidTopic:

@@ -1,0 +1,150 @@
+"""The cursor by itself; what a whole session makes of it is in spec/traces and tests/simulation."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanzoai.pubsub.cursor import JUMP, KNOWN, NEW, Missing, Replay, SeqCursor
+from hanzoai.pubsub.generated.wire import Envelope
+from hanzoai.pubsub.id_cursor import IdCursor
+
+
+def message(
+    seq: int | None, topic: str = "a", at: int = 0, id: str = "", ttl: int | None = None
+) -> Envelope:
+    return Envelope(
+        id=id or f"{topic}{seq}", topic=topic, type="t", data=None, timestamp=at, seq=seq, ttl=ttl
+    )
+
+
+def ids(steps: list[Envelope | Missing]) -> list[object]:
+    return [step if isinstance(step, Missing) else step.id for step in steps]
+
+
+def test_next_is_new_before_is_known_beyond_is_a_jump() -> None:
+    cursor = SeqCursor(after={"a": 5})
+    assert cursor.admit(message(6)) == NEW
+    assert cursor.admit(message(6)) == KNOWN
+    assert cursor.admit(message(8)) == JUMP
+    assert cursor.positions == {"a": 6}
+    assert cursor.admit(message(None)) == NEW
+
+
+def test_positions_go_backwards_only_with_a_reset() -> None:
+    cursor = SeqCursor(after={"a": 9})
+    cursor.replay(Replay(history=[], held=[], positions={"a": 3}))
+    assert cursor.positions == {"a": 9}
+    steps, _ = cursor.replay(Replay(history=[], held=[], positions={"a": 3}, reset=["a"]))
+    assert steps == [Missing("a", 10, None, None, "log_reset")]
+    assert cursor.positions == {"a": 3}
+
+
+def test_a_reset_that_is_truncated_too_is_one_gap() -> None:
+    cursor = SeqCursor(after={"a": 9})
+    steps, _ = cursor.replay(
+        Replay(history=[message(105)], held=[], positions={"a": 105}, truncated=["a"], reset=["a"])
+    )
+    assert ids(steps) == [Missing("a", 10, None, None, "log_reset"), "a105"]
+
+
+def test_positions_at_the_limit_of_safe_integers_are_counted() -> None:
+    top = 2**53 - 1
+    cursor = SeqCursor(after={"a": top - 1})
+    assert cursor.admit(message(top)) == NEW
+    assert cursor.admit(message(top)) == KNOWN
+
+
+def test_memory_is_bounded_by_topics() -> None:
+    cursor = SeqCursor(remembered=10)
+    for n in range(1_000):
+        cursor.admit(message(1, topic=f"t{n}", at=n))
+    assert cursor.topics == [f"t{n}" for n in range(990, 1_000)]
+    assert cursor.request().since == 989
+
+
+def test_the_topic_idle_longest_gives_way() -> None:
+    cursor = SeqCursor(remembered=2)
+    cursor.admit(message(1, topic="a"))
+    cursor.admit(message(1, topic="b"))
+    cursor.admit(message(2, topic="a"))
+    cursor.admit(message(1, topic="c"))
+    assert cursor.topics == ["a", "c"]
+
+
+def test_a_sibling_in_the_same_millisecond_is_replayed() -> None:
+    cursor = IdCursor(since=0, overlap=10)
+    cursor.admit(message(None, at=100, id="m1"))
+    steps, _ = cursor.replay(
+        Replay(history=[message(None, at=100, id="m1"), message(None, at=100, id="m2")], held=[])
+    )
+    assert ids(steps) == ["m2"]
+    assert cursor.request().since == 90
+
+
+def test_history_and_held_are_one_batch() -> None:
+    cursor = IdCursor(since=0, overlap=10)
+    cursor.admit(message(None, at=100, id="m1"))
+    repeated = message(None, at=100, id="m2")
+    far = message(None, at=500, id="m3")
+    steps, _ = cursor.replay(
+        Replay(history=[message(None, at=100, id="m1"), repeated, far], held=[repeated, far])
+    )
+    assert ids(steps) == ["m2", "m3"]
+
+
+def test_what_may_have_expired_proves_nothing() -> None:
+    cursor = IdCursor(since=0, overlap=1_000)
+    cursor.admit(message(None, at=100, id="m1", ttl=1))
+    steps, _ = cursor.replay(Replay(history=[], held=[], at=1_100))
+    assert steps == []
+    steps, _ = cursor.replay(Replay(history=[], held=[], at=1_099))
+    assert steps == [Missing("a", None, None, None, "unproven")]
+
+
+def test_ids_and_topics_are_bounded() -> None:
+    cursor = IdCursor(overlap=10**9, ids=5, topics=3)
+    for topic in range(10):
+        for n in range(100):
+            cursor.admit(message(None, topic=f"t{topic}", at=n, id=f"{topic}.{n}"))
+    assert cursor.topics == ["t7", "t8", "t9"]
+    assert all(len(near) == 5 for near in cursor._near.values())
+
+
+@given(
+    published=st.integers(1, 30),
+    heard=st.integers(0, 30),
+    retained=st.integers(0, 30),
+    held=st.integers(0, 10),
+)
+def test_delivered_is_published_or_one_gap_counts_what_is_missing(
+    published: int, heard: int, retained: int, held: int
+) -> None:
+    heard = min(heard, published)
+    cursor = SeqCursor(after={"a": 0})
+    got: list[Envelope | Missing] = []
+    for n in range(1, heard + 1):
+        assert cursor.admit(message(n)) == NEW
+        got.append(message(n))
+    oldest = max(1, published - retained + 1)
+    steps, rest = cursor.replay(
+        Replay(
+            history=[message(n) for n in range(max(oldest, heard + 1), published + 1)],
+            held=[message(n) for n in range(max(1, published - 2), published + held + 1)],
+            positions={"a": published},
+            truncated=["a"] if oldest > heard + 1 else [],
+        )
+    )
+    assert not rest
+    at = 0
+    gaps = 0
+    for step in got + steps:
+        if isinstance(step, Missing):
+            gaps += 1
+            assert (step.from_, step.missed) == (at + 1, (step.to or 0) - at)
+            at = step.to or 0
+        else:
+            assert step.seq == at + 1
+            at += 1
+    assert at == published + held
+    assert gaps <= 1

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanzoai.pubsub.generated.wire import Envelope, PresenceMember
+from hanzoai.pubsub.presence import MAX_MEMBERS, OwnPresence, PresenceMap
+
+
+def member(id: str, **fields: Any) -> PresenceMember:
+    base: dict[str, Any] = {
+        "client_id": id,
+        "user_id": f"u{id}",
+        "name": id,
+        "joined_at": 1,
+        "last_seen": 1,
+    }
+    return PresenceMember(**(base | fields))
+
+
+def told(kind: str, data: Any, at: int = 5) -> Envelope:
+    return Envelope(id="p", topic="a", type=f"presence.{kind}", data=data, timestamp=at)
+
+
+def test_a_member_under_member_is_read_too() -> None:
+    presence = PresenceMap()
+    [change] = presence.apply(told("join", {"member": member("x").wire()}))
+    assert change.member == member("x")
+
+
+def test_an_update_is_merged_into_what_is_known() -> None:
+    presence = PresenceMap()
+    presence.snapshot("a", [member("x", status="online")])
+    [change] = presence.apply(told("update", {"client_id": "x", "status": "typing"}))
+    assert change.kind == "update"
+    assert change.members == (member("x", status="typing", last_seen=5),)
+
+
+def test_a_snapshot_again_tells_only_differences() -> None:
+    presence = PresenceMap()
+    assert [c.kind for c in presence.snapshot("a", [member("x"), member("y")])] == ["snapshot"]
+    changes = presence.snapshot("a", [member("y", status="away"), member("z")])
+    assert [(c.kind, c.member and c.member.client_id) for c in changes] == [
+        ("leave", "x"),
+        ("update", "y"),
+        ("join", "z"),
+    ]
+    assert presence.snapshot("a", [member("y", status="away", last_seen=9), member("z")]) == []
+
+
+def test_members_stand_in_the_order_of_joining() -> None:
+    presence = PresenceMap()
+    presence.snapshot("a", [member("late", joined_at=9), member("early", joined_at=3)])
+    assert [m.client_id for m in presence.members("a")] == ["early", "late"]
+
+
+def test_a_crowd_is_bounded() -> None:
+    presence = PresenceMap()
+    presence.snapshot("a", [member(str(n)) for n in range(MAX_MEMBERS + 5)])
+    assert len(presence.members("a")) == MAX_MEMBERS
+    assert presence.apply(told("join", member("more").wire())) == []
+
+
+def test_what_nobody_wants_is_forgotten() -> None:
+    presence = PresenceMap()
+    presence.snapshot("a", [member("x")])
+    presence.keep(lambda topic: topic != "a")
+    assert presence.members("a") == ()
+    assert presence.complete() == []
+
+
+def test_the_last_word_on_each_key_counts() -> None:
+    own = OwnPresence()
+    own.update("a", {"status": "typing", "x": 1})
+    own.update(None, {"name": "Ann"})
+    own.update("a", {"x": None})
+    assert list(own.items()) == [(None, {"name": "Ann"}), ("a", {"status": "typing", "x": None})]
+
+
+def test_a_word_for_all_topics_overrules_what_was_said_on_one() -> None:
+    own = OwnPresence()
+    own.update("a", {"status": "typing"})
+    own.update(None, {"status": "idle"})
+    assert list(own.items()) == [(None, {"status": "idle"})]
+
+
+names = st.sampled_from(["x", "y", "z"])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["join", "update", "leave"]), names, st.integers(0, 3))),
+    st.sets(names),
+)
+def test_events_since_the_snapshot_lead_to_the_map_of_the_server(
+    events: list[tuple[str, str, int]], first: set[str]
+) -> None:
+    presence = PresenceMap()
+    server = {name: member(name) for name in first}
+    presence.snapshot("a", list(server.values()))
+    for kind, name, status in events:
+        if kind == "leave":
+            server.pop(name, None)
+        else:
+            server[name] = member(name, status=str(status))
+        data = {"client_id": name} if kind == "leave" else server[name].wire()
+        presence.apply(told(kind, data))
+    assert {m.client_id: m.status for m in presence.members("a")} == {
+        name: m.status for name, m in server.items()
+    }
+
+
+@given(
+    st.recursive(
+        st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
+def test_absurd_data_changes_nothing_and_does_not_raise(data: Any) -> None:
+    assert PresenceMap().apply(told("join", data)) == []

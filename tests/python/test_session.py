@@ -1,0 +1,400 @@
+"""Any events in any order: a session never raises, ends once, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hanzoai.pubsub import effects, events, lifecycle, session
+from hanzoai.pubsub.effects import Rejected, Settle
+from hanzoai.pubsub.events import EVENTS
+from hanzoai.pubsub.generated.errors import CLOSE_CODES
+from hanzoai.pubsub.generated.lifecycle import FINAL, TIMERS
+from hanzoai.pubsub.generated.wire import (
+    AuthErrorFrame,
+    AuthExpiringFrame,
+    AuthOkFrame,
+    Denial,
+    Envelope,
+    ErrorFrame,
+    Limits,
+    MessageFrame,
+    PongFrame,
+    PresenceMember,
+    PresenceSnapshotFrame,
+    Publication,
+    PublishedFrame,
+    PublishFrame,
+    PublishResult,
+    SubscribedFrame,
+    UnsubscribedFrame,
+)
+from hanzoai.pubsub.session import Session
+from hanzoai.pubsub.session_options import SessionOptions
+
+TOP = 2**53 - 1
+topics = st.sampled_from(["a", "a.b", "c", "else.where"])
+patterns = st.sampled_from(["a", "a.*", "**", "c", "secret"])
+seqs = st.sampled_from([None, 0, 1, 2, 3, 4, 5, 9, 1000, TOP - 1, TOP])
+times = st.sampled_from([0, 1, 1000, 20_000, TOP])
+refs = st.sampled_from([None, "s1", "s2", "s3", "s9", "p1", "p2", "p1.0", "p", "u1", "m1", "x"])
+codes = st.sampled_from(
+    ["forbidden", "rate_limited", "unavailable", "token_expired", "internal", "made_up"]
+)
+waits = st.sampled_from([None, 0, 1, 10**9, TOP])
+ids = st.sampled_from(["m1", "m2", "m3", "m4"])
+kinds = st.sampled_from(["text", "presence.join", "presence.leave", "presence.update"])
+members = st.builds(
+    PresenceMember,
+    client_id=ids,
+    user_id=st.just("u"),
+    name=st.just("n"),
+    joined_at=times,
+    last_seen=times,
+)
+envelopes = st.builds(
+    Envelope,
+    id=ids,
+    topic=topics,
+    type=kinds,
+    data=st.sampled_from([None, {}, [], 1, {"client_id": "m1"}, {"member": 3}]),
+    timestamp=times,
+    ttl=st.sampled_from([None, 0, 1, TOP]),
+    seq=seqs,
+)
+positions = st.dictionaries(topics, st.sampled_from([0, 1, 5, TOP]), max_size=3)
+denials = st.builds(Denial, topic=patterns, code=codes)
+results = st.builds(
+    PublishResult,
+    id=st.none() | ids,
+    error=st.none() | st.just({"code": "rate_limited", "message": ""}),
+)
+frames = st.one_of(
+    st.builds(
+        AuthOkFrame,
+        client_id=st.sampled_from(["c", "c" * 500]),
+        version=st.sampled_from([None, 1]),
+        features=st.sampled_from(
+            [None, [], ["ref", "ack"], ["ref", "ack", "seq", "idempotency", "batch"], ["seq"]]
+        ),
+        expires_at=st.none() | times,
+        server_time=st.none() | times,
+        limits=st.none() | st.builds(Limits, publish_rate=st.sampled_from([None, 0, 1, TOP])),
+    ),
+    st.builds(AuthErrorFrame, code=codes, message=st.just(""), retry_after_ms=waits),
+    st.builds(AuthExpiringFrame, expires_in=waits),
+    st.builds(
+        SubscribedFrame,
+        topics=st.lists(patterns, max_size=2),
+        history=st.none() | st.lists(envelopes, max_size=5),
+        positions=st.none() | positions,
+        timestamp=st.none() | times,
+        truncated=st.none() | st.lists(topics, max_size=2),
+        reset=st.none() | st.lists(topics, max_size=2),
+        denied=st.none() | st.lists(denials, max_size=2),
+        more=st.none() | st.booleans(),
+        ref=refs,
+    ),
+    st.builds(UnsubscribedFrame, topics=st.lists(patterns), ref=refs),
+    st.builds(MessageFrame, message=envelopes),
+    st.builds(
+        PublishedFrame,
+        id=st.none() | ids,
+        seq=seqs,
+        results=st.none() | st.lists(results, max_size=3),
+        ref=refs,
+    ),
+    st.builds(PresenceSnapshotFrame, topic=topics, members=st.lists(members, max_size=3)),
+    st.builds(PongFrame),
+    st.builds(
+        ErrorFrame,
+        code=codes,
+        message=st.just(""),
+        topic=st.none() | topics | patterns,
+        retry_after_ms=waits,
+        ref=refs,
+    ),
+)
+closes = st.sampled_from([None, 0, 1000, 1006, 1008, 4401, 4403, 4500, 99_999])
+publications = st.builds(Publication, topic=topics, data=st.none(), id=ids)
+happenings = st.one_of(
+    st.just(events.Connect()),
+    st.builds(events.Token, fetch=st.integers(1, 3), value=st.just("t"), expires_in=waits),
+    st.builds(
+        events.TokenFailed, fetch=st.integers(1, 3), refused=st.booleans(), message=st.just("")
+    ),
+    st.builds(events.Opened, incremental=st.booleans()),
+    st.builds(events.Dropped, code=closes, reason=st.just(""), retry_after=waits),
+    st.builds(events.Probed, ok=st.booleans()),
+    st.just(events.Woke()),
+    st.builds(events.Received, frame=frames, at=times),
+    st.builds(
+        events.TimerFired,
+        name=st.sampled_from([*TIMERS, "pace", "rejoin"]),
+        idle=st.sampled_from([0, 10_000, 10**6]),
+    ),
+    st.builds(
+        events.Subscribe,
+        sub=st.integers(1, 3),
+        topics=st.lists(patterns, min_size=1, max_size=3, unique=True).map(tuple),
+        since=st.none() | times,
+        history=st.sampled_from([None, 0, 2]),
+        after=positions,
+        presence=st.booleans(),
+    ),
+    st.builds(events.Unsubscribe, sub=st.integers(1, 4)),
+    st.builds(
+        events.Publish,
+        ref=st.integers(1, 6),
+        messages=st.lists(publications, max_size=3).map(tuple),
+        size=st.sampled_from([0, 5, 10**9]),
+        policy=st.sampled_from(["error", "drop_oldest", "latest"]),
+        key=st.sampled_from([None, "k"]),
+        batch=st.booleans(),
+    ),
+    st.builds(events.Expire, ref=st.integers(1, 6)),
+    st.builds(
+        events.UpdatePresence, topic=st.none() | topics, data=st.sampled_from([{}, {"s": None}])
+    ),
+)
+usual: list[events.Event] = [
+    events.Connect(),
+    events.Subscribe(1, ("a.*", "a")),
+    events.Token(1, "t"),
+    events.Opened(incremental=True),
+]
+options = st.builds(
+    SessionOptions,
+    renewable=st.booleans(),
+    transport=st.sampled_from(["auto", "websocket", "sse"]),
+    held_messages=st.sampled_from([1, 100]),
+    send_queue_messages=st.sampled_from([1, 100]),
+    remembered_topics=st.sampled_from([1, 100]),
+    remembered_ids=st.sampled_from([1, 100]),
+)
+
+
+class Watched:
+    """A session whose effects are checked as they come."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self.session = Session(options, lambda: 0.5)
+        self.timers: set[str] = set()
+        self.fetches: set[int] = set()
+        self.settled: Counter[int] = Counter()
+        self.published: set[int] = set()
+        self.linked = False
+        self.finished = 0
+
+    def handle(self, event: Any) -> None:
+        before = self.session.state
+        if isinstance(event, events.TimerFired):
+            self.timers.discard(event.name)
+        if isinstance(event, events.Token | events.TokenFailed):
+            self.fetches.discard(event.fetch)
+        if isinstance(event, events.Dropped):
+            self.linked = False
+        fresh = isinstance(event, events.Publish) and event.ref not in self.published
+        if isinstance(event, events.Publish):
+            if not fresh:
+                return
+            self.published.add(event.ref)
+        produced = self.session.handle(event)
+        if before in FINAL:
+            assert self.session.state == before
+            assert all(isinstance(e, Settle | effects.Joined) for e in produced)
+        for effect in produced:
+            assert not (self.finished and before not in FINAL), f"{effect} after the end"
+            self._check(effect)
+        if self.session.state in FINAL:
+            assert self.finished == 1
+            assert not self.timers
+            assert not self.fetches
+            assert not self.linked
+            assert self.settled.keys() == self.published
+        assert all(times == 1 for times in self.settled.values())
+
+    def _check(self, effect: Any) -> None:
+        match effect:
+            case effects.StartTimer(name, after):
+                assert 0 <= after < 2**31
+                self.timers.add(name)
+            case effects.CancelTimer(name):
+                self.timers.remove(name)
+            case effects.Fetch(id):
+                assert not self.fetches
+                self.fetches.add(id)
+            case effects.AbandonFetch(id):
+                self.fetches.remove(id)
+            case effects.Dial():
+                assert not self.linked
+                self.linked = True
+            case effects.HangUp():
+                assert self.linked
+                self.linked = False
+            case effects.Send():
+                assert self.linked
+            case Settle(ref):
+                self.settled[ref] += 1
+            case effects.Finished():
+                self.finished += 1
+            case effects.Gap(missed=missed):
+                assert missed is None or missed > 0
+            case _:
+                pass
+
+
+@given(options, st.booleans(), st.lists(happenings, max_size=60), st.booleans())
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_any_sequence_of_events_is_survived(
+    options: SessionOptions, begun: bool, script: list[Any], abort: bool
+) -> None:
+    watched = Watched(options)
+    for event in [*(usual if begun else []), *script]:
+        watched.handle(event)
+    if abort or watched.session.state == "initialized":
+        watched.handle(events.Abort())
+    else:
+        watched.handle(events.Close())
+        watched.handle(events.TimerFired("drain", 0))
+        if watched.session.state not in FINAL:
+            watched.handle(events.Abort())
+    assert watched.session.state in FINAL
+
+
+ok = AuthOkFrame(
+    client_id="c", version=1, features=["ref", "ack", "seq", "idempotency", "batch", "resume"]
+)
+
+
+@given(options, st.lists(happenings, max_size=60))
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_any_sequence_of_events_after_a_connection_is_survived(
+    options: SessionOptions, script: list[Any]
+) -> None:
+    watched = Watched(options)
+    for event in [*usual, events.Received(ok, 1000), *script, events.Abort()]:
+        watched.handle(event)
+    assert watched.session.state in FINAL
+
+
+def connected(**options: Any) -> Session:
+    session = Session(SessionOptions(**options), lambda: 0.5)
+    for event in [*usual, events.Received(ok, 1000)]:
+        session.handle(event)
+    return session
+
+
+@pytest.mark.parametrize("code", [*range(1000, 1016), *range(3000, 3005), *range(4000, 4600), None])
+def test_every_close_code_leads_where_the_table_says(code: int | None) -> None:
+    session = connected()
+    session.handle(events.Dropped(code, "closed"))
+    action = next(
+        (row.action for row in CLOSE_CODES if code and row.first <= code <= row.last), "retry"
+    )
+    assert session.state == ("failed" if action == "stop" else "waiting")
+    session.handle(events.TimerFired("retry", 0))
+    after = {"stop": "failed", "reauth": "resolving", "retry": "dialing"}[action]
+    assert str(session.state) == after
+
+
+def test_the_delay_fits_full_jitter_with_the_servers_wish_as_floor() -> None:
+    for unit in (0.0, 0.25, 0.999999):
+        session = Session(SessionOptions(), lambda unit=unit: unit)  # type: ignore[misc]
+        for event in [*usual, events.Received(ok, 1000)]:
+            session.handle(event)
+        for attempt in range(12):
+            floor = 700 if attempt % 2 else None
+            [changed] = [
+                effect
+                for effect in session.handle(events.Dropped(1006, "", floor))
+                if isinstance(effect, effects.StateChanged)
+            ]
+            expected = max(floor or 0, int(unit * min(30_000, 1_000 * 2**attempt)))
+            assert (changed.retry_in, changed.attempt) == (expected, attempt + 1)
+            session.handle(events.TimerFired("retry", 0))
+
+
+def test_a_message_costs_one_small_effect_and_no_timer() -> None:
+    session = connected()
+    answer = SubscribedFrame(topics=["a.*", "a"], ref="s1", positions={}, timestamp=1)
+    session.handle(events.Received(answer, 1))
+    for seq in range(1, 50):
+        message = Envelope(id=f"m{seq}", topic="a", type="t", data=1, timestamp=1, seq=seq)
+        produced = session.handle(events.Received(MessageFrame(message=message), 1))
+        assert produced == [effects.Deliver(1, message)]
+
+
+def test_positions_are_there_to_begin_from_another_time() -> None:
+    session = connected()
+    answer = SubscribedFrame(topics=["a.*", "a"], ref="s1", positions={"a": 7}, timestamp=1)
+    session.handle(events.Received(answer, 1))
+    assert session.positions(1) == {"a": 7}
+    assert session.positions(9) == {}
+
+
+def test_routes_are_bounded_and_forgotten_with_their_subscription() -> None:
+    session = connected()
+    for n in range(10_000):
+        message = Envelope(id="m", topic=f"x.{n}", type="t", data=1, timestamp=1)
+        session.handle(events.Received(MessageFrame(message=message), 1))
+    assert len(session.joins._routes) <= 4_096
+    session.handle(events.Unsubscribe(1))
+    assert not session.joins._routes
+    assert len(session.joins._trie) == 0
+
+
+def test_no_token_shows_in_repr() -> None:
+    session = connected()
+    session.handle(events.Received(AuthExpiringFrame(), 1))
+    produced = session.handle(events.Token(2, "very-secret"))
+    shown = repr((produced, events.Token(2, "very-secret"), session._credentials))
+    assert "very-secret" not in shown
+    assert any(isinstance(effect, effects.Send) for effect in produced)
+
+
+def test_every_kind_of_event_and_effect_is_listed() -> None:
+    def classes(module: Any) -> set[type]:
+        return {
+            v
+            for v in vars(module).values()
+            if isinstance(v, type) and v.__module__ == module.__name__
+        }
+
+    assert classes(events) == set(EVENTS)
+    outcomes = {effects.Acked, effects.Rejected, effects.Unknown}
+    assert classes(effects) - outcomes == set(effects.EFFECTS)
+
+
+def test_publishing_after_the_end_is_refused() -> None:
+    session = connected()
+    session.handle(events.Abort())
+    message = Publication(topic="a", data=1, id="m1")
+    [settle] = session.handle(events.Publish(1, (message,), 1))
+    assert isinstance(settle, Settle)
+    assert isinstance(settle.outcome, Rejected)
+    assert settle.outcome.code == "closed"
+    assert session.handle(events.Connect()) == []
+
+
+def test_the_core_imports_no_clock_socket_or_chance() -> None:
+    for module in (session, lifecycle):
+        source = inspect.getsource(module)
+        assert not re.findall(
+            r"^\s*(?:import|from) (asyncio|time|random|logging|httpx|websockets)", source, re.M
+        )
+
+
+def test_a_publish_frame_carries_the_ref_of_its_publish() -> None:
+    session = connected()
+    message = Publication(topic="a", data=1, id="m1")
+    [sent] = session.handle(events.Publish(7, (message,), 1))
+    assert isinstance(sent, effects.Send)
+    assert isinstance(sent.frame, PublishFrame)
+    assert sent.frame.ref == "p7"

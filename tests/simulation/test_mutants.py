@@ -1,0 +1,291 @@
+"""The simulation is worth something: each of these broken rules is found within a few seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub import cursor, join
+from hanzoai.pubsub.credentials import Credentials
+from hanzoai.pubsub.cursor import KNOWN, NEW, Request, SeqCursor
+from hanzoai.pubsub.effects import Acked, Rejected, Settle
+from hanzoai.pubsub.generated.wire import PublishResult
+from hanzoai.pubsub.id_cursor import IdCursor
+from hanzoai.pubsub.joins import Joins
+from hanzoai.pubsub.lifecycle import Lifecycle
+from hanzoai.pubsub.outbox import Outbox
+from tests.simulation.run import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.cursor import Replay
+    from hanzoai.pubsub.generated.wire import Envelope
+
+SEEDS = 250
+"""At most so many are tried; most mutants are found by the first ten."""
+
+Patch = pytest.MonkeyPatch
+MUTANTS: dict[str, Callable[[Patch], None]] = {}
+
+
+def nothing(*_: object) -> None:
+    """Takes the place of a step that is left out."""
+
+
+def no_steps(*_: object) -> list[object]:
+    return []
+
+
+def ask_for_nothing(_: object) -> Request:
+    return Request(None, {})
+
+
+def mutant(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
+    MUTANTS[break_it.__name__] = break_it
+    return break_it
+
+
+@mutant
+def a_duplicate_is_delivered(patch: Patch) -> None:
+    admit = SeqCursor.admit
+
+    def broken(self: SeqCursor, message: Envelope) -> int:
+        verdict = admit(self, message)
+        return NEW if verdict == KNOWN else verdict
+
+    patch.setattr(SeqCursor, "admit", broken)
+
+
+@mutant
+def a_jump_is_passed_over(patch: Patch) -> None:
+    admit = SeqCursor.admit
+
+    def broken(self: SeqCursor, message: Envelope) -> int:
+        if message.seq is not None and message.topic in self._marks:
+            mark = self._marks[message.topic]
+            if message.seq > mark.seq:
+                mark.seq = message.seq
+                return NEW
+        return admit(self, message)
+
+    patch.setattr(SeqCursor, "admit", broken)
+
+
+@mutant
+def a_jump_is_a_gap_at_once(patch: Patch) -> None:
+    def broken(self: Joins, one: Any, message: Envelope, out: list[Any]) -> None:
+        one.healed[message.topic] = one.cursor.position(message.topic)
+        one.held = [message]
+        self._admit(one, 0, out, complete=True)
+        one.held = []
+
+    patch.setattr(Joins, "_heal", broken)
+
+
+@mutant
+def a_gap_is_kept_secret(patch: Patch) -> None:
+    replay = SeqCursor.replay
+
+    def broken(self: SeqCursor, answer: Replay) -> Any:
+        steps, rest = replay(self, answer)
+        return [step for step in steps if not isinstance(step, cursor.Missing)], rest
+
+    patch.setattr(SeqCursor, "replay", broken)
+
+
+@mutant
+def positions_are_not_asked_for(patch: Patch) -> None:
+    patch.setattr(SeqCursor, "request", ask_for_nothing)
+
+
+@mutant
+def the_held_come_before_the_replay(patch: Patch) -> None:
+    replay = SeqCursor.replay
+
+    def broken(self: SeqCursor, answer: Replay) -> Any:
+        answer.history, answer.held = answer.held, answer.history
+        return replay(self, answer)
+
+    patch.setattr(SeqCursor, "replay", broken)
+
+
+@mutant
+def live_messages_are_not_held(patch: Patch) -> None:
+    def broken(self: Joins, one: Any, message: Envelope) -> None:
+        one.whole = True
+
+    patch.setattr(Joins, "_hold", broken)
+    patch.setattr(IdCursor, "_holes", no_steps)
+
+
+@mutant
+def what_could_not_be_held_is_forgotten(patch: Patch) -> None:
+    hold = Joins._hold
+
+    def broken(self: Joins, one: Any, message: Envelope) -> None:
+        hold(self, one, message)
+        one.whole = True
+
+    patch.setattr(Joins, "_hold", broken)
+
+
+@mutant
+def the_first_part_of_an_answer_counts_as_all(patch: Patch) -> None:
+    subscribed = Joins.subscribed
+
+    def broken(self: Joins, frame: Any, at: int, out: list[Any]) -> None:
+        subscribed(self, frame.model_copy(update={"more": None}), at, out)
+
+    patch.setattr(Joins, "subscribed", broken)
+
+
+@mutant
+def subscriptions_stay_live_over_a_drop(patch: Patch) -> None:
+    patch.setattr(join.Join, "forget", nothing)
+
+    def broken(self: Joins, peer: Any, out: list[Any]) -> None:
+        self._peer = peer
+
+    patch.setattr(Joins, "connected", broken)
+
+
+@mutant
+def the_first_mark_is_not_taken(patch: Patch) -> None:
+    patch.setattr(SeqCursor, "_reached", nothing)
+
+
+@mutant
+def no_overlap(patch: Patch) -> None:
+    init = IdCursor.__init__
+
+    def broken(self: IdCursor, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **{**kwargs, "overlap": 0})
+
+    patch.setattr(IdCursor, "__init__", broken)
+    patch.setattr(IdCursor, "_holes", no_steps)
+
+
+@mutant
+def known_by_age(patch: Patch) -> None:
+    admit = IdCursor.admit
+
+    def broken(self: IdCursor, message: Envelope) -> int:
+        if self._newest is not None and message.timestamp < self._newest:
+            return KNOWN
+        return admit(self, message)
+
+    patch.setattr(IdCursor, "admit", broken)
+
+
+@mutant
+def ids_are_not_remembered(patch: Patch) -> None:
+    remember = IdCursor._remember
+
+    def broken(self: IdCursor, message: Envelope) -> None:
+        remember(self, message)
+        self._near[message.topic].clear()
+
+    patch.setattr(IdCursor, "_remember", broken)
+
+
+@mutant
+def a_plain_gap_is_kept_secret(patch: Patch) -> None:
+    patch.setattr(IdCursor, "_holes", no_steps)
+
+
+@mutant
+def in_flight_is_forgotten_on_a_drop(patch: Patch) -> None:
+    lost = Outbox.lost
+
+    def broken(self: Outbox, out: list[Any]) -> None:
+        for entry in list(self._flight.values()):
+            self._drop(entry)
+        lost(self, out)
+
+    patch.setattr(Outbox, "lost", broken)
+
+
+@mutant
+def sent_again_after_what_waits(patch: Patch) -> None:
+    requeue = Outbox._requeue
+
+    def broken(self: Outbox, entry: Any) -> None:
+        requeue(self, entry)
+        self._queue.move_to_end(entry.number)
+
+    patch.setattr(Outbox, "_requeue", broken)
+
+
+@mutant
+def sent_again_to_one_who_cannot_tell(patch: Patch) -> None:
+    patch.setattr(Outbox, "_doubt", nothing)
+
+
+@mutant
+def expired_is_sent_later(patch: Patch) -> None:
+    drop = Outbox._drop
+
+    def broken(self: Outbox, ref: int, out: list[Any]) -> None:
+        entry = self._entries.get(ref)
+        if entry is not None:
+            drop(self, entry)
+            out.append(Settle(ref, Rejected("timeout", "too late")))
+            self._enqueue(entry, None)
+
+    patch.setattr(Outbox, "expire", broken)
+
+
+@mutant
+def rate_limited_is_taken_for_an_answer(patch: Patch) -> None:
+    def broken(self: Outbox, entry: Any, pause: int | None, out: list[Any]) -> None:
+        self._drop(entry)
+        results = tuple(PublishResult(id=m.id) for m in entry.publish.messages)
+        out.append(Settle(entry.publish.ref, Acked(results)))
+        self._pump(out)
+
+    patch.setattr(Outbox, "_advance", broken)
+
+
+@mutant
+def two_callbacks_at_a_time(patch: Patch) -> None:
+    ask = Credentials.ask
+
+    def broken(self: Credentials, *, expiring: bool) -> Any:
+        self._awaited = None
+        return ask(self, expiring=expiring)
+
+    patch.setattr(Credentials, "ask", broken)
+
+
+@mutant
+def a_timer_outlives_the_session(patch: Patch) -> None:
+    patch.setattr(Lifecycle, "stop_all", nothing)
+
+
+@mutant
+def the_transport_outlives_the_session(patch: Patch) -> None:
+    hang_up = Lifecycle.hang_up
+
+    def broken(self: Lifecycle, event: Any) -> None:
+        if self.state not in ("closed", "failed"):
+            hang_up(self, event)
+
+    patch.setattr(Lifecycle, "hang_up", broken)
+
+
+@mutant
+def the_end_settles_nothing(patch: Patch) -> None:
+    patch.setattr(Outbox, "settle_all", nothing)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_simulation_finds(name: str, monkeypatch: Patch) -> None:
+    MUTANTS[name](monkeypatch)
+    for seed in range(SEEDS):
+        try:
+            simulate(seed)
+        except Exception:
+            return
+    pytest.fail(f"{name} survived {SEEDS} seeds")
