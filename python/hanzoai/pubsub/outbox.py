@@ -258,14 +258,16 @@ class Outbox:
         return True
 
     def may_be_about(self, topic: str | None) -> bool:
-        """Whether an `error` without a `ref` may be about a publish; each is blamed once."""
-        if topic is None and self._blind:
+        """Whether an `error` without a `ref` may be about a publish.
+
+        One that names no topic blames each publish once.
+        """
+        if topic is not None:
+            return topic in self._blind
+        if self._blind:
             self._blind.popleft()
             return True
-        if topic is None or topic not in self._blind:
-            return False
-        self._blind.remove(topic)
-        return True
+        return False
 
     def pause(self, milliseconds: int | None) -> None:
         """Send nothing for so long: the server said `rate_limited`."""
