@@ -108,6 +108,7 @@ class Driver:
         self.peer: Peer | None = None
         self.on_welcome: Callable[[AuthOkFrame], None] = _ignore
         self.on_settle: Callable[[], None] = _nothing
+        self.on_finish: Callable[[], None] = _nothing
         self.transport_name: TransportName | None = None
         self._dial_transport = dial
         self._on_state = on_state
@@ -597,6 +598,7 @@ class Driver:
             for inbox in pair:
                 inbox.finish(self.error)
         self.inboxes.clear()
+        self.on_finish()
         self._notify()
 
 

@@ -89,6 +89,7 @@ class Operations:
         self._refs = itertools.count(1)
         self._turnstile = Turnstile(self._session.outbox.has_room, around.clock)
         driver.on_settle = self._turnstile.check
+        driver.on_finish = self._turnstile.open
         driver.on_welcome = self._http.learn
 
     # ------------------------------------------------------------ life

@@ -1,0 +1,106 @@
+"""User code that the client calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hanzoai.pubsub.generated.wire import Envelope
+from hanzoai.pubsub.handlers import Handlers, Listener, call
+from hanzoai.pubsub.inbox import Inbox
+from hanzoai.pubsub.options import ReceiveQueue
+from hanzoai.pubsub.values import Gap, PresenceChange
+
+GAP = Gap("a", 1, 2, 2, "history_trimmed")
+
+
+async def test_a_handler_is_called_and_awaited_where_that_is_needed() -> None:
+    called: list[object] = []
+
+    async def later(value: object) -> None:
+        await asyncio.sleep(0)
+        called.append(value)
+
+    await call(called.append, 1)
+    await call(later, 2)
+    assert called == [1, 2]
+
+
+async def test_each_kind_of_entry_goes_to_its_handler_in_one_order() -> None:
+    told: list[Any] = []
+    inbox = Inbox(("a",), ReceiveQueue(), lambda: None)
+    message = Envelope(id="1", topic="a", type="t", data=1, timestamp=1)
+    presence = PresenceChange("a", (), "snapshot")
+    inbox.put(message)
+    inbox.put_other(GAP)
+    inbox.put_other(presence)
+    inbox.put(message)
+    inbox.finish()
+    handlers = Handlers(told.append, told.append, told.append, None, lambda error, topic: None)
+    await handlers.run(inbox)
+    assert told == [message, GAP, presence, message]
+    inbox = Inbox(("a",), ReceiveQueue(), lambda: None)
+    inbox.put(message)
+    inbox.put_other(GAP)
+    inbox.put_other(presence)
+    inbox.finish()
+    await Handlers(None, None, None, None, lambda error, topic: None).run(inbox)
+
+
+async def test_the_loader_gets_its_own_copy_of_the_positions_and_may_fail() -> None:
+    reported: list[tuple[Exception, str | None]] = []
+    told: list[Gap] = []
+    positions = {"a": 2}
+
+    def load(gap: Gap, given: Any) -> None:
+        given.clear()
+        raise ZeroDivisionError
+
+    handlers = Handlers(
+        None, None, told.append, load, lambda error, topic: reported.append((error, topic))
+    )
+    await handlers.gap(GAP, positions)
+    assert positions == {"a": 2}
+    assert told == [GAP]
+    ((error, topic),) = reported
+    assert (type(error), topic) == (ZeroDivisionError, "a")
+
+
+async def test_a_listener_hears_in_order_from_a_task_that_ends_with_the_news() -> None:
+    heard: list[object] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    def spawn(coroutine: Any, name: str) -> asyncio.Task[None]:
+        tasks.append(asyncio.create_task(coroutine, name=name))
+        return tasks[-1]
+
+    async def listen(value: object) -> None:
+        await asyncio.sleep(0)
+        heard.append(value)
+        if value == 1:
+            raise ZeroDivisionError
+
+    listener = Listener(listen, "on_state", spawn)
+    for number in range(3):
+        listener.tell(number)
+    async with asyncio.timeout(5):
+        await tasks[0]
+        listener.tell(3)
+        await tasks[1]
+    assert heard == [0, 1, 2, 3]
+    assert len(tasks) == 2
+
+
+async def test_a_listener_that_is_behind_keeps_the_newest() -> None:
+    heard: list[object] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    def spawn(coroutine: Any, name: str) -> asyncio.Task[None]:
+        tasks.append(asyncio.create_task(coroutine))
+        return tasks[-1]
+
+    listener = Listener(heard.append, "on_error", spawn)
+    for number in range(1_000):
+        listener.tell(number)
+    await tasks[0]
+    assert heard == list(range(744, 1_000))

@@ -1,0 +1,123 @@
+"""The transport without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.generated.wire import PingFrame, PongFrame
+from hanzoai.pubsub.testing import VirtualClock
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed, memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class End:
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+        self.ended: list[int | None] = []
+
+    def receive(self, data: bytes) -> None:
+        self.got.append(data)
+
+    def closed(self, code: int | None) -> None:
+        self.ended.append(code)
+
+
+class Peer:
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.random: Callable[[], float] = lambda: 0.0
+        self.end = End()
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.refuse = False
+
+    async def accept(self, client: memory.MemoryTransport, transport: str) -> End:
+        await self.hold.wait()
+        if self.refuse:
+            raise TransportFailed(4403, "no")
+        return self.end
+
+    def http_transport(self) -> Any:
+        return None
+
+
+async def test_frames_go_through_the_codec_both_ways() -> None:
+    peer = Peer()
+    transport = memory.MemoryTransport(peer)
+    await transport.open()
+    transport.send([PingFrame()])
+    assert peer.end.got == [b'{"type":"ping"}']
+    transport.arrived(b'{"type":"pong"}')
+    transport.arrived(b"not a frame")
+    transport.arrived('{"type":"later"}')
+    transport.arrived('{"type":"pong"}')
+    assert await transport.receive() == [PongFrame(), PongFrame()]
+
+
+async def test_what_came_before_the_end_is_handed_out_unless_it_broke() -> None:
+    for lose, expected in ((False, 1), (True, 0)):
+        transport = memory.MemoryTransport(Peer())
+        await transport.open()
+        transport.arrived(b'{"type":"pong"}')
+        transport.ended(1001, "bye", lose=lose)
+        transport.arrived(b'{"type":"pong"}')
+        if expected:
+            assert len(await transport.receive()) == expected
+        for _ in range(2):
+            with pytest.raises(TransportClosed, match="bye"):
+                await transport.receive()
+
+
+async def test_a_refusal_and_a_late_acceptance_both_fail() -> None:
+    peer = Peer()
+    peer.refuse = True
+    with pytest.raises(TransportFailed, match="no"):
+        await memory.MemoryTransport(peer).open()
+    peer = Peer()
+    peer.hold.clear()
+    transport = memory.MemoryTransport(peer)
+    opening = asyncio.create_task(transport.open())
+    await peer.clock.settle()
+    await transport.close()
+    peer.hold.set()
+    with pytest.raises(TransportFailed):
+        await opening
+    assert peer.end.ended == [None]
+
+
+async def test_closing_tells_the_server_once() -> None:
+    peer = Peer()
+    transport = memory.MemoryTransport(peer)
+    await transport.open()
+    await transport.close(4000)
+    await transport.close(1000)
+    transport.send([PingFrame()])
+    assert (peer.end.ended, peer.end.got) == ([4000], [])
+
+
+async def test_every_byte_is_a_sign_of_life() -> None:
+    peer = Peer()
+    transport = memory.MemoryTransport(peer)
+    await transport.open()
+    await peer.clock.advance(5)
+    transport.heard()
+    assert transport.last_heard == 5
+    await peer.clock.advance(5)
+    transport.arrived(b'{"type":"pong"}')
+    assert transport.last_heard == 10
+
+
+async def test_peers_are_found_by_name_while_they_live() -> None:
+    peer = Peer()
+    url = memory.register("mine", peer)
+    assert url == "memory://mine"
+    assert memory.find("memory://mine/ws") is peer
+    memory.forget("mine")
+    with pytest.raises(InvalidOption):
+        memory.find(url)

@@ -1,0 +1,61 @@
+"""Operations in their loop: what only shows there."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hanzoai.pubsub import ClosedError, ConnectionFailed, SendQueue
+from hanzoai.pubsub.operations import chunks
+from hanzoai.pubsub.publishing import prepare
+from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+
+pytestmark = pytest.mark.timeout(20)
+
+
+def clock_of(server: MemoryServer) -> VirtualClock:
+    assert isinstance(server.clock, VirtualClock)
+    return server.clock
+
+
+def test_a_batch_is_cut_by_number_and_by_bytes() -> None:
+    small = [prepare("a", {"data": n}, 100) for n in range(7)]
+    assert [len(chunk) for chunk in chunks(small, 3)] == [3, 3, 1]
+    large = [prepare("a", {"data": "x" * 200_000}, 262_144) for _ in range(12)]
+    assert [len(chunk) for chunk in chunks(large, 1_000)] == [5, 5, 2]
+    assert chunks([], 3) == []
+
+
+async def test_publishes_that_wait_for_room_learn_of_the_end(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client(send_queue=SendQueue(messages=1, policy="block"))
+    with pubsub_memory.refusing():
+        tasks = [asyncio.create_task(ps.publish("a.b", {"data": n})) for n in range(4)]
+        await clock_of(pubsub_memory).settle()
+        await ps.close(0)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [ClosedError] * 4
+
+
+async def test_a_presence_update_without_a_connection_says_so_in_time(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    with pubsub_memory.refusing(1013, "busy"):
+        task = asyncio.create_task(ps.update_presence("a.b", {"status": "idle"}, timeout=2))
+        await clock_of(pubsub_memory).advance(2)
+        with pytest.raises(ConnectionFailed, match="busy") as told:
+            await task
+    assert told.value.code == "not_connected"
+
+
+async def test_what_waits_is_given_up_by_unsubscribe(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    sub = await ps.subscribe("a.b")
+    for number in range(3):
+        await pubsub_memory.publish("a.b", {"data": number})
+    await clock_of(pubsub_memory).settle()
+    await sub.unsubscribe()
+    assert [message async for message in sub] == []
+    stats = sub.stats
+    assert (stats.queued, stats.dropped) == (0, 3)

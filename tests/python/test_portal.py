@@ -1,0 +1,130 @@
+"""The way from threads into an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hanzoai.pubsub.errors import ClosedError, UsageError
+from hanzoai.pubsub.portal import Portal
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+@pytest.fixture
+def portal() -> Generator[Portal]:
+    portal = Portal()
+    yield portal
+    portal.stop()
+
+
+def test_a_coroutine_runs_in_the_loops_thread_and_gives_its_result(portal: Portal) -> None:
+    async def where() -> str:
+        return threading.current_thread().name
+
+    assert portal.call(where) == "hanzoai.pubsub loop"
+
+
+def test_an_exception_comes_back_a_timeout_of_the_coroutine_too(portal: Portal) -> None:
+    async def fail(error: Exception) -> None:
+        raise error
+
+    for error in (ZeroDivisionError("a"), TimeoutError("b")):
+        with pytest.raises(type(error)):
+            portal.call(lambda error=error: fail(error))  # type: ignore[misc]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_cancels_the_coroutine(portal: Portal) -> None:
+    cancelled = threading.Event()
+    began = threading.Event()
+
+    async def forever() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    def interrupt() -> None:
+        began.wait(5)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        portal.call(forever)
+    assert cancelled.wait(5)
+
+
+def test_the_loop_does_not_wait_for_itself(portal: Portal) -> None:
+    async def inner() -> None:
+        with pytest.raises(UsageError, match="wait for itself"):
+            portal.call(inner)
+
+    portal.call(inner)
+
+
+def test_after_its_end_it_says_so_and_ends_what_was_left() -> None:
+    portal = Portal()
+    ended = threading.Event()
+
+    async def leave_behind() -> None:
+        async def linger() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        asyncio.get_running_loop().lingering = asyncio.create_task(linger())  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+
+    portal.call(leave_behind)
+    portal.stop()
+    portal.stop()
+    assert ended.wait(5)
+    with pytest.raises(ClosedError):
+        portal.call(leave_behind)
+
+
+def test_a_handler_runs_in_a_thread_and_what_it_raises_comes_out(portal: Portal) -> None:
+    names: list[str] = []
+
+    def handle(value: int) -> None:
+        names.append(threading.current_thread().name)
+        if value == 2:
+            raise ZeroDivisionError
+
+    async def call(value: int) -> None:
+        await portal.run_handler(handle, (value,))
+
+    portal.call(lambda: call(1))
+    with pytest.raises(ZeroDivisionError):
+        portal.call(lambda: call(2))
+    assert all(name.startswith("hanzoai.pubsub handler") for name in names)
+
+
+def test_a_handler_that_ends_the_client_is_not_waited_for(portal: Portal) -> None:
+    go_on, finished = threading.Event(), threading.Event()
+
+    def handle() -> None:
+        portal.release_handler()
+        go_on.wait(5)
+        finished.set()
+
+    async def call() -> None:
+        await portal.run_handler(handle, ())
+
+    portal.call(call)
+    assert not finished.is_set()
+    go_on.set()
+    assert finished.wait(5)
+    with contextlib.suppress(Exception):
+        portal.release_handler()  # outside of a handler it does nothing

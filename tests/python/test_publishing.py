@@ -1,0 +1,149 @@
+"""What a program hands to `publish`, batches, and the turnstile of the policy `block`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, PubSubError
+from hanzoai.pubsub.generated.wire import Publication
+from hanzoai.pubsub.publishing import Turnstile, prepare, split_item
+from hanzoai.pubsub.testing import VirtualClock
+
+
+def test_a_message_gets_an_id_and_a_size() -> None:
+    prepared = prepare("a.b", {"type": "x", "data": {"n": 1}}, 1_000)
+    assert prepared.id.startswith("msg_")
+    assert prepared.size == len('{"n":1}')
+    assert prepared.publication.type == "x"
+
+
+def test_arguments_go_before_what_the_message_says() -> None:
+    message = {"data": 1, "ttl": 5, "id": "inner", "topic": "a.b"}
+    prepared = prepare("a.b", message, 1_000, ttl=9, id="outer")
+    assert (prepared.publication.ttl, prepared.id) == (9, "outer")
+    inner = prepare(None, message, 1_000)
+    assert (inner.publication.topic, inner.publication.ttl, inner.id) == ("a.b", 5, "inner")
+
+
+def test_data_that_is_null_is_data() -> None:
+    assert prepare("a", {"data": None}, 10).publication.data is None
+    assert prepare("a", Publication(topic="a", data=None), 10).publication.data is None
+
+
+def test_fields_that_are_none_count_as_absent() -> None:
+    prepared = prepare("a", {"data": 1, "type": None, "ttl": None, "meta": None}, 10)
+    assert prepared.publication.type == "message"
+
+
+@pytest.mark.parametrize("item", [7, "a.b", ("a.b",), (1, {"data": 1}), ["a.b", {"data": 1}]])
+def test_an_item_that_is_no_message_is_named(item: Any) -> None:
+    with pytest.raises(InvalidPayload) as told:
+        split_item(item)
+    assert told.value.field == "messages"
+
+
+def test_an_item_is_a_pair_a_mapping_or_a_publication() -> None:
+    message = {"data": 1}
+    publication = Publication(topic="a", data=1)
+    assert split_item(("a", message)) == ("a", message)
+    assert split_item({"topic": "a", **message}) == (None, {"topic": "a", **message})
+    assert split_item(publication) == ("a", publication)
+
+
+def test_no_payload_is_in_an_error() -> None:
+    for message in ({"data": {"secret"}}, {"data": 1, "ttl": "secret"}, {"data": 1, "type": 7}):
+        with pytest.raises(PubSubError) as told:
+            prepare("a", message, 1_000)
+        assert "secret" not in str(told.value)
+    with pytest.raises(InvalidOption) as long:
+        prepare("a", {"data": 1, "x" * 500: 1}, 1_000)
+    assert len(str(long.value)) < 300
+
+
+# ---------------------------------------------------------------- the turnstile
+
+
+class Queue:
+    def __init__(self, room: int) -> None:
+        self.clock = VirtualClock()
+        self.room = room
+        self.turnstile = Turnstile(self.has_room, self.clock)
+        self.entered: list[int] = []
+
+    def has_room(self, messages: int, size: int) -> bool:
+        return messages <= self.room
+
+    async def publish(self, name: int, messages: int = 1, seconds: float = 60) -> bool:
+        if not await self.turnstile.enter(messages, 0, seconds):
+            return False
+        self.room -= messages
+        self.entered.append(name)
+        self.turnstile.check()
+        return True
+
+    def settle(self, messages: int) -> None:
+        self.room += messages
+        self.turnstile.check()
+
+
+async def test_as_many_enter_in_their_order_as_there_is_room_for() -> None:
+    queue = Queue(room=0)
+    tasks = [asyncio.create_task(queue.publish(name)) for name in range(5)]
+    await queue.clock.settle()
+    queue.settle(3)
+    await queue.clock.settle()
+    assert queue.entered == [0, 1, 2]
+    queue.settle(2)
+    await queue.clock.settle()
+    assert all([await task for task in tasks])
+    assert queue.clock.pending == 0
+
+
+async def test_a_large_one_is_not_overtaken_by_small_ones() -> None:
+    queue = Queue(room=1)
+    large = asyncio.create_task(queue.publish(1, messages=3))
+    await queue.clock.settle()
+    small = asyncio.create_task(queue.publish(2))
+    await queue.clock.settle()
+    assert queue.entered == []
+    queue.settle(2)
+    await queue.clock.settle()
+    assert queue.entered == [1]
+    queue.settle(1)
+    await asyncio.gather(large, small)
+
+
+async def test_who_waits_in_vain_or_is_cancelled_makes_way() -> None:
+    queue = Queue(room=1)
+    waiting = asyncio.create_task(queue.publish(1, messages=5, seconds=2))
+    cancelled = asyncio.create_task(queue.publish(2, messages=5))
+    last = asyncio.create_task(queue.publish(3))
+    await queue.clock.advance(2)
+    assert not await waiting
+    cancelled.cancel()
+    await queue.clock.settle()
+    assert queue.entered == [3]
+    assert await last
+
+
+async def test_one_that_is_cancelled_after_it_was_let_in_gives_its_place_away() -> None:
+    queue = Queue(room=0)
+    first = asyncio.create_task(queue.publish(1))
+    second = asyncio.create_task(queue.publish(2))
+    await queue.clock.settle()
+    queue.settle(1)
+    first.cancel()
+    await queue.clock.settle()
+    assert queue.entered == [2]
+    assert await second
+
+
+async def test_at_the_end_everybody_is_let_out() -> None:
+    queue = Queue(room=0)
+    tasks = [asyncio.create_task(queue.publish(name)) for name in range(3)]
+    await queue.clock.settle()
+    queue.turnstile.open()
+    assert all(await asyncio.gather(*tasks))

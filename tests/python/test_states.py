@@ -1,0 +1,54 @@
+"""Changes of state, as a program reads them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hanzoai.pubsub.states import StateStream, reason_of
+from hanzoai.pubsub.values import StateChange
+
+
+def change(reason: str = "", code: str | int | None = None) -> StateChange:
+    return StateChange("connecting", "reconnecting", code, reason)
+
+
+async def test_a_stream_gives_what_comes_and_ends() -> None:
+    ended: list[StateStream] = []
+    stream = StateStream(ended.append)
+    reading = asyncio.create_task(_all(stream))
+    await asyncio.sleep(0)
+    stream.put(change("one"))
+    stream.put(change("two"))
+    stream.finish()
+    async with asyncio.timeout(5):
+        assert await reading == ["one", "two"]
+    assert ended == [stream]
+
+
+async def _all(stream: StateStream) -> list[str]:
+    return [found.reason async for found in stream]
+
+
+async def test_one_that_nobody_reads_keeps_the_newest() -> None:
+    stream = StateStream(lambda stream: None)
+    for number in range(1_000):
+        stream.put(change(str(number)))
+    stream.finish()
+    seen = await _all(stream)
+    assert (len(seen), seen[-1]) == (256, "999")
+
+
+async def test_it_can_be_left_early() -> None:
+    ended: list[StateStream] = []
+    stream = StateStream(ended.append)
+    stream.put(change())
+    await stream.aclose()
+    assert await _all(stream) == []
+    assert ended == [stream]
+
+
+def test_why_a_client_is_not_connected_is_told_in_words() -> None:
+    assert reason_of(None) == "nothing was tried yet."
+    assert reason_of(change("The host is gone.", 1006)) == "The host is gone (1006)."
+    assert reason_of(change("refused")) == "refused."
+    assert reason_of(change()) == "the state is reconnecting."

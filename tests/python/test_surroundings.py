@@ -1,0 +1,40 @@
+"""What a client stands on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.clock import SystemClock
+from hanzoai.pubsub.options import read_options
+from hanzoai.pubsub.surroundings import surroundings
+from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+from hanzoai.pubsub.tokens import TokenSource
+from hanzoai.pubsub.transports.memory import MemoryTransport
+from hanzoai.pubsub.transports.sse import SseTransport
+from hanzoai.pubsub.transports.websocket import WebSocketTransport
+
+if TYPE_CHECKING:
+    import pytest
+
+
+async def test_an_address_on_the_network_means_real_time_and_real_transports() -> None:
+    around = surroundings("ws://127.0.0.1/ws")
+    assert isinstance(around.clock, SystemClock)
+    assert around.http_transport() is None
+    options = read_options("ws://127.0.0.1/ws", "t")
+    tokens = TokenSource(options, around.clock)
+    assert isinstance(around.dial("websocket", options, tokens), WebSocketTransport)
+    assert isinstance(around.dial("sse", options, tokens), SseTransport)
+    assert 0 <= around.random() < 1
+
+
+async def test_a_server_of_this_process_brings_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with MemoryServer() as server:
+        monkeypatch.setenv("HANZO_PUBSUB_URL", server.url)
+        for around in (surroundings(server.url), surroundings(None)):
+            assert around.clock is server.clock
+            assert isinstance(around.clock, VirtualClock)
+            options = read_options("ws://127.0.0.1/ws", "t")
+            tokens = TokenSource(options, around.clock)
+            assert isinstance(around.dial("websocket", options, tokens), MemoryTransport)
+            assert around.http_transport() is not None
