@@ -42,7 +42,8 @@ MAX_WAIT: Final = 60_000
 """Longest such wait that a server may impose, milliseconds."""
 
 MAX_DOUBTS: Final = 5
-"""Times that an `error` may be about a publish instead, before it is about the subscription."""
+"""Times that an `error` may be about a publish instead, before it is about the subscription; once
+where it names a topic of the subscription."""
 
 MAX_ASKS: Final = 10_000
 """Unanswered requests remembered against a peer that echoes no `ref`."""
@@ -233,7 +234,8 @@ class Joins:
         if ref is None or ref not in self._asks:
             return False
         join, _ = self._asks[ref]
-        if frame.ref is None and join.doubts < MAX_DOUBTS and about_publish(frame.topic):
+        doubts = MAX_DOUBTS if frame.topic is None else 1
+        if frame.ref is None and join.doubts < doubts and about_publish(frame.topic):
             if not join.again:
                 join.again = True
                 join.doubts += 1
