@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from hanzoai.pubsub.generated.lifecycle import Timer
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -192,23 +194,7 @@ class UpdatePresence:
 SessionTimer: TypeAlias = Literal["pace", "rejoin"]
 """Timers of the session itself, in no table: the publish budget; a subscription refused for now."""
 
-TimerName: TypeAlias = (
-    Literal[
-        "fetch",
-        "open",
-        "ping",
-        "pong",
-        "retry",
-        "refresh",
-        "expiry",
-        "stable",
-        "suspend",
-        "fallback",
-        "upgrade",
-        "drain",
-    ]
-    | SessionTimer
-)
+TimerName: TypeAlias = Timer | SessionTimer
 
 Event: TypeAlias = (
     Connect

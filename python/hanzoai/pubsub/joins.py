@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hanzoai.pubsub.asks import Asks
 from hanzoai.pubsub.cursor import JUMP, NEW, Missing, Replay, SeqCursor
 from hanzoai.pubsub.effects import Deliver, Gap, Joined, PresenceChanged, Send
 from hanzoai.pubsub.generated.errors import CODES
@@ -20,7 +21,7 @@ from hanzoai.pubsub.generated.wire import (
 from hanzoai.pubsub.id_cursor import IdCursor
 from hanzoai.pubsub.join import JOINING, LIVE, PENDING, Join
 from hanzoai.pubsub.presence import KINDS, PresenceMap
-from hanzoai.pubsub.topics import TopicTrie
+from hanzoai.pubsub.routes import Routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.presence import Change
     from hanzoai.pubsub.session_options import SessionOptions
 
-ROUTES: Final = 4_096
-"""Topics whose subscriptions are remembered; beyond that they are looked up anew."""
-
 REFUSED_FOR_NOW: Final = 1_000
 """Milliseconds to wait where a server refuses a subscription for now and names no time."""
 
@@ -44,9 +42,6 @@ MAX_WAIT: Final = 60_000
 MAX_DOUBTS: Final = 5
 """Times that an `error` may be about a publish instead, before it is about the subscription; once
 where it names a topic of the subscription."""
-
-MAX_ASKS: Final = 10_000
-"""Unanswered requests remembered against a peer that echoes no `ref`."""
 
 _OF_PUBLISH: Final = frozenset(
     {"rate_limited", "payload_too_large", "invalid_payload", "conflict", "slow_consumer"}
@@ -63,11 +58,9 @@ class Joins:
         self.presence: Final = PresenceMap()
         self._options = options
         self._joins: dict[int, Join] = {}
-        self._trie: TopicTrie[Join] = TopicTrie()
-        self._routes: dict[str, tuple[Join, ...]] = {}
-        self._asks: dict[str, tuple[Join, frozenset[str]]] = {}
+        self._routes: Final = Routes()
+        self._asks: Final = Asks()
         self._peer: Peer | None = None
-        self._number = 0
 
     # ---------------------------------------------------------------- what others may ask
 
@@ -78,7 +71,7 @@ class Joins:
 
     def wants(self, topic: str) -> bool:
         """Whether any subscription takes the topic."""
-        return bool(self._route(topic))
+        return bool(self._routes.find(topic))
 
     def take_due(self) -> int | None:
         """Milliseconds after which the timer `rejoin` is to fire, if it has to be started anew."""
@@ -94,9 +87,7 @@ class Joins:
         peer = self._peer
         join = Join(event, self._new_cursor(event, peer))
         self._joins[event.sub] = join
-        for pattern in join.patterns:
-            self._trie.insert(pattern, join)
-        self._routes.clear()
+        self._routes.add(join)
         if event.presence:
             for topic, members in self.presence.complete():
                 if join.takes(topic):
@@ -125,9 +116,9 @@ class Joins:
         else:
             freed = [p for p in patterns if not self._has_pattern(p)]
         if freed:
-            self._number += 1
-            ref = f"u{self._number}" if self._peer.ref else None
-            out.append(Send(UnsubscribeFrame(topics=freed, ref=ref)))
+            ref = self._asks.next_ref("u")
+            named = ref if self._peer.ref else None
+            out.append(Send(UnsubscribeFrame(topics=freed, ref=named)))
 
     # ---------------------------------------------------------------- from the connection
 
@@ -153,16 +144,16 @@ class Joins:
             return
         for join in list(self._joins.values()):
             if not self._peer.incremental or join.phase == PENDING or join.again:
-                self._asks.pop(join.ask, None)
+                self._asks.drop(join.ask)
                 join.quiet = join.quiet or (join.phase == LIVE and not join.again)
                 self._ask(join, out, keep_held=True)
 
     def message(self, message: Envelope, out: list[Effect]) -> None:
         """Take a live message to every subscription that wants it, once."""
         topic = message.topic
-        joins = self._routes.get(topic)
+        joins = self._routes.known.get(topic)
         if joins is None:
-            joins = self._route(topic)
+            joins = self._routes.find(topic)
         shown = message.type not in KINDS
         for join in joins:
             if join.phase == LIVE:
@@ -179,17 +170,17 @@ class Joins:
 
     def snapshot(self, frame: PresenceSnapshotFrame, out: list[Effect]) -> None:
         """Everybody present on a topic."""
-        if any(join.event.presence for join in self._route(frame.topic)):
+        if any(join.event.presence for join in self._routes.find(frame.topic)):
             self._tell(self.presence.snapshot(frame.topic, frame.members), out)
 
     def subscribed(self, frame: SubscribedFrame, at: int, out: list[Effect]) -> None:
         """The server answered a `subscribe`, in whole or in part."""
-        found = self._find(frame)
-        if found is None:
+        ref = self._asks.answered_by(frame)
+        join = None if ref is None else self._asks.get(ref)
+        if ref is None or join is None:
             return
-        ref, join = found
         if join.ask != ref:
-            self._asks.pop(ref, None)
+            self._asks.drop(ref)
             return
         join.history += frame.history or ()
         join.positions |= frame.positions or {}
@@ -207,7 +198,7 @@ class Joins:
                     for pattern in join.patterns
                     if granted and pattern not in granted and pattern not in told
                 ]
-            del self._asks[ref]
+            self._asks.drop(ref)
             self._answered(join, at, out)
         elif len(join.history) > self._options.held_messages:
             self._admit(join, at, out, complete=False)
@@ -227,13 +218,10 @@ class Joins:
         if ref is None:
             if self._peer is None or self._peer.ref or frame.code in _OF_PUBLISH:
                 return False
-            ref = next(
-                (r for r, (_, topics) in self._asks.items() if frame.topic in topics),
-                next(iter(self._asks), None) if frame.topic is None else None,
-            )
-        if ref is None or ref not in self._asks:
+            ref = self._asks.refused_by(frame.topic)
+        join = None if ref is None else self._asks.get(ref)
+        if ref is None or join is None:
             return False
-        join, _ = self._asks[ref]
         doubts = MAX_DOUBTS if frame.topic is None else 1
         if frame.ref is None and join.doubts < doubts and about_publish(frame.topic):
             if not join.again:
@@ -241,7 +229,7 @@ class Joins:
                 join.doubts += 1
                 self._later(REFUSED_FOR_NOW)
             return False
-        del self._asks[ref]
+        self._asks.drop(ref)
         if join.ask != ref:
             return True
         join.forget()
@@ -297,12 +285,8 @@ class Joins:
         if peer is None:
             return
         if peer.ref:
-            self._asks.pop(join.ask, None)
-        elif len(self._asks) >= MAX_ASKS:
-            del self._asks[next(iter(self._asks))]
-        self._number += 1
-        ref = f"s{self._number}"
-        self._asks[ref] = (join, frozenset(join.patterns))
+            self._asks.drop(join.ask)
+        ref = self._asks.add(join)
         join.ask = ref
         join.phase = JOINING
         join.again = False
@@ -357,20 +341,6 @@ class Joins:
                 join.lost[one.topic] = join.lost.get(one.topic, 0) + 1
         join.held = []
         join.whole = False
-
-    def _find(self, frame: SubscribedFrame) -> tuple[str, Join] | None:
-        """The request that a `subscribed` answers: by its `ref`, or the oldest of its topics."""
-        if frame.ref is not None:
-            found = self._asks.get(frame.ref)
-            return None if found is None else (frame.ref, found[0])
-        topics = frozenset(frame.topics)
-        for ref, (join, asked) in self._asks.items():
-            if asked == topics:
-                return ref, join
-        for ref, (join, asked) in self._asks.items():
-            if topics and topics < asked:
-                return ref, join
-        return None
 
     def _answered(self, join: Join, at: int, out: list[Effect]) -> None:
         denied = [d for d in join.denied if not _for_now(d.code)]
@@ -446,23 +416,20 @@ class Joins:
         for pattern in patterns:
             if pattern in join.patterns:
                 join.patterns.remove(pattern)
-                self._trie.remove(pattern, join)
-        if patterns:
-            self._routes.clear()
-            if not join.patterns:
-                self._remove(join)
+                self._routes.remove(pattern, join)
+        if patterns and not join.patterns:
+            self._remove(join)
 
     def _remove(self, join: Join) -> None:
         self._joins.pop(join.sub, None)
         for pattern in join.patterns:
-            self._trie.remove(pattern, join)
-        self._routes.clear()
+            self._routes.remove(pattern, join)
         if self._peer is not None and self._peer.ref:
-            self._asks.pop(join.ask, None)
+            self._asks.drop(join.ask)
         join.ask = ""
         if join.event.presence:
             self.presence.keep(
-                lambda topic: any(other.event.presence for other in self._route(topic))
+                lambda topic: any(other.event.presence for other in self._routes.find(topic))
             )
 
     def _watched(self, join: Join) -> bool:
@@ -475,15 +442,6 @@ class Joins:
     def _has_pattern(self, pattern: str) -> bool:
         return any(pattern in join.patterns for join in self._joins.values())
 
-    def _route(self, topic: str) -> tuple[Join, ...]:
-        joins = self._routes.get(topic)
-        if joins is None:
-            if len(self._routes) >= ROUTES:
-                self._routes.clear()
-            found = self._trie.match(topic)
-            joins = self._routes[topic] = tuple(sorted(found, key=lambda join: join.sub))
-        return joins
-
     def _later(self, milliseconds: int) -> None:
         """Have `rejoin` called after so long, unless that is going to happen sooner."""
         if self._running is None or milliseconds < self._running:
@@ -491,7 +449,7 @@ class Joins:
 
     def _tell(self, changes: Sequence[Change], out: list[Effect]) -> None:
         for change in changes:
-            for join in self._route(change.topic):
+            for join in self._routes.find(change.topic):
                 if join.event.presence:
                     out.append(PresenceChanged(join.sub, *change))
 
