@@ -38,7 +38,7 @@ async def test_test_1_a_reconnect_with_loss_is_tested_in_fifteen_lines_without_a
         with server.refusing():  # the network is down
             await server.publish("chat.1", {"data": "lost"})
             server.forget_history()
-        await server.clock.advance_until(lambda: ps.state == "connected")  # type: ignore[attr-defined]
+        await server.clock.advance_until(lambda: ps.state == "connected")
         await server.publish("chat.1", {"data": "hello again"})
         events = sub.events()
         gap = await anext(events)

@@ -8,7 +8,7 @@ import itertools
 import random
 import warnings
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -447,7 +447,7 @@ async def test_life_8_timers_that_fire_once_a_minute_cost_neither_connection_nor
     seen: list[str] = []
     watching = watcher.subscribe(TOPIC, on_presence=lambda change: seen.append(change.change))
     await soon(watching)
-    server.clock = Throttled(clock)
+    server.clock = cast("VirtualClock", Throttled(clock))
     hidden = server.client(server.token("hidden"))
     server.clock = clock
     sub = hidden.subscribe(TOPIC)

@@ -19,7 +19,8 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from .blocking import BlockingBatch, BlockingSubscription, BlockingTopicHandle, PubSub
+    from .blocking import PubSub
+    from .blocking_parts import BlockingBatch, BlockingSubscription, BlockingTopicHandle
     from .client import PubSubClient
     from .errors import (
         AuthError,
@@ -73,7 +74,8 @@ logging.getLogger("hanzoai.pubsub").addHandler(logging.NullHandler())
 
 # Loaded at first use: the server and the command line need a part of this package alone.
 _HOMES: Final = {
-    "blocking": ("BlockingBatch", "BlockingSubscription", "BlockingTopicHandle", "PubSub"),
+    "blocking": ("PubSub",),
+    "blocking_parts": ("BlockingBatch", "BlockingSubscription", "BlockingTopicHandle"),
     "client": ("PubSubClient",),
     "errors": (
         "AuthError",

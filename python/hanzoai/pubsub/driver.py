@@ -19,17 +19,18 @@ from .events import Received, TimerFired
 from .generated.lifecycle import PUBLIC
 from .generated.wire import AuthOkFrame, Limits
 from .inbox import denial_error
+from .keeper import TaskKeeper
 from .peer import Peer, read_peer
-from .transports import TransportClosed, TransportFailed
+from .reader import Reader
 from .values import Gap, PresenceChange, StateChange, StateName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
 
     from .clock import Clock, TimerHandle
     from .effects import Effect, Outcome, TransportName
     from .events import Event
-    from .generated.wire import ClientFrame, Envelope, ServerFrame
+    from .generated.wire import Envelope, ServerFrame
     from .inbox import Inbox
     from .options import ClientOptions
     from .publishing import Prepared
@@ -47,26 +48,6 @@ _SLEPT: Final = 5.0
 
 _OWN_IDS: Final = 10_000
 """Ids of own messages that are remembered with ``echo=False``: what may be on its way back."""
-
-_TURN: Final = 64
-"""Frames handled before the loop's other tasks get their turn.
-
-Measured: of more messages that wait at once, each costs more, as the collector walks them.
-"""
-
-_STUBBORN: Final = 1.0
-"""Seconds that a cancelled task of user code gets to end."""
-
-
-class _Link:
-    """One transport and the task that reads it."""
-
-    __slots__ = ("largest", "task", "transport")
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
-        self.task: asyncio.Task[None] | None = None
-        self.largest: int | None = 0
 
 
 class Driver:
@@ -109,23 +90,18 @@ class Driver:
         self.on_welcome: Callable[[AuthOkFrame], None] = _ignore
         self.on_settle: Callable[[], None] = _nothing
         self.on_finish: Callable[[], None] = _nothing
-        self.transport_name: TransportName | None = None
-        self._dial_transport = dial
         self._on_state = on_state
         self._on_error = on_error
         self._queue: deque[Event] = deque()
         self._busy = False
-        self._outgoing: list[ClientFrame] = []
-        self._link: _Link | None = None
-        self._turn = 0
-        self._reading_paused = False
         self._timers: dict[str, TimerHandle] = {}
         self._drain_ms: int | None = None
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._settles: dict[int, asyncio.Future[Outcome]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._keeper = TaskKeeper(clock)
+        self.spawn = self._keeper.spawn
+        self._reader = Reader(self, dial, self._keeper, clock)
         self._waiters: set[asyncio.Future[None]] = set()
-        self._giving_up: asyncio.TimerHandle | None = None
         self._watch: TimerHandle | None = None
         self._readings = (0.0, 0.0)
         self._own_ids: dict[str, None] = {}
@@ -134,9 +110,9 @@ class Driver:
             effects.StateChanged: self._change_state,
             effects.Fetch: self._fetch,
             effects.AbandonFetch: self._abandon_fetch,
-            effects.Dial: self._dial,
-            effects.HangUp: self._hang_up,
-            effects.Send: self._send,
+            effects.Dial: lambda effect: self._reader.dial(effect.transport),
+            effects.HangUp: lambda effect: self._reader.hang_up(effect.code),
+            effects.Send: lambda effect: self._reader.send(effect.frame),
             effects.StartTimer: self._start_timer,
             effects.CancelTimer: self._cancel_timer,
             effects.Probe: self._probe,
@@ -155,7 +131,7 @@ class Driver:
         self._queue.append(event)
         if not self._busy:
             self._run_queue()
-            self._flush()
+            self._reader.flush()
 
     def _run_queue(self) -> None:
         self._busy = True
@@ -165,7 +141,7 @@ class Driver:
         finally:
             self._busy = False
 
-    def _receive(self, frame: ServerFrame, at: int) -> None:
+    def receive(self, frame: ServerFrame, at: int) -> None:
         """Handle one frame; one message for one subscription, as usual, goes a short way."""
         if type(frame) is AuthOkFrame:
             self._welcome(frame)
@@ -182,10 +158,9 @@ class Driver:
             self._run_queue()
 
     def _welcome(self, frame: AuthOkFrame) -> None:
-        link = self._link
         self.client_id = frame.client_id
         self.limits = frame.limits or Limits()
-        self.peer = read_peer(frame, incremental=link is None or link.transport.incremental)
+        self.peer = read_peer(frame, incremental=self._reader.incremental)
         if frame.expires_at is not None:
             now = self.clock.wall_ms() if frame.server_time is None else frame.server_time
             self.tokens.learn(frame.expires_at - now)
@@ -208,11 +183,6 @@ class Driver:
             self._perform_one[type(effect)](effect)
         if run:
             self._deliver_run(run_sub, run)
-
-    def _flush(self) -> None:
-        if self._outgoing and self._link is not None:
-            self._link.transport.send(self._outgoing)
-            self._outgoing = []
 
     # ------------------------------------------------------------ what others need of it
 
@@ -242,13 +212,6 @@ class Driver:
             own[item.id] = None
         while len(own) > _OWN_IDS:
             del own[next(iter(own))]
-
-    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a task and keep it until it has ended."""
-        task = self.loop.create_task(coroutine, name=f"hanzoai.pubsub {name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
 
     async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         """Wait until a condition holds; it is asked when the state changes or the server answers.
@@ -296,42 +259,7 @@ class Driver:
                 self._drain_ms = round(timeout * 1000)
             self.feed(events.Abort() if timeout == 0 else events.Close())
         await self.until(lambda: self.finished)
-        await self._tidy(self.options.close_timeout if timeout is None else timeout)
-
-    async def _tidy(self, timeout: float) -> None:
-        me = asyncio.current_task()
-        if me is not None and me in self._tasks:
-            # A handler closes the client: its own task ends after it, nobody can wait for that.
-            self._tasks.discard(me)
-        patience = self.clock.call_later(timeout, self._cancel_tasks)
-        try:
-            while self._tasks:
-                await self._next_notice()
-        finally:
-            patience.cancel()
-            if self._giving_up is not None:
-                self._giving_up.cancel()
-                self._giving_up = None
-
-    def _cancel_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        self._giving_up = self.loop.call_later(_STUBBORN, self._leave_behind)
-
-    def _leave_behind(self) -> None:
-        for task in list(self._tasks):
-            logger.error("%s ignores its cancellation and is left behind", task.get_name())
-            self._discard(task)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("%s failed", task.get_name(), exc_info=error)
-
-    def _discard(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not self._tasks:
-            self._notify()
+        await self._keeper.see_out(self.options.close_timeout if timeout is None else timeout)
 
     def _notify(self) -> None:
         waiters, self._waiters = self._waiters, set()
@@ -341,99 +269,34 @@ class Driver:
 
     # ------------------------------------------------------------ the transport
 
-    def _dial(self, effect: effects.Dial) -> None:
-        self.transport_name = effect.transport
-        link = self._link = _Link(self._dial_transport(effect.transport))
-        link.task = self.spawn(self._serve(link), f"reader ({effect.transport})")
+    def opened(self, *, incremental: bool) -> None:
+        """See ``Receiver``."""
+        self.feed(events.Opened(incremental))
 
-    async def _serve(self, link: _Link) -> None:
-        transport = link.transport
-        try:
-            await transport.open()
-            if self._link is link:
-                self.feed(events.Opened(transport.incremental))
-            while self._link is link:
-                await self._take(link, await transport.receive())
-        except (TransportFailed, TransportClosed) as end:
-            after = end.retry_after
-            self._lost(link, end.code, end.reason, None if after is None else round(after * 1000))
-        except Exception:
-            logger.exception("The connection is given up after an unexpected exception")
-            self._lost(link, None, "an unexpected exception in the client", None)
+    def dropped(self, code: int | None, reason: str, retry_after: int | None) -> None:
+        """See ``Receiver``."""
+        self.feed(events.Dropped(code, reason, retry_after))
 
-    async def _take(self, link: _Link, frames: Sequence[ServerFrame]) -> None:
-        at = self.clock.wall_ms()
-        if link.transport.largest != link.largest:
-            self._expect(link)
-        for frame in frames:
-            if self._link is not link:
-                return
-            self._receive(frame, at)
-            self._turn += 1
-            if self._turn >= _TURN:
-                self._flush()
-                await self._let_others_run()
-        self._flush()
+    def blocking_inboxes(self) -> list[Inbox]:
+        """See ``Receiver``."""
+        return [
+            inbox
+            for inbox, _ in self.inboxes.values()
+            if inbox.full and inbox.policy == "block" and not inbox.finished
+        ]
 
-    def _expect(self, link: _Link) -> None:
-        """Tell the inboxes how large a message may be, so that they need not measure each."""
-        link.largest = largest = link.transport.largest
+    def expect(self, largest: int | None) -> None:
+        """See ``Receiver``: the inboxes need not measure each message then."""
         known = self._largest
         self._largest = None if largest is None or known is None else max(largest, known)
         for inbox, _ in self.inboxes.values():
             inbox.expect(self._largest)
 
-    async def _let_others_run(self) -> None:
-        """Give way to the tasks that read the inboxes; to one that says ``block``, until it has."""
-        self._turn = 0
-        await asyncio.sleep(0)
-        self._reading_paused = True
-        try:
-            while waiting := [
-                inbox
-                for inbox, _ in self.inboxes.values()
-                if inbox.full and inbox.policy == "block" and not inbox.finished
-            ]:
-                await waiting[0].wait()
-        finally:
-            self._reading_paused = False
-
-    def _lost(self, link: _Link, code: int | None, reason: str, retry_after: int | None) -> None:
-        if self._link is not link:
-            return
-        self._link = None
-        self._outgoing.clear()
-        self.spawn(link.transport.close(), "closing transport")
-        self.feed(events.Dropped(code, reason, retry_after))
-
-    def _hang_up(self, effect: effects.HangUp) -> None:
-        self._flush()
-        self._outgoing.clear()
-        link, self._link = self._link, None
-        if link is None:
-            return
-        task = link.task
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-        self.spawn(link.transport.close(effect.code), "closing transport")
-
-    def _send(self, effect: effects.Send) -> None:
-        self._outgoing.append(effect.frame)
-
     def _probe(self, _: effects.Probe) -> None:
         self.spawn(self._run_probe(), "probe")
 
     async def _run_probe(self) -> None:
-        transport = self._dial_transport("websocket")
-        try:
-            async with asyncio.timeout(self.options.open_timeout):
-                await transport.open()
-            reachable = True
-        except (TransportFailed, TimeoutError):
-            reachable = False
-        finally:
-            await transport.close()
-        self.feed(events.Probed(reachable))
+        self.feed(events.Probed(await self._reader.probe(self.options.open_timeout)))
 
     # ------------------------------------------------------------ tokens
 
@@ -481,11 +344,7 @@ class Driver:
 
     def _fire(self, name: events.TimerName) -> None:
         self._timers.pop(name, None)
-        idle = 0
-        if self._link is not None and not self._reading_paused:
-            # While the program holds up the reading, silence is our own doing.
-            idle = max(0, round((self.clock.now() - self._link.transport.last_heard) * 1000))
-        self.feed(TimerFired(name, idle))
+        self.feed(TimerFired(name, self._reader.idle))
 
     def _cancel_timer(self, effect: effects.CancelTimer) -> None:
         self._cancel(effect.name)
@@ -513,7 +372,7 @@ class Driver:
         inbox = found[0]
         inbox.put(message)
         if inbox.full:
-            self._turn = _TURN
+            self._reader.give_way()
 
     def _deliver_run(self, sub: int, messages: list[Envelope]) -> None:
         if len(messages) == 1:
@@ -525,7 +384,7 @@ class Driver:
         if self._own_ids:
             messages = [message for message in messages if message.id not in self._own_ids]
         found[0].put_replay(messages)
-        self._turn = _TURN
+        self._reader.give_way()
 
     def _tell_gap(self, effect: effects.Gap) -> None:
         found = self.inboxes.get(effect.sub)

@@ -22,7 +22,7 @@ class Link:
     """The server's end: the hub's sink, and what the client's transport writes to."""
 
     def __init__(
-        self, server: MemoryServer, client: MemoryTransport, transport: TransportName
+        self, server: MemoryServer[Any], client: MemoryTransport, transport: TransportName
     ) -> None:
         self.transport = transport
         self._server = server

@@ -12,7 +12,9 @@ import itertools
 import random
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, cast, overload
+
+from typing_extensions import TypeVar
 
 from hanzoai.pubsub.client import PubSubClient
 from hanzoai.pubsub.errors import UsageError
@@ -38,7 +40,10 @@ _KEPT: Final = 10_000
 _names: Final = itertools.count(1)
 
 
-class MemoryServer:
+C = TypeVar("C", bound="Clock", default=VirtualClock)
+
+
+class MemoryServer(Generic[C]):
     """A server for tests, reached by its ``url`` from anywhere in this process.
 
     ::
@@ -67,6 +72,26 @@ class MemoryServer:
         UsageError: The server is not installed.
     """
 
+    @overload
+    def __init__(
+        self: MemoryServer[VirtualClock],
+        *,
+        clock: None = None,
+        rules: str | None = None,
+        seed: int = 0,
+        **settings: object,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        *,
+        clock: C,
+        rules: str | None = None,
+        seed: int = 0,
+        **settings: object,
+    ) -> None: ...
+
     def __init__(
         self,
         *,
@@ -75,7 +100,7 @@ class MemoryServer:
         seed: int = 0,
         **settings: object,
     ) -> None:
-        self.clock: Clock = VirtualClock() if clock is None else clock
+        self.clock: C = cast("C", VirtualClock() if clock is None else clock)
         self.random: Callable[[], float] = random.Random(seed).random
         self.received: deque[dict[str, Any]] = deque(maxlen=_KEPT)
         self.attempts: deque[TransportName] = deque(maxlen=_KEPT)

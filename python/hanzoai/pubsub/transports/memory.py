@@ -39,8 +39,15 @@ class MemoryEnd(Protocol):
 class MemoryPeer(Protocol):
     """A server that programs of this process reach without a socket."""
 
-    clock: Clock
-    random: Callable[[], float]
+    @property
+    def clock(self) -> Clock:
+        """Time for the server and its clients."""
+        ...
+
+    @property
+    def random(self) -> Callable[[], float]:
+        """Numbers from 0 up to 1, for the jitter of retries."""
+        ...
 
     async def accept(self, client: MemoryTransport, transport: TransportName) -> MemoryEnd:
         """Take a connection.

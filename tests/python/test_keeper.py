@@ -1,0 +1,56 @@
+"""Every task of a client is kept until it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hanzoai.pubsub.keeper import TaskKeeper
+from hanzoai.pubsub.testing import VirtualClock
+
+
+async def test_everybody_is_waited_for_and_who_takes_too_long_is_cancelled() -> None:
+    clock = VirtualClock()
+    keeper = TaskKeeper(clock)
+    ended: list[str] = []
+
+    async def work(name: str, seconds: float) -> None:
+        try:
+            await clock.sleep(seconds)
+        finally:
+            ended.append(name)
+
+    quick, slow = keeper.spawn(work("quick", 1), "quick"), keeper.spawn(work("slow", 9), "slow")
+    leaving = [asyncio.create_task(keeper.see_out(5)) for _ in range(2)]
+    await clock.advance(4)
+    assert ended == ["quick"]
+    await clock.advance(1)
+    async with asyncio.timeout(5):
+        await asyncio.gather(*leaving)
+    assert ended == ["quick", "slow"]
+    assert (quick.cancelled(), slow.cancelled()) == (False, True)
+    assert clock.pending == 0
+
+
+async def test_a_task_that_sees_the_others_out_is_not_waited_for() -> None:
+    clock = VirtualClock()
+    keeper = TaskKeeper(clock)
+
+    async def leave() -> None:
+        await keeper.see_out(60)
+
+    async with asyncio.timeout(5):
+        await asyncio.gather(keeper.spawn(leave(), "one"), keeper.spawn(leave(), "two"))
+
+
+async def test_a_task_that_fails_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    keeper = TaskKeeper(VirtualClock())
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    task = keeper.spawn(fail(), "probe")
+    await asyncio.wait({task})
+    await keeper.see_out(0)
+    assert "probe failed" in caplog.text
