@@ -172,7 +172,7 @@ class Outbox:
             self._doubt(out)
         self._peer = peer
         self._blind.clear()
-        self._budget = (peer.rate or 0) * 1000
+        self._budget = peer.burst * 1000
         self._paused = self._pacing = False
 
     def renew(self, peer: Peer) -> None:
@@ -205,8 +205,8 @@ class Outbox:
         """The timer `pace` fired: refill the budget."""
         self._paused = self._pacing = False
         if self._peer is not None and self._peer.rate:
-            full = self._peer.rate * 1000
-            self._budget = min(full, self._budget + self._peer.rate * self._interval)
+            refilled = self._budget + self._peer.rate * self._interval
+            self._budget = min(self._peer.burst * 1000, refilled)
         self._pump(out)
 
     def published(self, frame: PublishedFrame, out: list[Effect]) -> bool:
@@ -272,7 +272,9 @@ class Outbox:
     def pause(self, milliseconds: int | None) -> None:
         """Send nothing for so long: the server said `rate_limited`."""
         self._paused = True
-        self._budget = min(self._budget, 0)
+        # Below nothing by the tenth that is kept back, else the server is at its limit for ever.
+        spare = 0 if self._peer is None or not self._peer.rate else self._peer.rate - self._peer.burst
+        self._budget = min(self._budget, -spare * 1000)
         self._pacing = True
         self._pace = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
 
@@ -347,12 +349,12 @@ class Outbox:
         peer = self._peer
         if peer is None or self._paused:
             return
-        rate = peer.rate or 0
+        rate, burst = peer.rate, peer.burst
         while self._queue:
             entry = next(iter(self._queue.values()))
             publish = entry.publish
             count = len(publish.messages)
-            if rate and self._budget < min(count, rate) * 1000:
+            if rate and self._budget < min(count, burst) * 1000:
                 break
             if (
                 peer.ack
@@ -367,7 +369,7 @@ class Outbox:
                 self._budget -= count * 1000
             self._drop(entry)
             self._send(entry, peer, out)
-        if rate and self._budget < rate * 1000 and not self._pacing:
+        if rate and self._budget < burst * 1000 and not self._pacing:
             self._pacing = True
             self._pace = self._interval
 
