@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from hanzoai.pubsub.options import ClientOptions, ReceiveQueue, RetryOptions, SendQueue
-from pubsub_server.config import Settings
-from pubsub_server.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
-from pubsub_server.identity import DEFAULT_CLAIMS, Identity
+from hanzoai.pubsub.settings.options import ClientOptions, ReceiveQueue, RetryOptions, SendQueue
+from pubsub_server.auth.identity import DEFAULT_CLAIMS, Identity
+from pubsub_server.hub.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
 from pubsub_server.interfaces import Stats
-from pubsub_server.metrics import PREFIX, Metrics
+from pubsub_server.observe.metrics import PREFIX, Metrics
+from pubsub_server.settings.config import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import httpx
 
-from pubsub_server.dev_tokens import load_key, mint
+from pubsub_server.auth.dev_tokens import load_key, mint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

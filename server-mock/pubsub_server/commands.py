@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pubsub_server import access, api_keys, config_sources, dev_tokens, logs
-from pubsub_server.access import StartError
-from pubsub_server.config_sources import SettingsError
-from pubsub_server.dev_tokens import KeyFileError
-from pubsub_server.identity import KINDS
+from pubsub_server.access import setup as access
+from pubsub_server.access.setup import StartError
+from pubsub_server.auth import api_keys, dev_tokens
+from pubsub_server.auth.dev_tokens import KeyFileError
+from pubsub_server.auth.identity import KINDS
+from pubsub_server.observe import logs
+from pubsub_server.settings import sources as config_sources
+from pubsub_server.settings.sources import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pubsub_server.config import Settings
+    from pubsub_server.settings.config import Settings
 
 OK: Final = 0
 FAILED: Final = 1

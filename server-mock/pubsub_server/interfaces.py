@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from pubsub_server.codec import Draft, SubscribeRequest, UnsubscribeRequest
-    from pubsub_server.connection import Connection
+    from pubsub_server.auth.identity import Identity as Identity
     from pubsub_server.errors import ServiceError
-    from pubsub_server.identity import Identity as Identity
+    from pubsub_server.hub.codec import Draft, SubscribeRequest, UnsubscribeRequest
+    from pubsub_server.hub.connection import Connection
 
 
 class WireForm(IntEnum):

@@ -15,24 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import InvalidTopic
-from pubsub_server import access
-from pubsub_server.access import StartError
-from pubsub_server.audit import AuditLog, FileSink
-from pubsub_server.faults import Faults
-from pubsub_server.hub import Hub
-from pubsub_server.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.access import setup as access
+from pubsub_server.access.setup import StartError
+from pubsub_server.hub.faults import Faults
+from pubsub_server.hub.hub import Hub
+from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.listeners.http import HttpListener
 from pubsub_server.listeners.websocket import WebSocketListener
-from pubsub_server.metrics import Metrics
-from pubsub_server.webhooks import WebhookSender
+from pubsub_server.observe.audit import AuditLog, FileSink
+from pubsub_server.observe.metrics import Metrics
+from pubsub_server.observe.webhooks import WebhookSender
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
     from typing import TextIO
 
-    from pubsub_server.config import Settings
-    from pubsub_server.jwks import JwksAuthenticator
-    from pubsub_server.metrics import Gauge
+    from pubsub_server.auth.jwks import JwksAuthenticator
+    from pubsub_server.observe.metrics import Gauge
+    from pubsub_server.settings.config import Settings
 
 OPENAPI: Final = Path(__file__).with_name("generated") / "openapi.json"
 

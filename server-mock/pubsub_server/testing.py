@@ -7,15 +7,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pubsub_server import config_sources, dev_tokens
+from pubsub_server.auth import dev_tokens
 from pubsub_server.server import Server
+from pubsub_server.settings import sources as config_sources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from pubsub_server.faults import Faults
-    from pubsub_server.hub import Hub
-    from pubsub_server.identity import Kind
+    from pubsub_server.auth.identity import Kind
+    from pubsub_server.hub.faults import Faults
+    from pubsub_server.hub.hub import Hub
     from pubsub_server.interfaces import Stats
 
 

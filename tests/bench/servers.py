@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from pubsub_server.dev_tokens import load_key, mint
+from pubsub_server.auth.dev_tokens import load_key, mint
 from tests.bench.processes import Worker, worker
 from tests.bench.readers import raise_limit
 from tests.bench.samples import text_frame

@@ -16,7 +16,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from hanzoai.pubsub.cli.doctor.examination import Patient, examine
 from hanzoai.pubsub.cli.doctor.findings import Finding, Report
-from hanzoai.pubsub.urls import endpoints
+from hanzoai.pubsub.settings.urls import endpoints
 
 if TYPE_CHECKING:
     import ssl

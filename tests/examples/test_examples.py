@@ -125,7 +125,7 @@ async def test_token_rotation_stays_connected(tmp_path: Path) -> None:
         script = tmp_path / "issue.py"
         script.write_text(
             "import sys, pathlib\n"
-            "from pubsub_server.dev_tokens import mint\n"
+            "from pubsub_server.auth.dev_tokens import mint\n"
             "print(mint(pathlib.Path(sys.argv[1]).read_bytes(), 'alice', ttl=1.8))\n"
         )
         command = (sys.executable, str(script), str(key))

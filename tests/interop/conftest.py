@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pubsub_server.faults import Drop
+from pubsub_server.hub.faults import Drop
 from pubsub_server.testing import running_server
 from tests.interop.peer import Iam, Node
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from pubsub_server.api_keys import generate
-from pubsub_server.config import Settings
+from pubsub_server.auth.api_keys import generate
+from pubsub_server.settings.config import Settings
 from tests.interop.peer import Iam, Json, Node
 
 if TYPE_CHECKING:

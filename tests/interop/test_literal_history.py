@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pubsub_server.config import Settings
+from pubsub_server.settings.config import Settings
 from tests.interop.peer import Node, eventually
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pubsub_server.config import Settings
+from pubsub_server.settings.config import Settings
 
 if TYPE_CHECKING:
     from tests.interop.conftest import Start

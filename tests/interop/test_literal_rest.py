@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pubsub_server.config import Settings
+from pubsub_server.settings.config import Settings
 
 if TYPE_CHECKING:
     import httpx

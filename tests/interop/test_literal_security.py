@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from pubsub_server.config import Settings
-from pubsub_server.config_sources import load
+from pubsub_server.settings.config import Settings
+from pubsub_server.settings.sources import load
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,8 @@ import pytest
 import trustme
 
 from hanzoai.pubsub import Gap, Message, PresenceChange, PubSubClient
-from pubsub_server.authenticators import TokenRouter
-from pubsub_server.identity import Identity
+from pubsub_server.auth.authenticators import TokenRouter
+from pubsub_server.auth.identity import Identity
 from tests.interop.peer import PATIENCE, Json, Node
 
 if TYPE_CHECKING:

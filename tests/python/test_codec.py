@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanzoai.pubsub.codec import Malformed, Unknown, decode, decode_event, encode
 from hanzoai.pubsub.generated.wire import (
     AuthErrorFrame,
     AuthFrame,
@@ -24,6 +23,7 @@ from hanzoai.pubsub.generated.wire import (
     SubscribedFrame,
     SubscribeFrame,
 )
+from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode, decode_event, encode
 
 ENVELOPE: dict[str, Any] = {
     "id": "msg_1",

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hanzoai.pubsub import effects, events
-from hanzoai.pubsub.driver import Driver
 from hanzoai.pubsub.errors import AuthError, PermissionDenied, PubSubError
 from hanzoai.pubsub.generated.wire import (
     AuthOkFrame,
@@ -20,19 +18,21 @@ from hanzoai.pubsub.generated.wire import (
     PingFrame,
     PongFrame,
 )
-from hanzoai.pubsub.inbox import Inbox
-from hanzoai.pubsub.options import ReceiveQueue, read_options
+from hanzoai.pubsub.runtime.driver import Driver
+from hanzoai.pubsub.runtime.inbox import Inbox
+from hanzoai.pubsub.runtime.tokens import TokenSource
+from hanzoai.pubsub.session import effects, events
+from hanzoai.pubsub.settings.options import ReceiveQueue, read_options
 from hanzoai.pubsub.testing import VirtualClock
-from hanzoai.pubsub.tokens import TokenSource
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 from hanzoai.pubsub.values import Gap, StateChange
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from hanzoai.pubsub.effects import Effect
-    from hanzoai.pubsub.events import Event
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.session.effects import Effect
+    from hanzoai.pubsub.session.events import Event
     from hanzoai.pubsub.values import TokenContext
 
 
@@ -340,7 +340,7 @@ async def test_a_subscription_of_which_nothing_is_granted_ends(rig: Rig) -> None
 
 
 async def test_own_messages_are_kept_back_where_echo_is_off() -> None:
-    from hanzoai.pubsub.publishing import prepare
+    from hanzoai.pubsub.runtime.publishing import prepare
 
     rig = Rig(echo=False)
     inbox = rig.inbox()

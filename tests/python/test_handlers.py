@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from hanzoai.pubsub.generated.wire import Envelope
-from hanzoai.pubsub.handlers import Handlers, Listener, call
-from hanzoai.pubsub.inbox import Inbox
-from hanzoai.pubsub.options import ReceiveQueue
+from hanzoai.pubsub.runtime.handlers import Handlers, Listener, call
+from hanzoai.pubsub.runtime.inbox import Inbox
+from hanzoai.pubsub.settings.options import ReceiveQueue
 from hanzoai.pubsub.values import Gap, PresenceChange
 
 GAP = Gap("a", 1, 2, 2, "history_trimmed")

@@ -4,8 +4,8 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub import ids
-from hanzoai.pubsub.ids import IdMaker, message_id
+from hanzoai.pubsub.wire import ids
+from hanzoai.pubsub.wire.ids import IdMaker, message_id
 
 if TYPE_CHECKING:
     import pytest

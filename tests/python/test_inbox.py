@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hanzoai.pubsub.errors import PermissionDenied, PubSubError, SlowConsumer
 from hanzoai.pubsub.generated.wire import Denial, Envelope, PresenceMember
-from hanzoai.pubsub.inbox import Inbox, denial_error, measure
-from hanzoai.pubsub.options import ReceivePolicy, ReceiveQueue
+from hanzoai.pubsub.runtime.inbox import Inbox, denial_error, measure
+from hanzoai.pubsub.settings.options import ReceivePolicy, ReceiveQueue
 from hanzoai.pubsub.values import Gap, PresenceChange
 
 

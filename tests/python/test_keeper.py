@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hanzoai.pubsub.keeper import TaskKeeper
+from hanzoai.pubsub.runtime.keeper import TaskKeeper
 from hanzoai.pubsub.testing import VirtualClock
 
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from hanzoai.pubsub import ClosedError, ConnectionFailed, SendQueue
-from hanzoai.pubsub.operations import chunks
-from hanzoai.pubsub.publishing import prepare
+from hanzoai.pubsub.runtime.operations import chunks
+from hanzoai.pubsub.runtime.publishing import prepare
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 pytestmark = pytest.mark.timeout(20)

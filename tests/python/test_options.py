@@ -8,7 +8,7 @@ import pytest
 
 from hanzoai.pubsub.errors import InsecureUrl, InvalidOption
 from hanzoai.pubsub.generated.defaults import CLIENT
-from hanzoai.pubsub.options import (
+from hanzoai.pubsub.settings.options import (
     ClientOptions,
     ReceiveQueue,
     RetryOptions,
@@ -17,7 +17,7 @@ from hanzoai.pubsub.options import (
     check_token,
     read_options,
 )
-from hanzoai.pubsub.urls import endpoints, is_loopback
+from hanzoai.pubsub.settings.urls import endpoints, is_loopback
 
 URL = "wss://pubsub.example.com:8057/ws"
 SECRET = "s3cr3t-token-value"

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanzoai.pubsub.effects import Acked, Effect, Rejected, Send, Settle, Unknown
-from hanzoai.pubsub.events import Publish, SendPolicy
 from hanzoai.pubsub.generated.wire import ErrorFrame, Publication, PublishedFrame, PublishFrame
-from hanzoai.pubsub.outbox import MAX_PAUSE, Outbox
-from hanzoai.pubsub.peer import Peer
+from hanzoai.pubsub.session.effects import Acked, Effect, Rejected, Send, Settle, Unknown
+from hanzoai.pubsub.session.events import Publish, SendPolicy
+from hanzoai.pubsub.session.outbox import MAX_PAUSE, Outbox
+from hanzoai.pubsub.session.peer import Peer
 
 FULL = Peer(plain=False, ref=True, ack=True, seq=True, idempotent=True, batch=True)
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from hanzoai.pubsub.codec import encode
 from hanzoai.pubsub.errors import InvalidPayload, PayloadTooLarge
 from hanzoai.pubsub.generated.wire import Publication, PublishFrame
-from hanzoai.pubsub.payloads import check_data, check_publication
+from hanzoai.pubsub.wire.codec import encode
+from hanzoai.pubsub.wire.payloads import check_data, check_publication
 
 LIMIT = 262_144
 

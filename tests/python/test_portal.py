@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
-from hanzoai.pubsub.portal import Portal
+from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -92,6 +92,30 @@ def test_after_its_end_it_says_so_and_ends_what_was_left() -> None:
     assert ended.wait(5)
     with pytest.raises(ClosedError):
         portal.call(leave_behind)
+
+
+def test_calls_that_meet_the_end_are_told_and_none_hangs() -> None:
+    for _ in range(20):
+        portal = Portal()
+        outcomes: list[object] = []
+
+        async def forever() -> None:
+            await asyncio.Event().wait()
+
+        def call(portal: Portal = portal, outcomes: list[object] = outcomes) -> None:
+            while not outcomes:
+                try:
+                    portal.call(forever)
+                except ClosedError as error:
+                    outcomes.append(error)
+
+        threads = [threading.Thread(target=call) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        portal.stop()
+        for thread in threads:
+            thread.join(5)
+            assert not thread.is_alive()
 
 
 def test_a_handler_runs_in_a_thread_and_what_it_raises_comes_out(portal: Portal) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanzoai.pubsub.generated.wire import Envelope, PresenceMember
-from hanzoai.pubsub.presence import MAX_MEMBERS, OwnPresence, PresenceMap
+from hanzoai.pubsub.session.presence import MAX_MEMBERS, OwnPresence, PresenceMap
 
 
 def member(id: str, **fields: Any) -> PresenceMember:

@@ -9,7 +9,7 @@ import pytest
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, PubSubError
 from hanzoai.pubsub.generated.wire import Publication
-from hanzoai.pubsub.publishing import Turnstile, prepare, split_item
+from hanzoai.pubsub.runtime.publishing import Turnstile, prepare, split_item
 from hanzoai.pubsub.testing import VirtualClock
 
 

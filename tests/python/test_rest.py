@@ -13,7 +13,6 @@ import httpx
 import pytest
 import respx
 
-from hanzoai.pubsub import rest_calls
 from hanzoai.pubsub.clock import SystemClock
 from hanzoai.pubsub.errors import (
     AuthError,
@@ -33,9 +32,10 @@ from hanzoai.pubsub.errors import (
     Unsupported,
 )
 from hanzoai.pubsub.generated.wire import Publication
-from hanzoai.pubsub.http_status import close_code_for, retry_after_of, why_unreachable
-from hanzoai.pubsub.options import ClientOptions, RetryOptions, read_options
-from hanzoai.pubsub.rest import Rest
+from hanzoai.pubsub.http import calls as rest_calls
+from hanzoai.pubsub.http.rest import Rest
+from hanzoai.pubsub.http.status import close_code_for, retry_after_of, why_unreachable
+from hanzoai.pubsub.settings.options import ClientOptions, RetryOptions, read_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,9 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hanzoai.pubsub import effects, events, lifecycle, session
-from hanzoai.pubsub.effects import Rejected, Settle
-from hanzoai.pubsub.events import EVENTS
 from hanzoai.pubsub.generated.errors import CLOSE_CODES
 from hanzoai.pubsub.generated.lifecycle import FINAL, TIMERS
 from hanzoai.pubsub.generated.wire import (
@@ -35,9 +32,12 @@ from hanzoai.pubsub.generated.wire import (
     SubscribedFrame,
     UnsubscribedFrame,
 )
-from hanzoai.pubsub.routes import KNOWN_TOPICS
-from hanzoai.pubsub.session import Session
-from hanzoai.pubsub.session_options import SessionOptions
+from hanzoai.pubsub.session import effects, events, lifecycle, session
+from hanzoai.pubsub.session.effects import Rejected, Settle
+from hanzoai.pubsub.session.events import EVENTS
+from hanzoai.pubsub.session.routes import KNOWN_TOPICS
+from hanzoai.pubsub.session.session import Session
+from hanzoai.pubsub.settings.session import SessionOptions
 
 TOP = 2**53 - 1
 topics = st.sampled_from(["a", "a.b", "c", "else.where"])

@@ -33,7 +33,7 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribedFrame,
     UnsubscribeFrame,
 )
-from hanzoai.pubsub.options import RetryOptions, read_options
+from hanzoai.pubsub.settings.options import RetryOptions, read_options
 from hanzoai.pubsub.transports import TransportClosed
 from hanzoai.pubsub.transports.sse import SseTransport
 

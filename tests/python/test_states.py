@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hanzoai.pubsub.states import StateStream, reason_of
+from hanzoai.pubsub.runtime.states import StateStream, reason_of
 from hanzoai.pubsub.values import StateChange
 
 

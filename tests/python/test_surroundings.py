@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.clock import SystemClock
-from hanzoai.pubsub.options import read_options
-from hanzoai.pubsub.surroundings import surroundings
+from hanzoai.pubsub.runtime.surroundings import surroundings
+from hanzoai.pubsub.runtime.tokens import TokenSource
+from hanzoai.pubsub.settings.options import read_options
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
-from hanzoai.pubsub.tokens import TokenSource
 from hanzoai.pubsub.transports.memory import MemoryTransport
 from hanzoai.pubsub.transports.sse import SseTransport
 from hanzoai.pubsub.transports.websocket import WebSocketTransport

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hanzoai.pubsub.errors import AuthError, AuthRefused, InvalidOption
-from hanzoai.pubsub.options import read_options
+from hanzoai.pubsub.runtime.tokens import TokenSource, fetch_token
+from hanzoai.pubsub.settings.options import read_options
 from hanzoai.pubsub.testing import VirtualClock
-from hanzoai.pubsub.tokens import TokenSource, fetch_token
 from hanzoai.pubsub.values import Token, TokenContext
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from hanzoai.pubsub.generated.wire import (
     ServerFrame,
     SubscribedFrame,
 )
-from hanzoai.pubsub.options import read_options
+from hanzoai.pubsub.settings.options import read_options
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 from hanzoai.pubsub.transports.websocket import WebSocketTransport
 

@@ -21,11 +21,11 @@ from hanzoai.pubsub import (
     StateChange,
     UsageError,
 )
-from hanzoai.pubsub.effects import Fetch, StartTimer, StateChanged
-from hanzoai.pubsub.events import Connect, Dropped, TimerFired, Token
 from hanzoai.pubsub.generated.errors import close_action
-from hanzoai.pubsub.session import Session
-from hanzoai.pubsub.session_options import SessionOptions
+from hanzoai.pubsub.session.effects import Fetch, StartTimer, StateChanged
+from hanzoai.pubsub.session.events import Connect, Dropped, TimerFired, Token
+from hanzoai.pubsub.session.session import Session
+from hanzoai.pubsub.settings.session import SessionOptions
 from hanzoai.pubsub.testing import MemoryServer, ThreadedServer, VirtualClock
 
 from .help import TOPIC, connected, numbers, read, say, soon

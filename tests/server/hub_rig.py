@@ -9,12 +9,12 @@ import orjson
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, Protocol
 
-from pubsub_server.config import Settings
+from pubsub_server.auth.identity import Identity
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import Hub
-from pubsub_server.identity import Identity
+from pubsub_server.hub.hub import Hub
+from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.interfaces import WireForm
-from pubsub_server.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.settings.config import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,10 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
-from pubsub_server import access
-from pubsub_server.access import StartError
-from pubsub_server.config_sources import load
+from pubsub_server.access import setup as access
+from pubsub_server.access.setup import StartError
 from pubsub_server.errors import ServiceError
+from pubsub_server.settings.sources import load
 from pubsub_server.testing import RunningServer, running_server
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pubsub_server import api_keys
-from pubsub_server.api_keys import ApiKeys, ApiKeysError, generate, hash_key, load
+from pubsub_server.auth import api_keys
+from pubsub_server.auth.api_keys import ApiKeys, ApiKeysError, generate, hash_key, load
 from pubsub_server.errors import ServiceError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pubsub_server.audit import AuditLog, FileSink
-from pubsub_server.identity import Identity
+from pubsub_server.auth.identity import Identity
+from pubsub_server.observe.audit import AuditLog, FileSink
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pubsub_server import authenticators
-from pubsub_server.authenticators import MAX_TOKEN, RememberedTokens, TokenRouter
+from pubsub_server.auth import authenticators
+from pubsub_server.auth.authenticators import MAX_TOKEN, RememberedTokens, TokenRouter
+from pubsub_server.auth.identity import Identity
 from pubsub_server.errors import ServiceError
-from pubsub_server.identity import Identity
 
 
 class Inner:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, Protocol
 
-from pubsub_server import codec, wire_forms
-from pubsub_server.codec import (
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub import codec, wire_forms
+from pubsub_server.hub.codec import (
     AuthRequest,
     Draft,
     PingRequest,
@@ -20,7 +21,6 @@ from pubsub_server.codec import (
     UnsubscribeRequest,
     decode,
 )
-from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import WireForm
 
 

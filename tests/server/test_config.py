@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pubsub_server.config import Settings
-from pubsub_server.config_sources import MASK, SettingsError, add_flags, dump, load
+from pubsub_server.settings.config import Settings
+from pubsub_server.settings.sources import MASK, SettingsError, add_flags, dump, load
 
 SPEC = Path(__file__).parents[2] / "spec" / "defaults.yaml"
 SECRET = "0123456789abcdef-very-secret"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pubsub_server import delivery as module
-from pubsub_server.connection import PAUSED, Connection
-from pubsub_server.delivery import Delivery
+from pubsub_server.hub import delivery as module
+from pubsub_server.hub.connection import PAUSED, Connection
+from pubsub_server.hub.delivery import Delivery
+from pubsub_server.hub.routing import Route
+from pubsub_server.hub.wire_forms import message_bytes
 from pubsub_server.interfaces import Entry, Stats, WireForm
-from pubsub_server.routing import Route
-from pubsub_server.wire_forms import message_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

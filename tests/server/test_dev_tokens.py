@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import jwt
 import pytest
 
-from pubsub_server.dev_tokens import (
+from pubsub_server.auth.dev_tokens import (
     ISSUER,
     DevTokens,
     KeyFileError,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.faults import (
+from pubsub_server.hub.faults import (
     Clear,
     Delay,
     Drop,

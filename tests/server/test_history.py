@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pubsub_server import history
-from pubsub_server.codec import Draft
+from pubsub_server.backplanes import history
+from pubsub_server.backplanes.history import MemoryStore
 from pubsub_server.errors import ServiceError
-from pubsub_server.history import MemoryStore
+from pubsub_server.hub.codec import Draft
 from pubsub_server.interfaces import Entry, Page, Published, Replay
 
 NOW = 1_700_000_000_000

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from pubsub_server import inbound as module
-from pubsub_server import subscriptions
+from pubsub_server.auth.identity import Identity
+from pubsub_server.backplanes.history import MemoryStore
 from pubsub_server.backplanes.memory import MemoryBackplane
-from pubsub_server.codec import Draft
 from pubsub_server.errors import ServiceError
-from pubsub_server.history import MemoryStore
-from pubsub_server.identity import Identity
+from pubsub_server.hub import inbound as module
+from pubsub_server.hub import subscriptions
+from pubsub_server.hub.codec import Draft
 from pubsub_server.interfaces import Published, WireForm
 from tests.server.hub_rig import START_MS, Rig
 

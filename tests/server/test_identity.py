@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pubsub_server.auth.identity import MAX_NAMES, Identity, identity_from_claims, strip_bearer
 from pubsub_server.errors import ServiceError
-from pubsub_server.identity import MAX_NAMES, Identity, identity_from_claims, strip_bearer
 
 
 def refused(claims: dict[str, object]) -> str:

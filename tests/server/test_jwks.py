@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
+from pubsub_server.auth.jwks import FetchFailed, JwksAuthenticator, KeySet, parse_key_set
 from pubsub_server.errors import ServiceError
-from pubsub_server.jwks import FetchFailed, JwksAuthenticator, KeySet, parse_key_set
 
 NOW = 1_740_307_200.0
 RSA = rsa.generate_private_key(65537, 2048)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pubsub_server import limits
+from pubsub_server.auth.identity import Identity
 from pubsub_server.errors import ServiceError
-from pubsub_server.identity import Identity
-from pubsub_server.limits import Bucket, ConnectionLimiter, RateLimiter
+from pubsub_server.hub import limits
+from pubsub_server.hub.limits import Bucket, ConnectionLimiter, RateLimiter
 
 ALICE = Identity("alice", orgs=frozenset({"acme"}))
 BOB = Identity("bob", orgs=frozenset({"acme", "other"}))

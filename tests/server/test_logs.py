@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pubsub_server import logs
-from pubsub_server.config_sources import load
+from pubsub_server.observe import logs
+from pubsub_server.settings.sources import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from pubsub_server.interfaces import Stats, WireForm
-from pubsub_server.metrics import Metrics
+from pubsub_server.observe.metrics import Metrics
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanzoai.pubsub.topics import matches
-from pubsub_server import rule_patterns
-from pubsub_server.identity import Identity
-from pubsub_server.policy import DEFAULT_RULES, DEV_RULES, Policy, RulesError, load_rules
-from pubsub_server.rule_patterns import bind, covers, may_overlap, parse
+from pubsub_server.access import rule_patterns
+from pubsub_server.access.policy import DEFAULT_RULES, DEV_RULES, Policy, RulesError, load_rules
+from pubsub_server.access.rule_patterns import bind, covers, may_overlap, parse
+from pubsub_server.auth.identity import Identity
 
 if TYPE_CHECKING:
     from pathlib import Path

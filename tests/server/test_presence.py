@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from pubsub_server.auth.identity import Identity
 from pubsub_server.errors import ServiceError
-from pubsub_server.identity import Identity
+from pubsub_server.hub.presence import METADATA_BYTES, Presence
 from pubsub_server.interfaces import Member
-from pubsub_server.presence import METADATA_BYTES, Presence
 
 ALICE = Identity(user_id="alice", name="Alice", avatar_url="https://a/b.png")
 BOB = Identity(user_id="bob", name="Bob")

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     positive_data_acceptance,
 )
 
-from pubsub_server.api_keys import generate
+from pubsub_server.auth.api_keys import generate
 from pubsub_server.server import OPENAPI
 from pubsub_server.testing import running_server
 

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanzoai.pubsub.topics import matches
-from pubsub_server import routing
-from pubsub_server.connection import Connection, with_name, without_name
+from pubsub_server.hub import routing
+from pubsub_server.hub.connection import Connection, with_name, without_name
+from pubsub_server.hub.routing import Router
+from pubsub_server.hub.topic_index import TopicIndex
 from pubsub_server.interfaces import WireForm
-from pubsub_server.routing import Router
-from pubsub_server.topic_index import TopicIndex
 
 if TYPE_CHECKING:
     import pytest
@@ -224,7 +224,7 @@ def test_an_index_of_topics_answers_as_a_search_of_all(
 
 
 def test_the_kept_answers_of_an_index_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pubsub_server import topic_index
+    from pubsub_server.hub import topic_index
 
     monkeypatch.setattr(topic_index, "VIEWS_MAX", 5)
     monkeypatch.setattr(topic_index, "VIEW_TOPICS_MAX", 12)

@@ -21,8 +21,8 @@ import yaml
 from aiohttp import web
 
 from pubsub_server import commands
-from pubsub_server.access import StartError
-from pubsub_server.api_keys import generate, hash_key
+from pubsub_server.access.setup import StartError
+from pubsub_server.auth.api_keys import generate, hash_key
 from pubsub_server.testing import running_server
 
 if TYPE_CHECKING:

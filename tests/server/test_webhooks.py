@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from pubsub_server.config_sources import load
-from pubsub_server.webhooks import WebhookSender, signing_key
+from pubsub_server.observe.webhooks import WebhookSender, signing_key
+from pubsub_server.settings.sources import load
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,11 +18,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Close, Frame, Opcode
 from websockets.protocol import CLIENT, Protocol
 
-from pubsub_server.config import Settings
-from pubsub_server.hub import Hub
-from pubsub_server.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.hub.hub import Hub
+from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.listeners import websocket
 from pubsub_server.listeners.websocket import SocketProtocol, WebSocketListener
+from pubsub_server.settings.config import Settings
 from tests.server.hub_rig import People, Rules
 
 if TYPE_CHECKING:

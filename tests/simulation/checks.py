@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.effects import Acked, Deliver, Gap, Rejected
+from hanzoai.pubsub.session.effects import Acked, Deliver, Gap, Rejected
 from hanzoai.pubsub.topics import matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hanzoai.pubsub.events import Publish, Subscribe
+    from hanzoai.pubsub.session.events import Publish, Subscribe
     from tests.simulation.server import Record, Server
     from tests.simulation.shell import Shell
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.session_options import SessionOptions
+from hanzoai.pubsub.settings.session import SessionOptions
 
 if TYPE_CHECKING:
     from tests.simulation.prng import Random

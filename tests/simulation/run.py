@@ -7,8 +7,8 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub import events
 from hanzoai.pubsub.generated.wire import Publication
+from hanzoai.pubsub.session import events
 from tests.simulation.checks import Violation, check_end, check_publishes, check_stream
 from tests.simulation.profile import PATTERNS, SECRET, TOPICS, draw_profile
 from tests.simulation.server import Server
@@ -16,7 +16,7 @@ from tests.simulation.shell import Shell
 from tests.simulation.world import START, World
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.events import SendPolicy, Subscribe
+    from hanzoai.pubsub.session.events import SendPolicy, Subscribe
 
 ROUGH = 60_000
 """Milliseconds with faults."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hanzoai.pubsub import effects, events
 from hanzoai.pubsub.generated.wire import MessageFrame, SubscribedFrame, SubscribeFrame
-from hanzoai.pubsub.session import Session
+from hanzoai.pubsub.session import effects, events
+from hanzoai.pubsub.session.session import Session
 from tests.simulation.server import Connection
 from tests.traces.mapping import canonical, show_effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hanzoai.pubsub.effects import Effect
-    from hanzoai.pubsub.events import Event
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.session.effects import Effect
+    from hanzoai.pubsub.session.events import Event
     from tests.simulation.profile import Profile
     from tests.simulation.server import Server
     from tests.simulation.world import World

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanzoai.pubsub import cursor, join
-from hanzoai.pubsub.credentials import Credentials
-from hanzoai.pubsub.cursor import KNOWN, NEW, Request, SeqCursor
-from hanzoai.pubsub.effects import Acked, Rejected, Settle
 from hanzoai.pubsub.generated.wire import PublishResult
-from hanzoai.pubsub.id_cursor import IdCursor
-from hanzoai.pubsub.joins import Joins
-from hanzoai.pubsub.lifecycle import Lifecycle
-from hanzoai.pubsub.outbox import Outbox
+from hanzoai.pubsub.session import cursor, join
+from hanzoai.pubsub.session.credentials import Credentials
+from hanzoai.pubsub.session.cursor import KNOWN, NEW, Request, SeqCursor
+from hanzoai.pubsub.session.effects import Acked, Rejected, Settle
+from hanzoai.pubsub.session.id_cursor import IdCursor
+from hanzoai.pubsub.session.joins import Joins
+from hanzoai.pubsub.session.lifecycle import Lifecycle
+from hanzoai.pubsub.session.outbox import Outbox
 from tests.simulation.run import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hanzoai.pubsub.cursor import Replay
     from hanzoai.pubsub.generated.wire import Envelope
+    from hanzoai.pubsub.session.cursor import Replay
 
 SEEDS = 250
 """At most so many are tried; most mutants are found by the first ten."""

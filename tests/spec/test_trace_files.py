@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 from referencing import Registry, Resource
 
-from hanzoai.pubsub import events
 from hanzoai.pubsub.generated import lifecycle
+from hanzoai.pubsub.session import events
 from tests.spec.files import SCHEMA, SPEC
 
 if TYPE_CHECKING:

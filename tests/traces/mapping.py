@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
-from hanzoai.pubsub import effects, events
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import Publication, ServerFrame
+from hanzoai.pubsub.session import effects, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hanzoai.pubsub.effects import Effect
-    from hanzoai.pubsub.events import Event, TimerName
+    from hanzoai.pubsub.session.effects import Effect
+    from hanzoai.pubsub.session.events import Event, TimerName
 
 Json: TypeAlias = Any
 

@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hanzoai.pubsub.session import Session
-from hanzoai.pubsub.session_options import SessionOptions
+from hanzoai.pubsub.session.session import Session
+from hanzoai.pubsub.settings.session import SessionOptions
 from tests.traces.mapping import canonical, read_event, show_effect
 
 if TYPE_CHECKING:

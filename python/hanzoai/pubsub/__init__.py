@@ -19,10 +19,9 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from .blocking import PubSub
-    from .blocking_parts import BlockingBatch, BlockingSubscription, BlockingTopicHandle
-    from .client import PubSubClient
-    from .errors import (
+    from hanzoai.pubsub.blocking import PubSub
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.errors import (
         AuthError,
         AuthRefused,
         ClosedError,
@@ -49,11 +48,22 @@ if TYPE_CHECKING:
         Unsupported,
         UsageError,
     )
-    from .options import ClientOptions, ReceiveQueue, RetryOptions, SendQueue, Settings
-    from .publishing import Batch
-    from .subscription import Subscription
-    from .topic import TopicHandle
-    from .values import (
+    from hanzoai.pubsub.runtime.blocking_parts import (
+        BlockingBatch,
+        BlockingSubscription,
+        BlockingTopicHandle,
+    )
+    from hanzoai.pubsub.runtime.publishing import Batch
+    from hanzoai.pubsub.runtime.subscription import Subscription
+    from hanzoai.pubsub.settings.options import (
+        ClientOptions,
+        ReceiveQueue,
+        RetryOptions,
+        SendQueue,
+        Settings,
+    )
+    from hanzoai.pubsub.topic import TopicHandle
+    from hanzoai.pubsub.values import (
         Event,
         Gap,
         Message,
@@ -68,7 +78,7 @@ if TYPE_CHECKING:
         TokenContext,
         TopicInfo,
     )
-    from .version import VERSION as __version__
+    from hanzoai.pubsub.version import VERSION as __version__
 
 logging.getLogger("hanzoai.pubsub").addHandler(logging.NullHandler())
 

@@ -12,7 +12,9 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from .blocking_parts import (
+from hanzoai.pubsub.client import PubSubClient
+from hanzoai.pubsub.errors import ClosedError
+from hanzoai.pubsub.runtime.blocking_parts import (
     END,
     BlockingBatch,
     BlockingSubscription,
@@ -20,20 +22,18 @@ from .blocking_parts import (
     End,
     iterate,
 )
-from .client import PubSubClient
-from .errors import ClosedError
-from .portal import Portal
+from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from .errors import PubSubError
-    from .handlers import Handler, StateLoader
-    from .options import ReceiveQueue, SendQueue, Settings, TransportChoice
-    from .publishing import Batch
-    from .subscription import Subscription
-    from .values import (
+    from hanzoai.pubsub.errors import PubSubError
+    from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
+    from hanzoai.pubsub.runtime.publishing import Batch
+    from hanzoai.pubsub.runtime.subscription import Subscription
+    from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
+    from hanzoai.pubsub.values import (
         Gap,
         Message,
         Outgoing,

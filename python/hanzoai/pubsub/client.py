@@ -6,22 +6,22 @@ import asyncio
 import warnings
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from .errors import ClosedError, UsageError
-from .operations import Operations
-from .publishing import Batch
-from .subscribing import Request
-from .surroundings import surroundings
-from .topic import TopicHandle
+from hanzoai.pubsub.errors import ClosedError, UsageError
+from hanzoai.pubsub.runtime.operations import Operations
+from hanzoai.pubsub.runtime.publishing import Batch
+from hanzoai.pubsub.runtime.subscribing import Request
+from hanzoai.pubsub.runtime.surroundings import surroundings
+from hanzoai.pubsub.topic import TopicHandle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
-    from .errors import PubSubError
-    from .handlers import Handler, StateLoader
-    from .options import ReceiveQueue, SendQueue, Settings, TransportChoice
-    from .subscription import Subscription
-    from .values import (
+    from hanzoai.pubsub.errors import PubSubError
+    from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
+    from hanzoai.pubsub.runtime.subscription import Subscription
+    from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
+    from hanzoai.pubsub.values import (
         Gap,
         Message,
         Outgoing,
@@ -62,7 +62,7 @@ class PubSubClient:
         on_error: Called with every error that no call can raise: exceptions of handlers, refusals
             by the server that concern no call. Without it they are logged at ERROR.
         send_queue: Bounds of what waits to be sent, and what happens when it is full.
-        **settings: Times (seconds) and limits by name; ``hanzoai.pubsub.options.ClientOptions``
+        **settings: Times (seconds) and limits by name; ``hanzoai.pubsub.settings.options.ClientOptions``
             has them all.
 
     Raises:

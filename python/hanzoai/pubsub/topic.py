@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from .client import PubSubClient
-    from .handlers import Handler, StateLoader
-    from .options import ReceiveQueue
-    from .subscription import Subscription
-    from .values import (
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
+    from hanzoai.pubsub.runtime.subscription import Subscription
+    from hanzoai.pubsub.settings.options import ReceiveQueue
+    from hanzoai.pubsub.values import (
         Gap,
         Message,
         Outgoing,

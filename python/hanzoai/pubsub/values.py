@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from .generated.wire import Envelope, PresenceMember, Publication, TopicInfo
+from hanzoai.pubsub.generated.wire import Envelope, PresenceMember, Publication, TopicInfo
 
 if TYPE_CHECKING:
-    from .effects import GapReason, PresenceChangeKind
+    from hanzoai.pubsub.session.effects import GapReason, PresenceChangeKind
 
 Message: TypeAlias = Envelope
 """A message as it was delivered: ``id, topic, type, data, sender, timestamp, ttl, seq, meta``."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.ids import message_id
+from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.interfaces import Entry, Page, Published, Replay, TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pubsub_server.codec import Draft
+    from pubsub_server.backplanes.history import MemoryStore
     from pubsub_server.errors import ServiceError
-    from pubsub_server.history import MemoryStore
+    from pubsub_server.hub.codec import Draft
 
 
 class MemoryBackplane:

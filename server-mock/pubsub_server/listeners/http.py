@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from pubsub_server.config import Settings
-    from pubsub_server.connection import Connection
-    from pubsub_server.faults import Faults
+    from pubsub_server.access.policy import Policy
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.faults import Faults
     from pubsub_server.interfaces import Service
-    from pubsub_server.metrics import Metrics
-    from pubsub_server.policy import Policy
+    from pubsub_server.observe.metrics import Metrics
+    from pubsub_server.settings.config import Settings
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
-from pubsub_server import codec
 from pubsub_server.errors import ServiceError
+from pubsub_server.hub import codec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

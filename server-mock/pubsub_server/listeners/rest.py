@@ -10,18 +10,19 @@ from aiohttp import web
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_pattern
-from pubsub_server import codec, documents
 from pubsub_server.errors import ServiceError
+from pubsub_server.hub import codec
 from pubsub_server.listeners import requests
+from pubsub_server.settings import documents
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from pubsub_server.codec import Draft
-    from pubsub_server.config import Settings
-    from pubsub_server.faults import Faults
+    from pubsub_server.access.policy import Policy
+    from pubsub_server.hub.codec import Draft
+    from pubsub_server.hub.faults import Faults
     from pubsub_server.interfaces import Member, Page, Published, Service, TopicReport
-    from pubsub_server.policy import Policy
+    from pubsub_server.settings.config import Settings
 
 FRAME_MARGIN: Final = 16_384
 """Bytes that a publish request may have beside its `data`."""

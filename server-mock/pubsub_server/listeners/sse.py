@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from pubsub_server import codec, documents
-from pubsub_server.codec import SubscribeRequest
 from pubsub_server.errors import ServiceError
+from pubsub_server.hub import codec
+from pubsub_server.hub.codec import SubscribeRequest
 from pubsub_server.interfaces import WireForm
 from pubsub_server.listeners import requests
+from pubsub_server.settings import documents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pubsub_server.config import Settings
+    from pubsub_server.access.policy import Policy
     from pubsub_server.interfaces import Identity, Service
     from pubsub_server.listeners.http import HttpConnection
-    from pubsub_server.policy import Policy
+    from pubsub_server.settings.config import Settings
 
 HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",

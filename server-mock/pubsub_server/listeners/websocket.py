@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from websockets.http11 import Response
 
-    from pubsub_server.config import Settings
-    from pubsub_server.connection import Connection
-    from pubsub_server.hub import Hub
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.hub import Hub
+    from pubsub_server.settings.config import Settings
 
 logger = logging.getLogger("pubsub_server.websocket")
 _QUIET: Final = logging.getLogger("pubsub_server.websocket.protocol")

@@ -179,7 +179,7 @@ class _Tally:
 
 
 async def _publish_lines(args: Namespace, output: Output) -> int:
-    from hanzoai.pubsub.options import SendQueue
+    from hanzoai.pubsub.settings.options import SendQueue
 
     ps = build_client(args, output, send_queue=SendQueue(policy="block"))
     tally = _Tally(output, stop=args.on_error == "stop")

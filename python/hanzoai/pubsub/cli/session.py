@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.cli.output import Output
     from hanzoai.pubsub.client import PubSubClient
-    from hanzoai.pubsub.options import SendQueue
+    from hanzoai.pubsub.settings.options import SendQueue
     from hanzoai.pubsub.values import StateChange, TokenContext
 
 DEFAULT_TIMEOUT: Final = 10.0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hanzoai.pubsub.client import PubSubClient
-    from hanzoai.pubsub.subscription import Subscription
+    from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.values import Message, StateChange
 
 

@@ -27,9 +27,9 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from .clock import VirtualClock
-    from .server import MemoryServer
-    from .threaded import ThreadedServer
+    from hanzoai.pubsub.testing.clock import VirtualClock
+    from hanzoai.pubsub.testing.server import MemoryServer
+    from hanzoai.pubsub.testing.threaded import ThreadedServer
 
 # Loaded at first use: pytest imports this package in every run that has it installed.
 _HOMES: Final = {"MemoryServer": "server", "ThreadedServer": "threaded", "VirtualClock": "clock"}

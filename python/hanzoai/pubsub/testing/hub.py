@@ -14,13 +14,14 @@ import httpx
 from hanzoai.pubsub.errors import from_code
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.values import Published
-from pubsub_server import codec, config_sources
+from pubsub_server.access.policy import Policy, load_rules
+from pubsub_server.auth.identity import Identity, strip_bearer
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import Hub
-from pubsub_server.identity import Identity, strip_bearer
-from pubsub_server.limits import ConnectionLimiter, RateLimiter
-from pubsub_server.policy import Policy, load_rules
-from pubsub_server.wheel import Wheel
+from pubsub_server.hub import codec
+from pubsub_server.hub.hub import Hub
+from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.hub.wheel import Wheel
+from pubsub_server.settings import sources as config_sources
 
 if TYPE_CHECKING:
     import asyncio

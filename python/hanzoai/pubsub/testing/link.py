@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hanzoai.pubsub.effects import TransportName
+    from hanzoai.pubsub.session.effects import TransportName
     from hanzoai.pubsub.testing.server import MemoryServer
     from hanzoai.pubsub.transports.memory import MemoryTransport
-    from pubsub_server.connection import Connection
-    from pubsub_server.hub import Hub
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.hub import Hub
 
 _TEXT: Final = 0x1
 _PING: Final = 0x9

@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     import httpx
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.effects import TransportName
+    from hanzoai.pubsub.session.effects import TransportName
+    from hanzoai.pubsub.testing.hub import MemoryHub
     from hanzoai.pubsub.values import Published
-
-    from .hub import MemoryHub
 
 Kind = Literal["user", "service", "admin", "agent"]
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from hanzoai.pubsub.errors import UsageError
-from hanzoai.pubsub.portal import Portal
+from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ class ThreadedServer:
 
     @property
     def faults(self) -> Any:
-        """What it can be made to do wrong (``pubsub_server.faults.Faults``), from any thread."""
+        """What it can be made to do wrong, ``pubsub_server.hub.faults.Faults``, from any thread."""
         return _InLoop(self._running.faults, self.call)
 
     @property

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import httpx
 from httpx_sse import EventSource, SSEError
 
-from hanzoai.pubsub.codec import Malformed, Unknown, decode_event
-from hanzoai.pubsub.http_client import authorization
+from hanzoai.pubsub.http.connection import authorization
+from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable

@@ -10,9 +10,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakValueDictionary
 
-from hanzoai.pubsub.codec import Malformed, Unknown, decode, encode
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed
+from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import httpx
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.effects import TransportName
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.session.effects import TransportName
 
 SCHEME: Final = "memory://"
 

@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from hanzoai.pubsub import rest_calls
 from hanzoai.pubsub.errors import (
     ConnectionFailed,
     NotFound,
@@ -42,8 +41,9 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribedFrame,
     UnsubscribeFrame,
 )
-from hanzoai.pubsub.http_status import close_code_for, why_unreachable
-from hanzoai.pubsub.rest import Rest
+from hanzoai.pubsub.http import calls as rest_calls
+from hanzoai.pubsub.http.rest import Rest
+from hanzoai.pubsub.http.status import close_code_for, why_unreachable
 from hanzoai.pubsub.transports import TransportClosed
 from hanzoai.pubsub.transports.event_stream import EventTooLarge, StreamRefused, open_stream
 from hanzoai.pubsub.transports.stream_publisher import StreamPublisher
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame, SessionInfo
-    from hanzoai.pubsub.options import ClientOptions
+    from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.transports.event_stream import EventStream
 
 logger = logging.getLogger("hanzoai.pubsub")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.generated.wire import ServerFrame
-    from hanzoai.pubsub.rest import Rest
+    from hanzoai.pubsub.http.rest import Rest
 
 logger = logging.getLogger("hanzoai.pubsub")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.codec import to_json
 from hanzoai.pubsub.generated.wire import (
     Denial,
     ErrorFrame,
@@ -15,6 +14,7 @@ from hanzoai.pubsub.generated.wire import (
 )
 from hanzoai.pubsub.topics import matches
 from hanzoai.pubsub.transports.event_stream import StreamRequest
+from hanzoai.pubsub.wire.codec import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

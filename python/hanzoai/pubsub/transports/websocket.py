@@ -24,12 +24,12 @@ from websockets.exceptions import (
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLOSED, OPEN
 
-from hanzoai.pubsub.codec import Malformed, Unknown, decode, encode
 from hanzoai.pubsub.generated.wire import MessageFrame
-from hanzoai.pubsub.http_status import close_code_for, retry_after_of, why_unreachable
+from hanzoai.pubsub.http.status import close_code_for, retry_after_of, why_unreachable
+from hanzoai.pubsub.settings.urls import is_loopback
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed
-from hanzoai.pubsub.urls import is_loopback
 from hanzoai.pubsub.version import USER_AGENT
+from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
-    from hanzoai.pubsub.options import ClientOptions
+    from hanzoai.pubsub.settings.options import ClientOptions
 
 logger = logging.getLogger("hanzoai.pubsub")
 

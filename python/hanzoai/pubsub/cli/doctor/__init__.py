@@ -12,7 +12,7 @@ from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import run, server_urls, token_source
 from hanzoai.pubsub.errors import AuthRefused, InvalidOption
-from hanzoai.pubsub.urls import endpoints
+from hanzoai.pubsub.settings.urls import endpoints
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -20,7 +20,7 @@ from hanzoai.pubsub.cli.doctor.network import (
     proxy_for,
 )
 from hanzoai.pubsub.cli.doctor.web import Health, Web, websocket_port
-from hanzoai.pubsub.urls import Endpoints, is_loopback
+from hanzoai.pubsub.settings.urls import Endpoints, is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -1,0 +1,1 @@
+"""The HTTP API: calls as data, carried by httpx, repeated by tenacity."""

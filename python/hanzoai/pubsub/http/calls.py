@@ -1,0 +1,402 @@
+"""The HTTP API as data: what to send for each operation, and what an answer means. No I/O.
+
+`rest` performs these calls on asyncio; anything else that performs HTTP can do so as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+from urllib.parse import quote
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from hanzoai.pubsub.errors import ProtocolError, PubSubError, from_code
+from hanzoai.pubsub.generated.defaults import LIMITS
+from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.generated.wire import (
+    BatchRequest,
+    ErrorInfo,
+    HistoryPage,
+    PresenceMember,
+    Publication,
+    PublishRequest,
+    PublishResult,
+    SessionInfo,
+    TopicInfo,
+    TopicList,
+)
+from hanzoai.pubsub.http.status import retry_after_of
+from hanzoai.pubsub.wire.codec import to_json
+from hanzoai.pubsub.wire.readings import read_envelope, read_member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+T = TypeVar("T")
+
+_BATCH_BYTES: Final = 4 << 20
+_MESSAGE_OVERHEAD: Final = 512
+_JSON: Final = "application/json"
+
+_CODES: Final[Mapping[int, str]] = {
+    400: "invalid_option",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not_found",
+    405: "unsupported",
+    408: "timeout",
+    409: "conflict",
+    413: "payload_too_large",
+    415: "unsupported",
+    422: "invalid_payload",
+    429: "rate_limited",
+    500: "internal",
+    501: "unsupported",
+    502: "unavailable",
+    503: "unavailable",
+    504: "unavailable",
+}
+"""What a status means where the body does not say it."""
+
+MISSING: Final = frozenset({404, 405, 501})
+"""Statuses by which a peer says that it has no such operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request.
+
+    Attributes:
+        method: HTTP method.
+        path: Beneath the base URL, quoted.
+        read: Turns the body of a good answer into the result; raises ProtocolError.
+        params: Query.
+        body: JSON, or None.
+        headers: Beside `Authorization` and those of every request.
+        repeatable: Asking twice does no more than asking once: reads, and what carries message ids.
+        carries_ids: It is repeatable only where the peer has `idempotency`.
+        topic: What it concerns, for errors.
+        id: The message it publishes, for errors.
+    """
+
+    method: str
+    path: str
+    read: Callable[[bytes], T]
+    params: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    repeatable: bool = True
+    carries_ids: bool = False
+    topic: str | None = None
+    id: str | None = None
+
+
+# ---------------------------------------------------------------- what to send
+
+
+def publish(publication: Publication) -> Call[PublishResult]:
+    """Publish one message (H-070); its id is the idempotency key."""
+    request = PublishRequest(
+        type=publication.type,
+        data=publication.data,
+        ttl=publication.ttl,
+        id=publication.id,
+        meta=publication.meta,
+    )
+    key = publication.id
+
+    def read(body: bytes) -> PublishResult:
+        return _publish_result(_json_object(body, empty=True), key)
+
+    return Call(
+        "POST",
+        f"/v1/topics/{quote(publication.topic, safe='')}/messages",
+        read,
+        body=to_json(request),
+        headers=(("Content-Type", _JSON), *((("Idempotency-Key", key),) if key else ())),
+        repeatable=key is not None,
+        carries_ids=True,
+        topic=publication.topic,
+        id=key,
+    )
+
+
+def publish_batch(publications: Sequence[Publication]) -> Call[list[PublishResult]]:
+    """Publish several messages in order; one result each, in the same order."""
+    keys = [publication.id for publication in publications]
+
+    def read(body: bytes) -> list[PublishResult]:
+        results = _json_object(body).get("results")
+        if not isinstance(results, list) or len(cast("list[object]", results)) != len(keys):
+            raise ProtocolError(f"The server answered a batch of {len(keys)} with other results.")
+        return [
+            _batch_item(item, key)
+            for item, key in zip(cast("list[object]", results), keys, strict=True)
+        ]
+
+    return Call(
+        "POST",
+        "/v1/messages:batch",
+        read,
+        body=to_json(BatchRequest.model_construct(messages=list(publications))),
+        headers=(("Content-Type", _JSON),),
+        repeatable=all(key is not None for key in keys),
+        carries_ids=True,
+    )
+
+
+def history(
+    topic: str,
+    *,
+    since: int | None = None,
+    before: str | None = None,
+    after: int | None = None,
+    limit: int | None = None,
+) -> Call[HistoryPage]:
+    """One page of what is retained of a topic (H-072).
+
+    Args:
+        topic: A concrete topic.
+        since: Only what is newer, Unix milliseconds.
+        before: Only what is older than the message with this id.
+        after: Only what follows this position.
+        limit: Messages in the page, 1 to 500.
+    """
+    given = {"since": since, "before": before, "after": after, "limit": limit}
+    return Call(
+        "GET",
+        f"/v1/topics/{quote(topic, safe='')}/history",
+        _history_page,
+        params=tuple((name, str(value)) for name, value in given.items() if value is not None),
+        topic=topic,
+    )
+
+
+def presence(topic: str) -> Call[list[PresenceMember]]:
+    """Everybody present on a topic (H-073)."""
+    return Call("GET", f"/v1/topics/{quote(topic, safe='')}/presence", _members, topic=topic)
+
+
+def topics(prefix: str | None = None, limit: int | None = None) -> Call[TopicList]:
+    """Active topics, for administrators (H-074)."""
+    given = {"prefix": prefix, "limit": limit}
+    return Call(
+        "GET",
+        "/v1/topics",
+        _topic_list,
+        params=tuple((name, str(value)) for name, value in given.items() if value is not None),
+    )
+
+
+def session() -> Call[SessionInfo]:
+    """What `auth.ok` would say on a socket; plain HIP-56 has no such operation."""
+    return Call("GET", "/v1/session", _session_info)
+
+
+def chunks(
+    publications: Iterable[Publication], sizes: Iterable[int], most: int = LIMITS.max_batch
+) -> Iterable[list[Publication]]:
+    """Cut a row of publications into batches that a server takes: by number and by bytes.
+
+    Args:
+        publications: What is to be published.
+        sizes: Bytes of each payload.
+        most: Messages in a batch.
+    """
+    chunk: list[Publication] = []
+    held = 0
+    for publication, size in zip(publications, sizes, strict=True):
+        cost = size + _MESSAGE_OVERHEAD
+        if chunk and (len(chunk) >= most or held + cost > _BATCH_BYTES):
+            yield chunk
+            chunk, held = [], 0
+        chunk.append(publication)
+        held += cost
+    if chunk:
+        yield chunk
+
+
+# ---------------------------------------------------------------- what an answer means
+
+
+def read_error(
+    status: int, headers: Mapping[str, str], body: bytes, topic: str | None = None
+) -> PubSubError:
+    """The exception that an HTTP error stands for.
+
+    Reads `application/problem+json` (RFC 9457) and what plain peers send in its place: `{code,
+    message}`, `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
+
+    Args:
+        status: 300 and above.
+        headers: Of the answer.
+        body: Of the answer.
+        topic: What the request concerned.
+    """
+    fields = _parse_object(body)
+    word = _text(fields.get("error"))
+    fields = _object(fields.get("error")) or fields
+    code = _text(fields.get("code"))
+    if code is None and word in CODES:
+        code = word
+    message = (
+        _text(fields.get("detail"))
+        or _text(fields.get("message"))
+        or (word if word != code else None)
+        or _text(fields.get("title"))
+    )
+    known = _CODES.get(status) or ("internal" if status >= 500 else "invalid_frame")
+    if code is None or (code not in CODES and code.isdecimal()):
+        code = known
+    if message is None and not fields:
+        message = f"The server answered HTTP {status} without saying why."
+    milliseconds = fields.get("retry_after_ms")
+    wait = retry_after_of(_header(headers, "Retry-After"))
+    if isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool):
+        wait = max(0.0, milliseconds / 1000)
+    return from_code(
+        code,
+        message,
+        remedy=_text(fields.get("remedy")),
+        topic=_text(fields.get("topic")) or topic,
+        field=_text(fields.get("field")),
+        retry_after=wait,
+    )
+
+
+def error_info(error: PubSubError) -> ErrorInfo:
+    """An exception as the result of one item of a batch."""
+    wait = error.retry_after
+    return ErrorInfo(
+        code=error.code,
+        message=error.message,
+        remedy=error.remedy,
+        retry_after_ms=None if wait is None else round(wait * 1000),
+        topic=error.topic,
+    )
+
+
+def _publish_result(fields: dict[str, object], key: str | None) -> PublishResult:
+    try:
+        read = PublishResult.model_validate(fields, strict=False)
+    except ValidationError:
+        # It was taken, whatever the answer says about it.
+        given = _text(fields.get("id"))
+        return PublishResult(id=given[:128] if given else key)
+    return read if read.id is not None else read.model_copy(update={"id": key})
+
+
+def _batch_item(item: object, key: str | None) -> PublishResult:
+    fields = _object(item)
+    error = fields.get("error")
+    if error is None:
+        return _publish_result(fields, key)
+    try:
+        info = ErrorInfo.model_validate(error, strict=False)
+    except ValidationError:
+        info = ErrorInfo(code=_text(_object(error).get("code")) or "internal", message="")
+    return PublishResult(id=key, error=info)
+
+
+def _history_page(body: bytes) -> HistoryPage:
+    try:
+        return HistoryPage.model_validate_json(body)
+    except ValidationError:
+        pass
+    fields = _json_object(body)
+    entries = fields.get("messages", [])
+    read = [read_envelope(entry) for entry in cast("list[object]", entries)]
+    messages = [entry for entry in read if not isinstance(entry, str)]
+    if len(messages) < len(read):
+        logger.warning("%d history entries were malformed", len(read) - len(messages))
+    position = fields.get("position")
+    return HistoryPage(
+        messages=messages,
+        has_more=fields.get("has_more") is True,
+        position=position if isinstance(position, int) and 0 <= position < 2**53 else None,
+        truncated=True if fields.get("truncated") is True else None,
+        reset=True if fields.get("reset") is True else None,
+    )
+
+
+def _members(body: bytes) -> list[PresenceMember]:
+    entries = _json_object(body).get("members", [])
+    read = [read_member(entry) for entry in cast("list[object]", entries)]
+    return [member for member in read if member is not None]
+
+
+def _topic_list(body: bytes) -> TopicList:
+    try:
+        return TopicList.model_validate_json(body)
+    except ValidationError:
+        pass
+    # HIP-56 does not say what a TopicInfo is: names alone will do.
+    fields = _json_object(body)
+    infos: list[TopicInfo] = []
+    for entry in cast("list[object]", fields.get("topics", [])):
+        known = _object(entry)
+        name = _text(entry) or _text(known.get("topic")) or _text(known.get("name"))
+        if name is not None:
+            infos.append(
+                TopicInfo.model_construct(
+                    topic=name,
+                    subscribers=_count(known.get("subscribers")),
+                    messages=_count(known.get("messages")),
+                )
+            )
+    return TopicList(topics=infos, has_more=fields.get("has_more") is True)
+
+
+def _session_info(body: bytes) -> SessionInfo:
+    try:
+        return SessionInfo.model_validate(_json_object(body), strict=False)
+    except ValidationError:
+        raise ProtocolError("The server described its session in a way not understood.") from None
+
+
+def _json_object(body: bytes, *, empty: bool = False) -> dict[str, object]:
+    if empty and not body.strip():
+        return {}
+    try:
+        value: object = from_json(body)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        if empty:
+            return {}
+        raise ProtocolError("The server's answer is no JSON object; is the URL that of PubSub?")
+    fields = cast("dict[str, object]", value)
+    for name in ("messages", "members", "topics"):
+        if not isinstance(fields.get(name, []), list):
+            raise ProtocolError(f"`{name}` of the server's answer is no list.")
+    return fields
+
+
+def _parse_object(body: bytes) -> dict[str, object]:
+    try:
+        return _object(from_json(body))
+    except ValueError:
+        return {}
+
+
+def _object(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) and value else None
+
+
+def _header(headers: Mapping[str, str], name: str) -> str | None:
+    return next((value for key, value in headers.items() if key.lower() == name.lower()), None)

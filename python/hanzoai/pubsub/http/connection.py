@@ -1,0 +1,50 @@
+"""The `httpx` client of REST and event streams: proxies, TLS, headers."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpx
+
+from hanzoai.pubsub.settings.checks import bare_token
+from hanzoai.pubsub.settings.urls import is_loopback
+from hanzoai.pubsub.version import USER_AGENT
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.settings.options import ClientOptions
+
+
+def make_client(
+    options: ClientOptions, transport: httpx.AsyncBaseTransport | None = None
+) -> httpx.AsyncClient:
+    """Build a client for `options.http_url`.
+
+    It follows no redirects, which would carry the token away, and reaches this machine without a
+    proxy.
+
+    Args:
+        options: `http_url`, `proxy`, `ssl_context` and `operation_timeout` are used.
+        transport: What carries the requests, where it is not the network.
+    """
+    url = urlsplit(options.http_url)
+    local = is_loopback(url.hostname or "")
+    verify: ssl.SSLContext | bool = False
+    if url.scheme == "https" and transport is None:
+        verify = options.ssl_context or ssl.create_default_context()
+    return httpx.AsyncClient(
+        base_url=options.http_url,
+        headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
+        timeout=httpx.Timeout(options.operation_timeout),
+        verify=verify,
+        trust_env=options.proxy is True and not local,
+        proxy=options.proxy if isinstance(options.proxy, str) and not local else None,
+        transport=transport,
+        follow_redirects=False,
+    )
+
+
+def authorization(token: str) -> dict[str, str]:
+    """The header that carries a token, whether or not it came with `Bearer `."""
+    return {"Authorization": f"Bearer {bare_token(token)}"}

@@ -1,0 +1,1 @@
+"""What performs: the driver and its timers, tokens, queues and handlers."""

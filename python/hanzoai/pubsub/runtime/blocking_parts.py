@@ -1,0 +1,321 @@
+"""What the blocking client hands out: subscriptions, batches, handles, iterators."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
+
+    from hanzoai.pubsub.blocking import PubSub
+    from hanzoai.pubsub.generated.wire import Denial
+    from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
+    from hanzoai.pubsub.runtime.publishing import Batch
+    from hanzoai.pubsub.runtime.subscription import Subscription
+    from hanzoai.pubsub.settings.options import ReceiveQueue
+    from hanzoai.pubsub.values import (
+        Event,
+        Gap,
+        Message,
+        Outgoing,
+        PresenceChange,
+        PresenceMember,
+        Published,
+        Since,
+        SubscriptionStats,
+        Via,
+    )
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 256
+"""Messages fetched from the loop's thread in one go: a crossing costs as much as fifty of them."""
+
+
+class End:
+    """The end of an iterator, where StopIteration cannot travel."""
+
+
+END: Final = End()
+
+
+def iterate(following: Callable[[], T | End]) -> Iterator[T]:
+    """An iterator over what a function gives, until it gives the end."""
+    while not isinstance(item := following(), End):
+        yield item
+
+
+class BlockingSubscription:
+    """Messages of one or more topics: an iterator that waits, and a context.
+
+    Several threads may read one: each message goes to one of them.
+    """
+
+    def __init__(self, subscription: Subscription, call: Callable[..., Any]) -> None:
+        self._subscription = subscription
+        self._call = call
+        self._waiting: deque[Message] = deque()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The patterns asked for."""
+        return self._subscription.topics
+
+    @property
+    def denied(self) -> tuple[Denial, ...]:
+        """The patterns that the server refused while it granted others."""
+        return self._subscription.denied
+
+    @property
+    def active(self) -> bool:
+        """Whether messages may still come."""
+        return self._subscription.active
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """Position of the last message handed over, by topic."""
+        positions = dict(self._subscription.positions)
+        for message in reversed(list(self._waiting)):
+            if message.seq is not None:
+                positions[message.topic] = message.seq - 1
+        return positions
+
+    @property
+    def stats(self) -> SubscriptionStats:
+        """What was received, handled, dropped, and waits."""
+        return self._subscription.stats
+
+    def wait(self) -> Self:
+        """Wait until the server has answered.
+
+        Raises:
+            PermissionDenied: Nothing was granted.
+            OperationTimeout: No answer came in time.
+        """
+
+        async def joined() -> None:
+            await self._subscription
+
+        self._call(joined)
+        return self
+
+    def next(self, timeout: float | None = None) -> Message:
+        """Wait for a message.
+
+        Args:
+            timeout: Seconds; None waits for as long as it takes.
+
+        Raises:
+            OperationTimeout: None came in time.
+            ClosedError: The subscription has ended.
+        """
+        message = self._next(timeout)
+        if message is None:
+            raise ClosedError(
+                "The subscription has ended.", remedy="Subscribe again.", topic=self.topics[0]
+            )
+        return message
+
+    def messages(self, timeout: float | None = None) -> Iterator[Message]:
+        """Messages until none has come for ``timeout`` seconds, or the subscription has ended."""
+        while True:
+            try:
+                message = self._next(timeout)
+            except OperationTimeout:
+                return
+            if message is None:
+                return
+            yield message
+
+    def events(self) -> Iterator[Event]:
+        """Messages, gaps and, where asked for, presence changes, in one order."""
+        source = self._subscription.events()
+
+        async def following() -> Event | End:
+            return await anext(source, END)
+
+        return iterate(lambda: self._call(following))
+
+    def unsubscribe(self) -> None:
+        """End the subscription; messages that wait are given up."""
+        self._waiting.clear()
+        self._call(self._subscription.unsubscribe)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        message = self._next(None)
+        if message is None:
+            raise StopIteration
+        return message
+
+    def __enter__(self) -> Self:
+        return self.wait()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(ClosedError):
+            self.unsubscribe()
+
+    def __repr__(self) -> str:
+        return repr(self._subscription).replace("<Subscription", "<BlockingSubscription")
+
+    def _next(self, timeout: float | None) -> Message | None:
+        while True:
+            with contextlib.suppress(IndexError):
+                return self._waiting.popleft()
+            if not self._call(lambda: self._fill(timeout)):
+                return None
+
+    async def _fill(self, timeout: float | None) -> bool:
+        """Put what waits where threads can take it; a cancelled wait loses nothing."""
+        if self._waiting:
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                self._waiting.append(await anext(self._subscription))
+        except StopAsyncIteration:
+            return bool(self._waiting)
+        except TimeoutError as error:
+            if isinstance(error, OperationTimeout):
+                raise
+            raise OperationTimeout(
+                f"No message came within {timeout:g} s.",
+                topic=self.topics[0],
+                remedy="Wait longer, or go on with something else; nothing was lost.",
+                outcome_unknown=False,
+            ) from None
+        while len(self._waiting) < _AT_ONCE:
+            message = self._subscription.take_nowait()
+            if message is None:
+                break
+            self._waiting.append(message)
+        return True
+
+
+class BlockingBatch:
+    """Publishes that are sent together at the end of a ``with`` block; see ``Batch``."""
+
+    def __init__(self, batch: Batch, call: Callable[..., Any]) -> None:
+        self._batch = batch
+        self._call = call
+
+    @property
+    def results(self) -> list[Published | PubSubError]:
+        """One a message in the order of the calls, once the block has ended."""
+        return self._batch.results
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def publish(
+        self, topic: str, message: Outgoing, *, ttl: int | None = None, id: str | None = None
+    ) -> str:
+        """Add a message and give its id; see ``Batch.publish``."""
+        return self._batch.publish(topic, message, ttl=ttl, id=id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Send everything; after an exception in the block, nothing.
+
+        Raises:
+            PubSubError: The first error among the results.
+        """
+        self._call(lambda: self._batch.__aexit__(exc_type, exc, traceback))
+
+
+class BlockingTopicHandle:
+    """One topic of one blocking client; see ``TopicHandle``.
+
+    Attributes:
+        name: The topic, or for ``subscribe`` alone a pattern.
+    """
+
+    def __init__(self, client: PubSub, name: str) -> None:
+        self.name = name
+        self._client = client
+
+    def publish(
+        self,
+        message: Outgoing,
+        *,
+        ttl: int | None = None,
+        id: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+        via: Via = "auto",
+    ) -> Published:
+        """Publish to this topic."""
+        return self._client.publish(
+            self.name, message, ttl=ttl, id=id, key=key, timeout=timeout, via=via
+        )
+
+    def subscribe(
+        self,
+        *,
+        since: Since | None = None,
+        history: int | None = None,
+        after: int | None = None,
+        on_message: Handler[Message] | None = None,
+        on_presence: Handler[PresenceChange] | None = None,
+        on_gap: Handler[Gap] | None = None,
+        presence: bool | None = None,
+        state_loader: StateLoader | None = None,
+        queue: ReceiveQueue | None = None,
+    ) -> BlockingSubscription:
+        """Subscribe to this topic. ``after`` is a position of this topic."""
+        return self._client.subscribe(
+            self.name,
+            since=since,
+            history=history,
+            after=None if after is None else {self.name: after},
+            on_message=on_message,
+            on_presence=on_presence,
+            on_gap=on_gap,
+            presence=presence,
+            state_loader=state_loader,
+            queue=queue,
+        )
+
+    def history(
+        self,
+        *,
+        since: Since | None = None,
+        before: str | None = None,
+        after: int | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[Message]:
+        """Retained messages of this topic, oldest first."""
+        return self._client.history(
+            self.name, since=since, before=before, after=after, limit=limit, timeout=timeout
+        )
+
+    def presence(self, *, timeout: float | None = None) -> list[PresenceMember]:
+        """Everybody present on this topic."""
+        return self._client.presence(self.name, timeout=timeout)
+
+    def update_presence(self, data: Mapping[str, Any], *, timeout: float | None = None) -> None:
+        """Change how this client appears on this topic."""
+        self._client.update_presence(self.name, data, timeout=timeout)
+
+    def __repr__(self) -> str:
+        return f"<BlockingTopicHandle {self.name}>"

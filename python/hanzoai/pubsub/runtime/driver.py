@@ -1,0 +1,469 @@
+"""The driver: performs what the session decides, and tells it what happens.
+
+One task reads the transport and never awaits user code. Events are handled one at a time; what is
+fed while one is being handled waits for its turn, so a session never sees two at once. Every task
+is kept until it has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from hanzoai.pubsub.errors import AuthRefused, PubSubError, from_code
+from hanzoai.pubsub.generated.lifecycle import PUBLIC
+from hanzoai.pubsub.generated.wire import AuthOkFrame, Limits
+from hanzoai.pubsub.runtime.inbox import denial_error
+from hanzoai.pubsub.runtime.keeper import TaskKeeper
+from hanzoai.pubsub.runtime.reader import Reader
+from hanzoai.pubsub.session import effects, events
+from hanzoai.pubsub.session.effects import Deliver
+from hanzoai.pubsub.session.events import Received, TimerFired
+from hanzoai.pubsub.session.peer import Peer, read_peer
+from hanzoai.pubsub.values import Gap, PresenceChange, StateChange, StateName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hanzoai.pubsub.clock import Clock, TimerHandle
+    from hanzoai.pubsub.generated.wire import Envelope, ServerFrame
+    from hanzoai.pubsub.runtime.inbox import Inbox
+    from hanzoai.pubsub.runtime.publishing import Prepared
+    from hanzoai.pubsub.runtime.tokens import TokenSource
+    from hanzoai.pubsub.session.effects import Effect, Outcome, TransportName
+    from hanzoai.pubsub.session.events import Event
+    from hanzoai.pubsub.session.session import Session
+    from hanzoai.pubsub.settings.options import ClientOptions
+    from hanzoai.pubsub.transports import Transport
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_WATCH_EVERY: Final = 5.0
+"""Seconds between two looks at the clocks (LIFE-5)."""
+
+_SLEPT: Final = 5.0
+"""Seconds by which the wall clock has run ahead of the monotonic one where a machine has slept."""
+
+_OWN_IDS: Final = 10_000
+"""Ids of own messages that are remembered with ``echo=False``: what may be on its way back."""
+
+
+class Driver:
+    """Runs one session in one event loop.
+
+    Args:
+        session: Decides.
+        options: What the client is set to.
+        clock: Every timer and both readings of time.
+        tokens: Asks the program for tokens.
+        dial: Makes a transport that is not open yet.
+        on_state: Called with each change of the public state.
+        on_error: Called with errors that no call can raise, and the topic.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        options: ClientOptions,
+        clock: Clock,
+        tokens: TokenSource,
+        *,
+        dial: Callable[[TransportName], Transport],
+        on_state: Callable[[StateChange], None],
+        on_error: Callable[[Exception, str | None], None],
+    ) -> None:
+        self.session = session
+        self.options = options
+        self.clock = clock
+        self.tokens = tokens
+        self.loop = asyncio.get_running_loop()
+        self.inboxes: dict[int, tuple[Inbox, Inbox]] = {}
+        self.state: StateName = "initialized"
+        self.last_change: StateChange | None = None
+        self.finished = False
+        self.error: PubSubError | None = None
+        self.client_id: str | None = None
+        self.limits = Limits()
+        self.peer: Peer | None = None
+        self.on_welcome: Callable[[AuthOkFrame], None] = _ignore
+        self.on_settle: Callable[[], None] = _nothing
+        self.on_finish: Callable[[], None] = _nothing
+        self._on_state = on_state
+        self._on_error = on_error
+        self._queue: deque[Event] = deque()
+        self._busy = False
+        self._timers: dict[str, TimerHandle] = {}
+        self._drain_ms: int | None = None
+        self._fetches: dict[int, asyncio.Task[None]] = {}
+        self._settles: dict[int, asyncio.Future[Outcome]] = {}
+        self._keeper = TaskKeeper(clock)
+        self.spawn = self._keeper.spawn
+        self._reader = Reader(self, dial, self._keeper, clock)
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._watch: TimerHandle | None = None
+        self._readings = (0.0, 0.0)
+        self._own_ids: dict[str, None] = {}
+        self._largest: int | None = 0
+        self._perform_one: dict[type[Any], Callable[[Any], None]] = {
+            effects.StateChanged: self._change_state,
+            effects.Fetch: self._fetch,
+            effects.AbandonFetch: self._abandon_fetch,
+            effects.Dial: lambda effect: self._reader.dial(effect.transport),
+            effects.HangUp: lambda effect: self._reader.hang_up(effect.code),
+            effects.Send: lambda effect: self._reader.send(effect.frame),
+            effects.StartTimer: self._start_timer,
+            effects.CancelTimer: self._cancel_timer,
+            effects.Probe: self._probe,
+            effects.Gap: self._tell_gap,
+            effects.Joined: self._join,
+            effects.PresenceChanged: self._tell_presence,
+            effects.Settle: self._settle,
+            effects.Problem: self._problem,
+            effects.Finished: self._finish,
+        }
+
+    # ------------------------------------------------------------ events in, effects out
+
+    def feed(self, event: Event) -> None:
+        """Have the session handle an event, now or after the one it is at."""
+        self._queue.append(event)
+        if not self._busy:
+            self._run_queue()
+            self._reader.flush()
+
+    def _run_queue(self) -> None:
+        self._busy = True
+        try:
+            while self._queue:
+                self._perform(self.session.handle(self._queue.popleft()))
+        finally:
+            self._busy = False
+
+    def receive(self, frame: ServerFrame, at: int) -> None:
+        """Handle one frame; one message for one subscription, as usual, goes a short way."""
+        if type(frame) is AuthOkFrame:
+            self._welcome(frame)
+        self._busy = True
+        try:
+            produced = self.session.handle(Received(frame, at))
+            if len(produced) == 1 and type(effect := produced[0]) is Deliver:
+                self._deliver(effect.sub, effect.message)
+            else:
+                self._perform(produced)
+        finally:
+            self._busy = False
+        if self._queue:
+            self._run_queue()
+
+    def _welcome(self, frame: AuthOkFrame) -> None:
+        self.client_id = frame.client_id
+        self.limits = frame.limits or Limits()
+        self.peer = read_peer(frame, incremental=self._reader.incremental)
+        if frame.expires_at is not None:
+            now = self.clock.wall_ms() if frame.server_time is None else frame.server_time
+            self.tokens.learn(frame.expires_at - now)
+        self.on_welcome(frame)
+
+    def _perform(self, produced: Sequence[Effect]) -> None:
+        run: list[Envelope] = []  # messages of one subscription in a row: a replay
+        run_sub = 0
+        for effect in produced:
+            if type(effect) is Deliver:
+                if run and effect.sub != run_sub:
+                    self._deliver_run(run_sub, run)
+                    run = []
+                run_sub = effect.sub
+                run.append(effect.message)
+                continue
+            if run:
+                self._deliver_run(run_sub, run)
+                run = []
+            self._perform_one[type(effect)](effect)
+        if run:
+            self._deliver_run(run_sub, run)
+
+    # ------------------------------------------------------------ what others need of it
+
+    def add(self, sub: int, inbox: Inbox, presence_inbox: Inbox) -> None:
+        """Route what the session delivers to a subscription."""
+        inbox.expect(self._largest)
+        self.inboxes[sub] = (inbox, presence_inbox)
+
+    def remove(self, sub: int) -> None:
+        """End a subscription. Does nothing when it has ended."""
+        if self.inboxes.pop(sub, None) is not None and not self.finished:
+            self.feed(events.Unsubscribe(sub))
+
+    def begin(self, event: events.Publish) -> asyncio.Future[Outcome]:
+        """Publish; the future gets the outcome."""
+        settled: asyncio.Future[Outcome] = self.loop.create_future()
+        self._settles[event.ref] = settled
+        self.feed(event)
+        return settled
+
+    def remember_own(self, items: Sequence[Prepared]) -> None:
+        """Keep messages of this client from its own subscriptions, where ``echo`` is off."""
+        if self.options.echo:
+            return
+        own = self._own_ids
+        for item in items:
+            own[item.id] = None
+        while len(own) > _OWN_IDS:
+            del own[next(iter(own))]
+
+    async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait until a condition holds; it is asked when the state changes or the server answers.
+
+        Returns:
+            Whether it holds; False also where the client has ended or the time has passed first.
+        """
+        if condition():
+            return True
+        passed = False
+
+        def expire() -> None:
+            nonlocal passed
+            passed = True
+            self._notify()
+
+        timer = None if seconds is None else self.clock.call_later(seconds, expire)
+        try:
+            while not (met := condition()) and not passed and not self.finished:
+                await self._next_notice()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return met
+
+    async def _next_notice(self) -> None:
+        waiter = self.loop.create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+    def connect(self) -> None:
+        """Connect, unless that was asked for before."""
+        if self.state == "initialized":
+            self._readings = (self.clock.wall_ms() / 1000, self.clock.now())
+            self._watch = self.clock.call_later(_WATCH_EVERY, self._look_at_clocks)
+            self.feed(events.Connect())
+
+    async def close(self, timeout: float | None) -> None:
+        """Settle the publishes, end, and wait for every task."""
+        if not self.finished:
+            if timeout is not None:
+                self._drain_ms = round(timeout * 1000)
+            self.feed(events.Abort() if timeout == 0 else events.Close())
+        await self.until(lambda: self.finished)
+        await self._keeper.see_out(self.options.close_timeout if timeout is None else timeout)
+
+    def _notify(self) -> None:
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # ------------------------------------------------------------ the transport
+
+    def opened(self, *, incremental: bool) -> None:
+        """See ``Receiver``."""
+        self.feed(events.Opened(incremental))
+
+    def dropped(self, code: int | None, reason: str, retry_after: int | None) -> None:
+        """See ``Receiver``."""
+        self.feed(events.Dropped(code, reason, retry_after))
+
+    def blocking_inboxes(self) -> list[Inbox]:
+        """See ``Receiver``."""
+        return [
+            inbox
+            for inbox, _ in self.inboxes.values()
+            if inbox.full and inbox.policy == "block" and not inbox.finished
+        ]
+
+    def expect(self, largest: int | None) -> None:
+        """See ``Receiver``: the inboxes need not measure each message then."""
+        known = self._largest
+        self._largest = None if largest is None or known is None else max(largest, known)
+        for inbox, _ in self.inboxes.values():
+            inbox.expect(self._largest)
+
+    def _probe(self, _: effects.Probe) -> None:
+        self.spawn(self._run_probe(), "probe")
+
+    async def _run_probe(self) -> None:
+        self.feed(events.Probed(await self._reader.probe(self.options.open_timeout)))
+
+    # ------------------------------------------------------------ tokens
+
+    def _fetch(self, effect: effects.Fetch) -> None:
+        fixed = self.tokens.fixed
+        if fixed is not None:
+            self.feed(events.Token(effect.id, fixed.value))
+        else:
+            self._fetches[effect.id] = self.spawn(self._run_fetch(effect), "token")
+
+    async def _run_fetch(self, effect: effects.Fetch) -> None:
+        try:
+            token = await self.tokens.fetch(effect.reason, effect.attempt)
+        except Exception as error:
+            self._fetches.pop(effect.id, None)
+            refused = isinstance(error, AuthRefused)
+            # What a stranger's exception says may hold a secret; its class says enough.
+            said = error.message if isinstance(error, PubSubError) else type(error).__name__
+            if not refused:
+                logger.warning("get_token failed: %s", type(error).__name__)
+                self._on_error(
+                    from_code("token_unavailable", f"get_token raised {said}.", cause=error), None
+                )
+            self.feed(events.TokenFailed(effect.id, refused, said))
+            return
+        self._fetches.pop(effect.id, None)
+        ends = token.expires_at
+        left = None if ends is None else max(0, ends - self.clock.wall_ms())
+        self.feed(events.Token(effect.id, token.value, left))
+
+    def _abandon_fetch(self, effect: effects.AbandonFetch) -> None:
+        task = self._fetches.pop(effect.id, None)
+        if task is not None:
+            task.cancel()
+
+    # ------------------------------------------------------------ timers
+
+    def _start_timer(self, effect: effects.StartTimer) -> None:
+        name = effect.name
+        self._cancel(name)
+        after = effect.after
+        if name == "drain" and self._drain_ms is not None:
+            after = self._drain_ms
+        self._timers[name] = self.clock.call_later(after / 1000, lambda: self._fire(effect.name))
+
+    def _fire(self, name: events.TimerName) -> None:
+        self._timers.pop(name, None)
+        self.feed(TimerFired(name, self._reader.idle))
+
+    def _cancel_timer(self, effect: effects.CancelTimer) -> None:
+        self._cancel(effect.name)
+
+    def _cancel(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _look_at_clocks(self) -> None:
+        wall, steady = self.clock.wall_ms() / 1000, self.clock.now()
+        ahead = (wall - self._readings[0]) - (steady - self._readings[1])
+        self._readings = (wall, steady)
+        self._watch = self.clock.call_later(_WATCH_EVERY, self._look_at_clocks)
+        if ahead > _SLEPT:
+            logger.info("The machine slept for %.0f s", ahead)
+            self.feed(events.Woke())
+
+    # ------------------------------------------------------------ to the subscriptions
+
+    def _deliver(self, sub: int, message: Envelope) -> None:
+        found = self.inboxes.get(sub)
+        if found is None or (self._own_ids and message.id in self._own_ids):
+            return
+        inbox = found[0]
+        inbox.put(message)
+        if inbox.full:
+            self._reader.give_way()
+
+    def _deliver_run(self, sub: int, messages: list[Envelope]) -> None:
+        if len(messages) == 1:
+            self._deliver(sub, messages[0])
+            return
+        found = self.inboxes.get(sub)
+        if found is None:
+            return
+        if self._own_ids:
+            messages = [message for message in messages if message.id not in self._own_ids]
+        found[0].put_replay(messages)
+        self._reader.give_way()
+
+    def _tell_gap(self, effect: effects.Gap) -> None:
+        found = self.inboxes.get(effect.sub)
+        if found is not None:
+            found[0].put_other(
+                Gap(effect.topic, effect.from_, effect.to, effect.missed, effect.reason)
+            )
+
+    def _tell_presence(self, effect: effects.PresenceChanged) -> None:
+        found = self.inboxes.get(effect.sub)
+        if found is not None:
+            found[1].put_other(
+                PresenceChange(effect.topic, effect.members, effect.change, effect.member)
+            )
+
+    def _join(self, effect: effects.Joined) -> None:
+        found = self.inboxes.get(effect.sub)
+        if found is None:
+            return
+        for inbox in found:
+            inbox.join(effect.topics, effect.denied)
+            if not effect.topics:
+                inbox.finish(denial_error(effect.denied, inbox.topics))
+        if not effect.topics:
+            del self.inboxes[effect.sub]
+        self._notify()
+
+    # ------------------------------------------------------------ to the calls and listeners
+
+    def _settle(self, effect: effects.Settle) -> None:
+        settled = self._settles.pop(effect.ref, None)
+        if settled is not None and not settled.done():
+            settled.set_result(effect.outcome)
+        self.on_settle()
+
+    def _change_state(self, effect: effects.StateChanged) -> None:
+        before = PUBLIC[effect.from_]
+        if before == effect.public:
+            return
+        self.state = effect.public
+        change = self.last_change = StateChange(
+            from_=before,
+            to=effect.public,
+            code=effect.code,
+            reason=effect.reason or "",
+            retry_in=effect.retry_in,
+            attempt=effect.attempt,
+        )
+        logger.debug("%s -> %s %s", before, effect.public, effect.code or "")
+        self._on_state(change)
+        self._notify()
+
+    def _problem(self, effect: effects.Problem) -> None:
+        self._on_error(from_code(effect.code, effect.message, topic=effect.topic), effect.topic)
+
+    def _finish(self, effect: effects.Finished) -> None:
+        self.finished = True
+        said = effect.error
+        if said is not None:
+            self.error = from_code(said.code, said.message, remedy=said.remedy, topic=said.topic)
+        for name in list(self._timers):
+            self._cancel(name)
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        for task in self._fetches.values():
+            task.cancel()
+        self._fetches.clear()
+        for pair in self.inboxes.values():
+            for inbox in pair:
+                inbox.finish(self.error)
+        self.inboxes.clear()
+        self.on_finish()
+        self._notify()
+
+
+def _ignore(_: AuthOkFrame) -> None:
+    """Nobody asks what the server can do."""
+
+
+def _nothing() -> None:
+    """Nobody waits for room in the queue of publishes."""

@@ -1,0 +1,136 @@
+"""User code that the client calls: one at a time, in order, never from the reading task."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from hanzoai.pubsub.values import Gap, Message, PresenceChange
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from hanzoai.pubsub.runtime.inbox import Inbox
+    from hanzoai.pubsub.values import Event
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_BACKLOG: Final = 256
+"""State changes or errors that wait for a slow listener; the oldest give way."""
+
+Value = TypeVar("Value")
+Handler: TypeAlias = Callable[[Value], Awaitable[Any] | Any]
+"""A function or a coroutine function; what it returns is not used."""
+
+StateLoader: TypeAlias = Callable[[Gap, Mapping[str, int]], Awaitable[Any] | Any]
+"""``state_loader(gap, positions)``: loads the state that the missing messages led to (REC-4).
+
+``positions`` were taken down before the call, so everything after them follows as messages.
+"""
+
+Report: TypeAlias = Callable[[Exception, str | None], None]
+"""Where the exceptions of handlers go, with the topic."""
+
+
+async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object) -> None:
+    """Call a handler, and wait where it is asynchronous."""
+    result = handler(*arguments)
+    if inspect.isawaitable(result):
+        await result
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """The handlers of one subscription.
+
+    Attributes:
+        on_message: Called with each message.
+        on_presence: Called with each presence change.
+        on_gap: Called with each gap.
+        state_loader: Called with each gap and the positions, before ``on_gap``.
+        report: Gets their exceptions.
+    """
+
+    on_message: Handler[Message] | None
+    on_presence: Handler[PresenceChange] | None
+    on_gap: Handler[Gap] | None
+    state_loader: StateLoader | None
+    report: Report
+
+    async def gap(self, gap: Gap, positions: Mapping[str, int]) -> None:
+        """Tell of a gap: first the state is loaded, then the program is told."""
+        if self.state_loader is not None:
+            await self._guard(gap.topic, self.state_loader, gap, dict(positions))
+        if self.on_gap is not None:
+            await self._guard(gap.topic, self.on_gap, gap)
+
+    async def run(self, inbox: Inbox) -> None:
+        """Hand everything of the inbox to the handlers until it has ended.
+
+        A program that iterates messages itself has no ``on_message``; its inbox is not touched
+        here.
+        """
+        while True:
+            entry = inbox.take()
+            if entry is not None:
+                await self._handle(entry, inbox)
+            elif inbox.finished:
+                return
+            else:
+                await inbox.wait()
+
+    async def _handle(self, entry: Event, inbox: Inbox) -> None:
+        if isinstance(entry, Gap):
+            await self.gap(entry, inbox.positions)
+        elif isinstance(entry, PresenceChange):
+            if self.on_presence is not None:
+                await self._guard(entry.topic, self.on_presence, entry)
+        elif self.on_message is not None:
+            await self._guard(entry.topic, self.on_message, entry)
+
+    async def _guard(
+        self, topic: str, handler: Callable[..., Awaitable[Any] | Any], *arguments: object
+    ) -> None:
+        try:
+            await call(handler, *arguments)
+        except Exception as error:
+            self.report(error, topic)
+
+
+class Listener:
+    """Calls one function with values, in order, from a task of its own.
+
+    Args:
+        function: A function or a coroutine function.
+        what: Its name, for the log.
+        spawn: Starts a task and keeps it.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Awaitable[Any] | Any],
+        what: str,
+        spawn: Callable[[Any, str], asyncio.Task[None]],
+    ) -> None:
+        self._function = function
+        self._what = what
+        self._spawn = spawn
+        self._waiting: deque[object] = deque(maxlen=_BACKLOG)
+        self._task: asyncio.Task[None] | None = None
+
+    def tell(self, value: object) -> None:
+        """Have the function called with a value, soon."""
+        self._waiting.append(value)
+        if self._task is None or self._task.done():
+            self._task = self._spawn(self._run(), self._what)
+
+    async def _run(self) -> None:
+        while self._waiting:
+            try:
+                await call(self._function, self._waiting.popleft())
+            except Exception:
+                logger.exception("%s raised an exception", self._what)

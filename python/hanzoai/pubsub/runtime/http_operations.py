@@ -1,0 +1,223 @@
+"""What a client does over HTTP: history, presence, topics, publishes that keep their order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.errors import NotFound, PermissionDenied, PubSubError, from_code
+from hanzoai.pubsub.http import calls as rest_calls
+from hanzoai.pubsub.http.rest import Rest
+from hanzoai.pubsub.runtime.times import unix_ms
+from hanzoai.pubsub.values import Published
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from hanzoai.pubsub.generated.wire import AuthOkFrame, PresenceMember, PublishResult
+    from hanzoai.pubsub.runtime.publishing import Prepared
+    from hanzoai.pubsub.runtime.surroundings import Surroundings
+    from hanzoai.pubsub.runtime.tokens import TokenSource
+    from hanzoai.pubsub.settings.options import ClientOptions
+    from hanzoai.pubsub.values import Message, Since, TopicInfo
+
+_ASK_AGAIN: Final = 60.0
+"""Seconds after which an HTTP API that was not there is looked for again."""
+
+
+class HttpApi:
+    """The HTTP side of a client.
+
+    Args:
+        options: Addresses and bounds.
+        around: Clock, randomness, what carries requests.
+        tokens: Shared with the socket.
+    """
+
+    def __init__(self, options: ClientOptions, around: Surroundings, tokens: TokenSource) -> None:
+        self._options = options
+        self._clock = around.clock
+        self._transport = around.http_transport()
+        self._around = around
+        self._tokens = tokens
+        self._made: Rest | None = None
+        self._found: bool | None = None
+        self._ask_again_at = 0.0
+        self._order = asyncio.Lock()
+
+    @property
+    def rest(self) -> Rest:
+        """The HTTP API, set up at its first use."""
+        if self._made is None:
+            self._made = Rest(
+                self._options,
+                self._tokens,
+                self._clock,
+                random=self._around.random,
+                transport=self._transport,
+            )
+        return self._made
+
+    @property
+    def missing(self) -> bool:
+        """Whether there was no HTTP API at its address lately."""
+        return self._found is False and self._clock.now() < self._ask_again_at
+
+    def learn(self, frame: AuthOkFrame) -> None:
+        """Take note of what the server can do."""
+        features = () if frame.version is None else frame.features or ()
+        self.rest.features = frozenset(features)
+
+    async def close(self) -> None:
+        """Close its connections."""
+        if self._made is not None:
+            await self._made.close()
+
+    async def publish(
+        self, items: Sequence[Prepared], seconds: float, *, batch: bool, certain: bool
+    ) -> list[Published | PubSubError] | None:
+        """Publish in one request, after the publishes that were called before.
+
+        Args:
+            items: What to publish.
+            seconds: For all of it.
+            batch: Whether several may go in one request.
+            certain: The program wants HTTP; else it is asked first whether the API is there at all.
+
+        Returns:
+            One result a message; None where there is no HTTP API and nothing was published.
+        """
+        publications = [item.publication for item in items]
+        async with self._order:
+            if not certain and not await self._is_there(publications[0].topic, seconds):
+                return None
+            try:
+                if batch:
+                    results = await self.rest.publish_many(publications, timeout=seconds)
+                else:
+                    results = [await self.rest.publish(publications[0], timeout=seconds)]
+            except PubSubError as error:
+                return [error for _ in items]
+        return [published(result, item) for result, item in zip(results, items, strict=True)]
+
+    async def _is_there(self, topic: str, seconds: float) -> bool:
+        """Ask once, with a request that changes nothing and that every HIP-56 server knows."""
+        if self._found or self.missing:
+            return self._found is True
+        call = rest_calls.history(topic, limit=1)
+        try:
+            await self.rest.perform(call, timeout=seconds, attempts=1)
+            self._found = True
+        except PubSubError as error:
+            self._found = isinstance(error, PermissionDenied)
+            self._ask_again_at = self._clock.now() + _ASK_AGAIN
+        return self._found
+
+    async def presence(self, topic: str, seconds: float) -> list[PresenceMember]:
+        """Everybody present on a topic."""
+        return await self.rest.presence(topic, timeout=seconds)
+
+    async def topics(
+        self, prefix: str | None, limit: int | None, seconds: float
+    ) -> list[TopicInfo]:
+        """Active topics."""
+        return (await self.rest.topics(prefix=prefix, limit=limit, timeout=seconds)).topics
+
+    def history(
+        self,
+        topic: str,
+        *,
+        since: Since | None,
+        before: str | None,
+        after: int | None,
+        limit: int | None,
+        seconds: float,
+    ) -> AsyncIterator[Message]:
+        """Retained messages of a topic, oldest first."""
+        start = None if since is None else unix_ms(since, self._clock.wall_ms())
+        if after is not None:
+            return self._forward(topic, start, before, after, limit, seconds)
+        return self._backward(topic, start, before, limit, seconds)
+
+    async def _forward(
+        self,
+        topic: str,
+        since: int | None,
+        before: str | None,
+        after: int,
+        limit: int | None,
+        seconds: float,
+    ) -> AsyncIterator[Message]:
+        """Pages that follow a position, each yielded before the next is asked for."""
+        left = limit
+        while left is None or left > 0:
+            size = (
+                self._options.history_page
+                if left is None
+                else min(left, self._options.history_page)
+            )
+            page = await self.rest.history(
+                topic, since=since, before=before, after=after, limit=size, timeout=seconds
+            )
+            for message in page.messages:
+                yield message
+                if message.seq is not None:
+                    after = max(after, message.seq)
+            if left is not None:
+                left -= len(page.messages)
+            if not page.has_more or not page.messages:
+                return
+
+    async def _backward(
+        self,
+        topic: str,
+        since: int | None,
+        before: str | None,
+        limit: int | None,
+        seconds: float,
+    ) -> AsyncIterator[Message]:
+        """The newest pages, read back to the oldest wanted and then yielded in order.
+
+        The log of a topic is bounded, so this is too; a message that is trimmed meanwhile is the
+        oldest and ends it.
+        """
+        pages: list[list[Message]] = []
+        left = limit
+        while left is None or left > 0:
+            size = (
+                self._options.history_page
+                if left is None
+                else min(left, self._options.history_page)
+            )
+            try:
+                page = await self.rest.history(
+                    topic, since=since, before=before, limit=size, timeout=seconds
+                )
+            except NotFound:
+                if not pages:
+                    raise
+                break
+            if page.messages:
+                pages.append(list(page.messages))
+                before = page.messages[0].id
+            if left is not None:
+                left -= len(page.messages)
+            if not page.has_more or not page.messages:
+                break
+        for messages in reversed(pages):
+            for message in messages:
+                yield message
+
+
+def published(result: PublishResult, item: Prepared) -> Published | PubSubError:
+    """What became of one publish, as the program gets it."""
+    error = result.error
+    if error is None:
+        return Published(result.id or item.id, result.timestamp, result.seq, bool(result.duplicate))
+    return from_code(
+        error.code,
+        error.message,
+        remedy=error.remedy,
+        topic=error.topic or item.publication.topic,
+        retry_after=None if error.retry_after_ms is None else error.retry_after_ms / 1000,
+    )

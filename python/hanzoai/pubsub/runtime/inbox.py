@@ -1,0 +1,321 @@
+"""The bounded queue of one subscription: the driver puts in, one reader takes out.
+
+Three kinds of entries wait in one order: messages, gaps, presence changes. Only messages are given
+up when the queue is full, oldest first; what else was in front of them moves up and is told before
+the next message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+from hanzoai.pubsub.errors import PubSubError, SlowConsumer, from_code
+from hanzoai.pubsub.values import Event, Gap, Message, PresenceChange, SubscriptionStats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hanzoai.pubsub.generated.wire import Denial
+    from hanzoai.pubsub.settings.options import ReceiveQueue
+
+_LARGEST: Final = 2 * 262_144
+"""A message is measured only where the queue could exceed its bytes with messages of this size,
+or of the largest that came, where that is known."""
+
+_BLOW_UP: Final = 6
+"""How much larger `measure` may find a payload than it is on the wire: `1,` counts as 12."""
+
+_OVERHEAD: Final = 400
+"""Bytes of a decoded message beside its payload."""
+
+_TOPICS: Final = 1_000
+"""Topics whose gaps are told one by one while nobody reads; further ones are told together."""
+
+_POSITIONS: Final = 100_000
+"""Topics whose position is kept; the one not heard of for longest is forgotten."""
+
+
+class Inbox:
+    """What one subscription has got and not yet handed to the program.
+
+    Args:
+        topics: The patterns asked for.
+        bounds: Messages, bytes and policy.
+        overflowed: Called once, when the policy ``error`` ends the subscription.
+    """
+
+    def __init__(
+        self, topics: tuple[str, ...], bounds: ReceiveQueue, overflowed: Callable[[], None]
+    ) -> None:
+        self.topics = topics
+        self.granted: tuple[str, ...] = ()
+        self.denied: tuple[Denial, ...] = ()
+        self.joined = False
+        self.finished = False
+        self.error: PubSubError | None = None
+        self.positions: dict[str, int] = {}
+        self.policy: Literal["gap", "block", "error"] = bounds.policy
+        self.full = False
+        """Set when the last entry reached a bound; the reader of the transport then yields."""
+        self._most = bounds.messages
+        self._most_bytes = bounds.bytes
+        self._unmeasured = min(bounds.messages - 1, bounds.bytes // _LARGEST)
+        self._allowed = bounds.messages
+        self._overflowed = overflowed
+        self._entries: deque[Event] = deque()
+        self._sizes: deque[int] = deque()  # of the oldest entries; the rest are not measured yet
+        self._bytes = 0
+        self._front: dict[tuple[type, str], Gap | PresenceChange] = {}
+        self._received = self._handled = self._dropped = self._gaps = self._others = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    # ------------------------------------------------------------ the driver's side
+
+    def expect(self, largest: int | None) -> None:
+        """Know that no message is larger than this on the wire; None for not knowing."""
+        each = _LARGEST if largest is None else _OVERHEAD + _BLOW_UP * largest
+        self._unmeasured = min(self._most - 1, self._most_bytes // each)
+
+    def put(self, message: Message) -> None:
+        """Add a live message; what is over the bound is dealt with by the policy."""
+        if self.finished:
+            return
+        self._received += 1
+        entries = self._entries
+        entries.append(message)
+        if len(entries) > self._unmeasured:
+            self._measure()
+            self._check()
+        if self._waiters:
+            self._wake()
+
+    def put_replay(self, messages: Sequence[Message]) -> None:
+        """Add messages that came at once, from the log: these may exceed the bound.
+
+        They were asked for and are in memory already; giving up some of them would make a gap that
+        the program could do nothing about.
+        """
+        if self.finished:
+            return
+        self._received += len(messages)
+        self._entries.extend(messages)
+        self._measure()
+        self._allowed = max(self._allowed, len(self._entries))
+        self.full = len(self._entries) >= self._most or self._bytes >= self._most_bytes
+        self._wake()
+
+    def put_other(self, entry: Gap | PresenceChange) -> None:
+        """Add a gap or a presence change, in its place."""
+        if self.finished:
+            return
+        if isinstance(entry, Gap):
+            self._gaps += 1
+        self._entries.append(entry)
+        self._others += 1
+        self._measure()
+        self._check()
+        self._wake()
+
+    def join(self, granted: tuple[str, ...], denied: tuple[Denial, ...]) -> None:
+        """The server has answered."""
+        self.granted = granted
+        self.denied = denied
+        self.joined = True
+        self._wake()
+
+    def finish(self, error: PubSubError | None = None) -> None:
+        """Nothing comes any more; what waits can still be taken."""
+        if not self.finished:
+            self.finished = True
+            self.error = error
+            self._wake()
+
+    def clear(self) -> None:
+        """Give up what waits: the program has ended the subscription."""
+        self._dropped += len(self._entries) - self._others
+        self._entries.clear()
+        self._sizes.clear()
+        self._front.clear()
+        self._bytes = self._others = 0
+        self._wake()
+
+    # ------------------------------------------------------------ the program's side
+
+    def take(self) -> Event | None:
+        """The next entry, or None where nothing waits."""
+        if self._front:
+            entry: Event = self._front.pop(next(iter(self._front)))
+            self._passed(entry)
+            return entry
+        if not self._entries:
+            return None
+        entry = self._entries.popleft()
+        if self._sizes:
+            self._bytes -= self._sizes.popleft()
+        if type(entry) is Message:
+            self._handled += 1
+            seq = entry.seq
+            if seq is not None:
+                self._stand(entry.topic, seq)
+        else:
+            self._others -= 1
+            self._passed(entry)
+        if self._allowed > self._most:
+            self._allowed = max(self._most, len(self._entries))
+        if self.full and self._has_room():
+            self.full = False
+            self._wake()
+        return entry
+
+    def peek(self) -> Event | None:
+        """What ``take`` would give."""
+        if self._front:
+            return next(iter(self._front.values()))
+        return self._entries[0] if self._entries else None
+
+    async def wait(self) -> None:
+        """Wait for an entry, an answer, room or the end. Cancelling it loses nothing."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._entries and not self._front
+
+    def stats(self) -> SubscriptionStats:
+        """The counters at this moment."""
+        self._measure()
+        return SubscriptionStats(
+            received=self._received,
+            handled=self._handled,
+            dropped=self._dropped,
+            queued=len(self._entries) - self._others,
+            queued_bytes=self._bytes,
+            gaps=self._gaps,
+        )
+
+    # ------------------------------------------------------------ inside
+
+    def _has_room(self) -> bool:
+        return len(self._entries) < self._most and self._bytes < self._most_bytes
+
+    def _measure(self) -> None:
+        """Bring the sizes up to the newest entry. A queue that stays short is never measured."""
+        entries, sizes = self._entries, self._sizes
+        for entry in islice(entries, len(sizes), None):
+            size = _OVERHEAD + (measure(entry.data) if type(entry) is Message else 0)
+            sizes.append(size)
+            self._bytes += size
+
+    def _check(self) -> None:
+        if self._has_room():
+            return
+        self.full = True
+        if self.policy == "block":
+            return
+        if len(self._entries) <= self._allowed and self._bytes <= self._most_bytes:
+            return
+        if self.policy == "error":
+            topic = self.topics[0] if len(self.topics) == 1 else None
+            self.finish(
+                SlowConsumer(
+                    "The queue of this subscription is full: the program reads too slowly.",
+                    topic=topic,
+                    remedy="Read faster, raise `queue`, or choose the policy `gap` or `block`.",
+                )
+            )
+            self._overflowed()
+            return
+        while len(self._entries) > max(1, self._allowed) or (
+            self._bytes > self._most_bytes and len(self._entries) > 1
+        ):
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        entry = self._entries.popleft()
+        self._bytes -= self._sizes.popleft()
+        self._allowed = max(self._most, min(self._allowed, len(self._entries)))
+        if type(entry) is Message:
+            self._dropped += 1
+            seq = entry.seq
+            gap = Gap(
+                topic=entry.topic,
+                from_=seq,
+                to=seq,
+                missed=1,
+                reason="slow_consumer",
+            )
+            self._gaps += self._to_front(gap)
+        else:
+            self._others -= 1
+            if isinstance(entry, Gap):
+                self._to_front(entry)
+            elif isinstance(entry, PresenceChange):
+                # Everybody present is in it, so a later one of the topic says it all.
+                self._front[PresenceChange, entry.topic] = entry
+
+    def _to_front(self, gap: Gap) -> bool:
+        """Keep a gap before the oldest message, one a topic; say whether it is another one."""
+        topic = gap.topic
+        if (Gap, topic) not in self._front and len(self._front) >= _TOPICS:
+            topic = " ".join(self.topics)
+            gap = Gap(topic, None, None, gap.missed, gap.reason)
+        before = self._front.get((Gap, topic))
+        if isinstance(before, Gap):
+            both = before.missed is not None and gap.missed is not None
+            gap = Gap(
+                topic=topic,
+                from_=before.from_,
+                to=gap.to,
+                missed=(before.missed or 0) + (gap.missed or 0) if both else None,
+                reason="slow_consumer",
+            )
+        self._front[Gap, topic] = gap
+        return before is None
+
+    def _passed(self, entry: Event) -> None:
+        if isinstance(entry, Gap) and entry.to is not None:
+            self._stand(entry.topic, entry.to)
+
+    def _stand(self, topic: str, seq: int) -> None:
+        positions = self.positions
+        if topic not in positions and len(positions) >= _POSITIONS:
+            del positions[next(iter(positions))]
+        positions[topic] = seq
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+
+def denial_error(denials: Sequence[Denial], topics: tuple[str, ...]) -> PubSubError:
+    """The error of a subscription of which nothing was granted."""
+    if not denials:
+        return from_code("forbidden", "The server granted none of the topics.", topic=topics[0])
+    first = denials[0]
+    names = ", ".join(denial.topic for denial in denials[:5])
+    return from_code(first.code, first.message or f"Refused: {names}.", topic=first.topic)
+
+
+def measure(value: object) -> int:
+    """Bytes of a payload as JSON, about: characters of strings, 8 for anything else, 4 an item."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        total = 0
+        for key, item in cast("dict[str, object]", value).items():
+            total += len(key) + 4 + (len(item) if isinstance(item, str) else measure(item))
+        return total
+    if isinstance(value, list):
+        return sum(4 + measure(item) for item in cast("list[object]", value))
+    return 8

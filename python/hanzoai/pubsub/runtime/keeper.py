@@ -1,0 +1,85 @@
+"""Keeps every task of a client until it has ended, and sees all of them out at its close."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from hanzoai.pubsub.clock import Clock
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_STUBBORN: Final = 1.0
+"""Seconds that a cancelled task of user code gets to end."""
+
+
+class TaskKeeper:
+    """The tasks of one client.
+
+    Args:
+        clock: For the patience at the close.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._giving_up: asyncio.TimerHandle | None = None
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start a task and keep it until it has ended."""
+        task = self._loop.create_task(coroutine, name=f"hanzoai.pubsub {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def see_out(self, seconds: float) -> None:
+        """Wait until every task has ended; what takes longer is cancelled.
+
+        A handler that closes its client calls this from a task kept here, which ends after it:
+        nobody can wait for that.
+        """
+        me = asyncio.current_task()
+        if me is not None:
+            self._tasks.discard(me)
+        patience = self._clock.call_later(seconds, self._cancel)
+        try:
+            while self._tasks:
+                waiter = self._loop.create_future()
+                self._waiters.add(waiter)
+                try:
+                    await waiter
+                finally:
+                    self._waiters.discard(waiter)
+        finally:
+            patience.cancel()
+            if self._giving_up is not None:
+                self._giving_up.cancel()
+                self._giving_up = None
+
+    def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._giving_up = self._loop.call_later(_STUBBORN, self._leave_behind)
+
+    def _leave_behind(self) -> None:
+        for task in list(self._tasks):
+            logger.error("%s ignores its cancellation and is left behind", task.get_name())
+            self._discard(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("%s failed", task.get_name(), exc_info=error)
+
+    def _discard(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks:
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)

@@ -1,0 +1,434 @@
+"""The operations of a client, inside the event loop it runs in."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    ConnectionFailed,
+    OperationTimeout,
+    PubSubError,
+    from_code,
+)
+from hanzoai.pubsub.runtime.driver import Driver
+from hanzoai.pubsub.runtime.handlers import Listener
+from hanzoai.pubsub.runtime.http_operations import HttpApi, published
+from hanzoai.pubsub.runtime.publishing import (
+    PRESENCE_UPDATE,
+    Prepared,
+    Turnstile,
+    prepare,
+    split_item,
+)
+from hanzoai.pubsub.runtime.states import StateStream, reason_of
+from hanzoai.pubsub.runtime.tokens import TokenSource
+from hanzoai.pubsub.session import events
+from hanzoai.pubsub.session.effects import Acked, Unknown
+from hanzoai.pubsub.session.session import Session
+from hanzoai.pubsub.topics import validate_topic
+from hanzoai.pubsub.values import Published
+from hanzoai.pubsub.wire.payloads import check_data
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+
+    from hanzoai.pubsub.runtime.handlers import Handler
+    from hanzoai.pubsub.runtime.inbox import Inbox
+    from hanzoai.pubsub.runtime.surroundings import Surroundings
+    from hanzoai.pubsub.session.effects import Outcome
+    from hanzoai.pubsub.settings.options import ClientOptions
+    from hanzoai.pubsub.values import (
+        Message,
+        Outgoing,
+        PresenceMember,
+        Since,
+        StateChange,
+        StateName,
+        TopicInfo,
+        Via,
+    )
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_CHUNK_BYTES: Final = 1 << 20
+"""A batch is sent in frames of at most so many bytes of payload."""
+
+
+class Operations:
+    """What a client does, once it is used.
+
+    Args:
+        options: What the client is set to.
+        around: Clock, randomness, transports.
+        on_state: The program's listener.
+        on_error: The program's listener.
+    """
+
+    def __init__(
+        self,
+        options: ClientOptions,
+        around: Surroundings,
+        *,
+        on_state: Handler[StateChange] | None,
+        on_error: Handler[Exception] | None,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._options = options
+        self._clock = around.clock
+        self._tokens = TokenSource(options, around.clock)
+        self._session = Session(options.session(), around.random)
+        self._driver = driver = Driver(
+            self._session,
+            options,
+            around.clock,
+            self._tokens,
+            dial=lambda name: around.dial(name, options, self._tokens),
+            on_state=self._state_changed,
+            on_error=self.report,
+        )
+        self._http = HttpApi(options, around, self._tokens)
+        self._state_listener = (
+            None if on_state is None else Listener(on_state, "on_state", driver.spawn)
+        )
+        self._error_listener = (
+            None if on_error is None else Listener(on_error, "on_error", driver.spawn)
+        )
+        self._streams: set[StateStream] = set()
+        self._refs = itertools.count(1)
+        self._turnstile = Turnstile(self._session.outbox.has_room, around.clock)
+        driver.on_settle = self._turnstile.check
+        driver.on_finish = self._turnstile.open
+        driver.on_welcome = self._http.learn
+
+    # ------------------------------------------------------------ life
+
+    @property
+    def state(self) -> StateName:
+        """The state at this moment."""
+        return self._driver.state
+
+    @property
+    def client_id(self) -> str | None:
+        """The id the server gave."""
+        return self._driver.client_id
+
+    @property
+    def error(self) -> PubSubError | None:
+        """What ended the client, where it failed."""
+        return self._driver.error
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
+        """Start a task that is waited for on close."""
+        self._driver.spawn(coroutine, name)
+
+    async def connect(self, timeout: float | None) -> None:
+        """Connect, and wait until that is so; see ``PubSubClient.connect``."""
+        driver = self._driver
+        self._refuse_ended()
+        driver.connect()
+        seconds = self._seconds(timeout)
+        if not await driver.until(lambda: driver.state == "connected", seconds):
+            self._refuse_ended()
+            raise ConnectionFailed(
+                f"Not connected within {seconds:g} s: {reason_of(driver.last_change)}"
+            )
+
+    async def close(self, timeout: float | None) -> None:
+        """End; see ``PubSubClient.close``."""
+        await self._driver.close(timeout)
+        await self._http.close()
+        await self._tokens.close()
+        for stream in list(self._streams):
+            stream.finish()
+
+    def abandon(self) -> bool:
+        """The client was dropped: end without waiting. Says whether there was anything to end."""
+        if self._driver.finished or self._driver.state == "initialized" or self.loop.is_closed():
+            return False
+        self.loop.call_soon_threadsafe(self._driver.feed, events.Abort())
+        return True
+
+    def states(self) -> AsyncIterator[StateChange]:
+        """Changes of state from now on."""
+        stream = StateStream(self._streams.discard)
+        if self._driver.finished:
+            stream.finish()
+        else:
+            self._streams.add(stream)
+        return stream
+
+    def report(self, error: Exception, topic: str | None) -> None:
+        """Tell the program of an error that no call can raise (ERR-1)."""
+        if self._error_listener is not None:
+            if topic is not None and not isinstance(error, PubSubError):
+                error.add_note(f"topic: {topic}")
+            self._error_listener.tell(error)
+        elif isinstance(error, PubSubError):
+            logger.error("%s: %s (topic %s)", error.code, error, topic)
+        else:
+            logger.error("A handler of topic %s raised an exception", topic, exc_info=error)
+
+    def _state_changed(self, change: StateChange) -> None:
+        if self._state_listener is not None:
+            self._state_listener.tell(change)
+        for stream in list(self._streams):
+            stream.put(change)
+            if change.to in ("closed", "failed"):
+                stream.finish()
+
+    def _refuse_ended(self) -> None:
+        driver = self._driver
+        if driver.finished:
+            raise driver.error.with_traceback(None) if driver.error else ClosedError()
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._options.operation_timeout if timeout is None else max(0.0, timeout)
+
+    # ------------------------------------------------------------ subscriptions
+
+    def add(self, event: events.Subscribe, inbox: Inbox, presence: Inbox) -> None:
+        """Begin a subscription."""
+        self._refuse_ended()
+        self._driver.add(event.sub, inbox, presence)
+        self._driver.connect()
+        self._driver.feed(event)
+
+    def remove(self, sub: int) -> None:
+        """End a subscription; from any thread."""
+        try:
+            here = asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            here = False
+        if here:
+            self._driver.remove(sub)
+        elif not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._driver.remove, sub)
+
+    async def wait_joined(self, inbox: Inbox) -> None:
+        """Wait until the server has answered a subscription, or it has ended."""
+        seconds = self._options.operation_timeout
+        if not await self._driver.until(lambda: inbox.joined or inbox.finished, seconds):
+            raise OperationTimeout(
+                f"The server did not answer the subscription within {seconds:g} s; it stays in "
+                f"force and may still be answered. State: {self.state}.",
+                topic=inbox.topics[0],
+                outcome_unknown=True,
+            )
+
+    # ------------------------------------------------------------ publishing
+
+    def prepare(
+        self, topic: str | None, message: Outgoing, ttl: int | None = None, id: str | None = None
+    ) -> Prepared:
+        """Check one message."""
+        return prepare(topic, message, self._max_payload(), ttl=ttl, id=id)
+
+    def prepare_item(self, item: object) -> Prepared:
+        """Check one item of ``publish_many``."""
+        topic, message = split_item(item)
+        return self.prepare(topic, message)
+
+    async def publish(
+        self,
+        topic: str,
+        message: Outgoing,
+        *,
+        ttl: int | None,
+        id: str | None,
+        key: str | None,
+        timeout: float | None,
+        via: Via,
+    ) -> Published:
+        """Publish one message; see ``PubSubClient.publish``."""
+        one = self.prepare(topic, message, ttl, id)
+        if one.publication.type == PRESENCE_UPDATE and via != "rest":
+            await self.update_presence(topic, one.publication.data, timeout=timeout)
+            return Published(one.id)
+        (result,) = await self._publish([one], key, timeout, via, batch=False)
+        if isinstance(result, PubSubError):
+            raise result
+        return result
+
+    async def publish_many(
+        self, items: Sequence[Prepared], *, timeout: float | None, via: Via
+    ) -> list[Published | PubSubError]:
+        """Publish several; see ``PubSubClient.publish_many``."""
+        deadline = self._clock.now() + self._seconds(timeout)
+        results: list[Published | PubSubError] = []
+        for chunk in chunks(items, self._driver.limits.max_batch or 1_000):
+            left = deadline - self._clock.now()
+            results += await self._publish(chunk, None, left, via, batch=True)
+        return results
+
+    async def _publish(
+        self,
+        items: Sequence[Prepared],
+        key: str | None,
+        timeout: float | None,
+        via: Via,
+        *,
+        batch: bool,
+    ) -> list[Published | PubSubError]:
+        self._refuse_ended()
+        seconds = self._seconds(timeout)
+        if self._goes_over_http(via):
+            self._driver.remember_own(items)
+            results = await self._http.publish(items, seconds, batch=batch, certain=via == "rest")
+            if results is not None:
+                return results
+        self._driver.connect()
+        outcome, expired = await self._settle(items, key, seconds, batch=batch)
+        if isinstance(outcome, Acked):
+            return [
+                published(result, item) for result, item in zip(outcome.results, items, strict=True)
+            ]
+        return [_failure(outcome, item, expired=expired) for item in items]
+
+    def _goes_over_http(self, via: Via) -> bool:
+        """Whether a publish takes a request of its own.
+
+        A peer of plain HIP-56 acknowledges nothing on a socket, but answers a request.
+        """
+        if via != "auto":
+            return via == "rest"
+        peer = self._driver.peer
+        return peer is not None and not peer.ack and not self._http.missing
+
+    async def _settle(
+        self, items: Sequence[Prepared], key: str | None, seconds: float, *, batch: bool
+    ) -> tuple[Outcome, bool]:
+        queue = self._options.send_queue
+        size = sum(item.size for item in items)
+        began = self._clock.now()
+        if queue.policy == "block":
+            if not await self._turnstile.enter(len(items), size, seconds):
+                raise OperationTimeout(
+                    f"The queue of publishes had no room within {seconds:g} s.",
+                    topic=items[0].publication.topic,
+                    id=items[0].id,
+                    outcome_unknown=False,
+                )
+            self._refuse_ended()
+        ref = next(self._refs)
+        driver = self._driver
+        policy = "error" if queue.policy == "block" else queue.policy
+        publications = tuple(item.publication for item in items)
+        driver.remember_own(items)
+        settled = driver.begin(events.Publish(ref, publications, size, policy, key, batch))
+        self._turnstile.check()
+        expired = False
+
+        def expire() -> None:
+            nonlocal expired
+            expired = True
+            driver.feed(events.Expire(ref))
+
+        left = max(0.0, seconds - (self._clock.now() - began))
+        timer = self._clock.call_later(left, expire)
+        try:
+            return await settled, expired
+        except asyncio.CancelledError:
+            driver.feed(events.Expire(ref))
+            raise
+        finally:
+            timer.cancel()
+
+    def _max_payload(self) -> int:
+        return self._driver.limits.max_payload or self._options.max_payload
+
+    # ------------------------------------------------------------ presence
+
+    async def update_presence(
+        self, topic: str | None, data: Mapping[str, Any], *, timeout: float | None
+    ) -> None:
+        """Change how this client appears; see ``PubSubClient.update_presence``."""
+        if topic is not None:
+            validate_topic(topic)
+        check_data(data, self._max_payload(), topic=topic)
+        self._refuse_ended()
+        driver = self._driver
+        driver.connect()
+        driver.feed(events.UpdatePresence(topic, dict(data)))
+        seconds = self._seconds(timeout)
+        if not await driver.until(lambda: driver.state == "connected", seconds):
+            self._refuse_ended()
+            raise ConnectionFailed(
+                f"Not connected within {seconds:g} s: {reason_of(driver.last_change)}",
+                code="not_connected",
+                topic=topic,
+            )
+
+    # ------------------------------------------------------------ over HTTP
+
+    def history(
+        self,
+        topic: str,
+        *,
+        since: Since | None,
+        before: str | None,
+        after: int | None,
+        limit: int | None,
+        timeout: float | None,
+    ) -> AsyncIterator[Message]:
+        """Retained messages; see ``PubSubClient.history``."""
+        self._refuse_ended()
+        return self._http.history(
+            validate_topic(topic),
+            since=since,
+            before=before,
+            after=after,
+            limit=limit,
+            seconds=self._seconds(timeout),
+        )
+
+    async def presence(self, topic: str, *, timeout: float | None) -> list[PresenceMember]:
+        """Everybody present on a topic."""
+        self._refuse_ended()
+        return await self._http.presence(validate_topic(topic), self._seconds(timeout))
+
+    async def topics(
+        self, prefix: str | None, *, limit: int | None, timeout: float | None
+    ) -> list[TopicInfo]:
+        """Active topics."""
+        self._refuse_ended()
+        return await self._http.topics(prefix, limit, self._seconds(timeout))
+
+
+def chunks(items: Sequence[Prepared], most: int) -> list[list[Prepared]]:
+    """Split a batch by the server's limit and by bytes, in order."""
+    found: list[list[Prepared]] = []
+    size = 0
+    for item in items:
+        if not found or len(found[-1]) >= most or size + item.size > _CHUNK_BYTES:
+            found.append([])
+            size = 0
+        found[-1].append(item)
+        size += item.size
+    return found
+
+
+def _failure(outcome: Outcome, item: Prepared, *, expired: bool) -> PubSubError:
+    topic, id = item.publication.topic, item.id
+    if isinstance(outcome, Unknown):
+        if expired:
+            return OperationTimeout(
+                "No answer came in time; whether it was published is unknown.",
+                topic=topic,
+                id=id,
+                outcome_unknown=True,
+            )
+        return OperationTimeout(code="outcome_unknown", topic=topic, id=id)
+    assert not isinstance(outcome, Acked)
+    if outcome.code == "timeout":
+        return OperationTimeout(outcome.message, topic=topic, id=id, outcome_unknown=False)
+    return from_code(
+        outcome.code,
+        outcome.message,
+        remedy=outcome.remedy,
+        topic=outcome.topic or topic,
+        retry_after=None if outcome.retry_after is None else outcome.retry_after / 1000,
+    )

@@ -1,0 +1,266 @@
+"""What a program hands to `publish`, checked and made into publications; and batches of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+from pydantic import ValidationError
+
+from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, PubSubError, UsageError
+from hanzoai.pubsub.generated.wire import Publication
+from hanzoai.pubsub.settings.checks import kind
+from hanzoai.pubsub.topics import validate_topic
+from hanzoai.pubsub.wire.ids import message_id
+from hanzoai.pubsub.wire.payloads import check_publication
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.values import Outgoing, Published
+
+PRESENCE_UPDATE: Final = "presence.update"
+"""A message of this type changes the sender's presence (HIP-56, Client SDK)."""
+
+_FIELDS: Final = ("topic", "type", "data", "ttl", "id", "meta")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A publication that can be sent.
+
+    Attributes:
+        publication: With topic and id.
+        size: Bytes it holds of the queue.
+    """
+
+    publication: Publication
+    size: int
+
+    @property
+    def id(self) -> str:
+        """Its message id."""
+        return self.publication.id or ""
+
+
+def prepare(
+    topic: str | None,
+    message: Outgoing,
+    limit: int,
+    *,
+    ttl: int | None = None,
+    id: str | None = None,
+) -> Prepared:
+    """Check one message and give it an id.
+
+    Args:
+        topic: Where it goes; None where the message names it.
+        message: ``{"type", "data"}`` with optional ``ttl``, ``id``, ``meta``; or a ``Publication``.
+        limit: Bytes of JSON its data may have.
+        ttl: Goes before the message's own.
+        id: Goes before the message's own.
+
+    Raises:
+        InvalidTopic: The topic is not valid.
+        InvalidPayload: It has no data, or data that is not JSON.
+        PayloadTooLarge: The data is over the limit.
+        InvalidOption: Another field is not valid; ``field`` names it.
+    """
+    fields = _fields(message)
+    named = fields.pop("topic", None)
+    if topic is None:
+        topic = cast("str", named)
+    elif named is not None and named != topic:
+        raise InvalidOption(
+            "The message names another topic than the call.",
+            remedy="Leave the topic out of the message.",
+            field="topic",
+            topic=topic,
+        )
+    validate_topic(topic)
+    if "data" not in fields:
+        raise InvalidPayload(
+            "The message has no `data`.",
+            remedy='Publish {"type": ..., "data": ...}.',
+            field="data",
+            topic=topic,
+        )
+    if ttl is not None:
+        fields["ttl"] = ttl
+    fields["id"] = id or fields.get("id") or message_id()
+    try:
+        publication = Publication(topic=topic, **fields)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"]) or "message"
+        raise InvalidOption(f"`{name}`: {first['msg']}.", field=name, topic=topic) from None
+    return Prepared(publication, check_publication(publication, limit))
+
+
+def _fields(message: object) -> dict[str, Any]:
+    if isinstance(message, Publication):
+        return {
+            name: getattr(message, name)
+            for name in message.model_fields_set
+            if name == "data" or getattr(message, name) is not None
+        }
+    if not isinstance(message, Mapping):
+        raise InvalidPayload(
+            f"The message is {type(message).__name__}, not a mapping.",
+            remedy='Publish {"type": ..., "data": ...}.',
+            field="message",
+        )
+    fields = {str(name): value for name, value in cast("Mapping[object, Any]", message).items()}
+    for name in fields:
+        if name not in _FIELDS:
+            raise InvalidOption(
+                f"The message has a field `{name[:64]}`.",
+                remedy=f"Its fields are {', '.join(_FIELDS)}; put everything else into `data`.",
+                field=name,
+            )
+    return {name: value for name, value in fields.items() if name == "data" or value is not None}
+
+
+def split_item(item: object) -> tuple[str | None, Outgoing]:
+    """Read one item of ``publish_many``: ``(topic, message)``, or a message with its topic."""
+    described = kind(item)
+    if isinstance(item, Publication):
+        return item.topic, item
+    if isinstance(item, Mapping):
+        return None, cast("Outgoing", item)
+    if isinstance(item, tuple):
+        pair = cast("tuple[object, ...]", item)
+        if len(pair) == 2 and isinstance(pair[0], str):
+            return pair[0], cast("Outgoing", pair[1])
+    raise InvalidPayload(
+        f"An item is {described}.",
+        remedy='Give (topic, {"type": ..., "data": ...}) pairs.',
+        field="messages",
+    )
+
+
+class Batch:
+    """Publishes that are sent together at the end of an ``async with`` block.
+
+    Attributes:
+        results: One a message in the order of the calls, once the block has ended.
+    """
+
+    results: list[Published | PubSubError]
+
+    def __init__(
+        self,
+        check: Callable[[str, Outgoing, int | None, str | None], Prepared],
+        send: Callable[[Sequence[Prepared]], Awaitable[list[Published | PubSubError]]],
+    ) -> None:
+        self.results = []
+        self._check = check
+        self._send = send
+        self._items: list[Prepared] = []
+        self._open = True
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def publish(
+        self, topic: str, message: Outgoing, *, ttl: int | None = None, id: str | None = None
+    ) -> str:
+        """Add a message; it is checked at once and sent at the end of the block.
+
+        Returns:
+            Its id.
+
+        Raises:
+            InvalidTopic: The topic is not valid.
+            InvalidPayload: The data is not JSON.
+            PayloadTooLarge: The data is over the limit.
+            UsageError: The block has ended.
+        """
+        if not self._open:
+            raise UsageError(
+                "This batch has been sent.", remedy="Publish inside its `async with` block."
+            )
+        item = self._check(topic, message, ttl, id)
+        self._items.append(item)
+        return item.id
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Send everything; after an exception in the block, nothing.
+
+        Raises:
+            PubSubError: The first error among the results.
+        """
+        self._open = False
+        if exc_type is not None or not self._items:
+            return
+        self.results = await self._send(self._items)
+        for result in self.results:
+            if isinstance(result, PubSubError):
+                raise result
+
+
+class Turnstile:
+    """Lets publishes in one by one, in order, as the queue has room (policy ``block``).
+
+    Args:
+        has_room: Whether so many messages of so many bytes fit.
+        clock: For the timeout.
+    """
+
+    def __init__(self, has_room: Callable[[int, int], bool], clock: Clock) -> None:
+        self._has_room = has_room
+        self._clock = clock
+        self._waiting: deque[tuple[int, int, asyncio.Future[bool]]] = deque()
+
+    async def enter(self, messages: int, size: int, seconds: float) -> bool:
+        """Wait for room; False where the time passed first. Then publish at once, and ``check``."""
+        if not self._waiting and self._has_room(messages, size):
+            return True
+        admitted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        place = (messages, size, admitted)
+        self._waiting.append(place)
+        timer = self._clock.call_later(seconds, lambda: _answer(admitted, False))
+        granted = False
+        try:
+            granted = await admitted
+        finally:
+            timer.cancel()
+            self._waiting.remove(place)
+            if not granted:
+                self.check()
+        return granted
+
+    def check(self) -> None:
+        """Let the first in line in, if there is room for it."""
+        for messages, size, admitted in self._waiting:
+            if admitted.done():
+                if not admitted.cancelled() and admitted.result():
+                    return  # it was let in and is about to publish
+            elif self._has_room(messages, size):
+                admitted.set_result(True)
+                return
+            else:
+                return
+
+    def open(self) -> None:
+        """Let all in: the client has ended, and each publish learns of that."""
+        for _, _, admitted in self._waiting:
+            _answer(admitted, True)
+
+
+def _answer(future: asyncio.Future[bool], value: bool) -> None:
+    if not future.done():
+        future.set_result(value)

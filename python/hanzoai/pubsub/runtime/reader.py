@@ -1,0 +1,193 @@
+"""The transport of a client: dials, reads, hangs up; one at a time, with one task that reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.runtime.inbox import Inbox
+    from hanzoai.pubsub.runtime.keeper import TaskKeeper
+    from hanzoai.pubsub.session.effects import TransportName
+    from hanzoai.pubsub.transports import Transport
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_TURN: Final = 64
+"""Frames handled before the loop's other tasks get their turn.
+
+Measured: of more messages that wait at once, each costs more, as the collector walks them.
+"""
+
+
+class Receiver(Protocol):
+    """What the driver does with what was read."""
+
+    def receive(self, frame: ServerFrame, at: int) -> None:
+        """Handle one frame that came at this time, Unix ms."""
+
+    def opened(self, *, incremental: bool) -> None:
+        """The transport is open."""
+
+    def dropped(self, code: int | None, reason: str, retry_after: int | None) -> None:
+        """It is gone, or did not open; ``retry_after`` in milliseconds."""
+
+    def blocking_inboxes(self) -> list[Inbox]:
+        """Inboxes that are full and say ``block``."""
+        ...
+
+    def expect(self, largest: int | None) -> None:
+        """No message that came is larger than this on the wire; None for not knowing."""
+
+
+class _Link:
+    """One transport and the task that reads it."""
+
+    __slots__ = ("largest", "task", "transport")
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.task: asyncio.Task[None] | None = None
+        self.largest: int | None = 0
+
+
+class Reader:
+    """Owns the transport of the present connection.
+
+    Args:
+        receiver: Gets what is read.
+        dial: Makes a transport that is not open yet.
+        keeper: Keeps the tasks.
+        clock: Time.
+    """
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        dial: Callable[[TransportName], Transport],
+        keeper: TaskKeeper,
+        clock: Clock,
+    ) -> None:
+        self._receiver = receiver
+        self._dial = dial
+        self._keeper = keeper
+        self._clock = clock
+        self._outgoing: list[ClientFrame] = []
+        self._link: _Link | None = None
+        self._turn = 0
+        self._paused = False
+
+    @property
+    def incremental(self) -> bool:
+        """Whether subscriptions of the present transport may come and go one by one."""
+        return self._link is None or self._link.transport.incremental
+
+    @property
+    def idle(self) -> int:
+        """Milliseconds since the last byte; 0 while the program itself holds up the reading."""
+        if self._link is None or self._paused:
+            return 0
+        return max(0, round((self._clock.now() - self._link.transport.last_heard) * 1000))
+
+    def send(self, frame: ClientFrame) -> None:
+        """Have a frame sent with the next ``flush``."""
+        self._outgoing.append(frame)
+
+    def flush(self) -> None:
+        """Hand the frames to the transport, together."""
+        if self._outgoing and self._link is not None:
+            self._link.transport.send(self._outgoing)
+            self._outgoing = []
+
+    def give_way(self) -> None:
+        """After the frame at hand, let the other tasks run: an inbox is full."""
+        self._turn = _TURN
+
+    def dial(self, name: TransportName) -> None:
+        """Open a transport and read it."""
+        link = self._link = _Link(self._dial(name))
+        link.task = self._keeper.spawn(self._serve(link), f"reader ({name})")
+
+    def hang_up(self, code: int) -> None:
+        """Close it, or give up opening it; nothing of it is reported after that."""
+        self.flush()
+        self._outgoing.clear()
+        link, self._link = self._link, None
+        if link is None:
+            return
+        task = link.task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+        self._keeper.spawn(link.transport.close(code), "closing transport")
+
+    async def probe(self, seconds: float) -> bool:
+        """Whether a WebSocket can be opened beside the present transport."""
+        transport = self._dial("websocket")
+        try:
+            async with asyncio.timeout(seconds):
+                await transport.open()
+        except (TransportFailed, TimeoutError):
+            return False
+        finally:
+            await transport.close()
+        return True
+
+    # ------------------------------------------------------------ the task that reads
+
+    async def _serve(self, link: _Link) -> None:
+        transport = link.transport
+        try:
+            await transport.open()
+            if self._link is link:
+                self._receiver.opened(incremental=transport.incremental)
+            while self._link is link:
+                await self._take(link, await transport.receive())
+        except (TransportFailed, TransportClosed) as end:
+            after = end.retry_after
+            self._lost(link, end.code, end.reason, None if after is None else round(after * 1000))
+        except Exception:
+            logger.exception("The connection is given up after an unexpected exception")
+            self._lost(link, None, "an unexpected exception in the client", None)
+
+    async def _take(self, link: _Link, frames: Sequence[ServerFrame]) -> None:
+        at = self._clock.wall_ms()
+        largest = link.transport.largest
+        if largest != link.largest:
+            link.largest = largest
+            self._receiver.expect(largest)
+        receive = self._receiver.receive
+        for frame in frames:
+            if self._link is not link:
+                return
+            receive(frame, at)
+            self._turn += 1
+            if self._turn >= _TURN:
+                self.flush()
+                await self._let_others_run()
+        self.flush()
+
+    async def _let_others_run(self) -> None:
+        """Give way to the tasks that read the inboxes; to one that says ``block``, until it has."""
+        self._turn = 0
+        await asyncio.sleep(0)
+        self._paused = True
+        try:
+            while waiting := self._receiver.blocking_inboxes():
+                await waiting[0].wait()
+        finally:
+            self._paused = False
+
+    def _lost(self, link: _Link, code: int | None, reason: str, retry_after: int | None) -> None:
+        if self._link is not link:
+            return
+        self._link = None
+        self._outgoing.clear()
+        self._keeper.spawn(link.transport.close(), "closing transport")
+        self._receiver.dropped(code, reason, retry_after)

@@ -1,0 +1,72 @@
+"""Changes of state, as a program reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.values import StateChange
+
+_KEPT: Final = 256
+
+
+class StateStream:
+    """An async iterator over changes of state; ends when the client has ended.
+
+    Args:
+        ended: Called when nobody reads it any more.
+    """
+
+    def __init__(self, ended: Callable[[StateStream], None]) -> None:
+        self._changes: deque[StateChange] = deque(maxlen=_KEPT)
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._finished = False
+        self._ended = ended
+
+    def put(self, change: StateChange) -> None:
+        """Add a change; the oldest gives way."""
+        self._changes.append(change)
+        self._wake()
+
+    def finish(self) -> None:
+        """No change follows."""
+        self._finished = True
+        self._ended(self)
+        self._wake()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> StateChange:
+        while not self._changes:
+            if self._finished:
+                raise StopAsyncIteration
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.discard(waiter)
+        return self._changes.popleft()
+
+    async def aclose(self) -> None:
+        """Read no further."""
+        self._changes.clear()
+        self.finish()
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def reason_of(change: StateChange | None) -> str:
+    """Why a client is not connected, in words."""
+    if change is None:
+        return "nothing was tried yet."
+    said = change.reason.rstrip(".") or f"the state is {change.to}"
+    return f"{said} ({change.code})." if change.code is not None else f"{said}."

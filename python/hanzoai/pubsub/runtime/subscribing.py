@@ -1,0 +1,198 @@
+"""The arguments of `subscribe`, checked, and the subscription made of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.runtime.handlers import Handlers
+from hanzoai.pubsub.runtime.inbox import Inbox
+from hanzoai.pubsub.runtime.subscription import Subscription
+from hanzoai.pubsub.runtime.times import unix_ms
+from hanzoai.pubsub.session.events import Subscribe
+from hanzoai.pubsub.settings.checks import check_instance, check_whole, kind
+from hanzoai.pubsub.settings.options import ReceiveQueue
+from hanzoai.pubsub.topics import validate_pattern, validate_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
+    from hanzoai.pubsub.runtime.operations import Operations
+    from hanzoai.pubsub.values import Gap, Message, PresenceChange, Since, Topics
+
+_PATTERNS_MAX: Final = 1_000
+_HISTORY_MAX: Final = 10_000
+_SEQ_MAX: Final = 2**53 - 1
+_numbers: Final = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a program asked for.
+
+    Attributes:
+        event: What the session is told.
+        queue: Bounds of what waits for the program.
+        on_message: Handler of messages.
+        on_presence: Handler of presence changes.
+        on_gap: Handler of gaps.
+        state_loader: Loads the state anew after a gap.
+    """
+
+    event: Subscribe
+    queue: ReceiveQueue
+    on_message: Handler[Message] | None
+    on_presence: Handler[PresenceChange] | None
+    on_gap: Handler[Gap] | None
+    state_loader: StateLoader | None
+
+    @classmethod
+    def read(
+        cls,
+        topics: Topics,
+        *,
+        since: Since | None,
+        history: int | None,
+        after: Mapping[str, int] | None,
+        on_message: Handler[Message] | None,
+        on_presence: Handler[PresenceChange] | None,
+        on_gap: Handler[Gap] | None,
+        presence: bool | None,
+        state_loader: StateLoader | None,
+        queue: ReceiveQueue,
+        now_ms: int,
+    ) -> Request:
+        """Check the arguments of ``subscribe``.
+
+        Raises:
+            InvalidTopic: A pattern is not valid.
+            InvalidOption: Another argument is not valid.
+        """
+        for name, handler in (
+            ("on_message", on_message),
+            ("on_presence", on_presence),
+            ("on_gap", on_gap),
+            ("state_loader", state_loader),
+        ):
+            if handler is not None and not callable(handler):
+                raise InvalidOption(
+                    f"`{name}` is {type(handler).__name__}, not a function.", field=name
+                )
+        if history is not None:
+            check_whole("history", history, low=0, high=_HISTORY_MAX, unit="messages")
+        check_instance("queue", queue, ReceiveQueue)
+        return cls(
+            Subscribe(
+                next(_numbers),
+                _patterns(topics),
+                since=None if since is None else unix_ms(since, now_ms),
+                history=history,
+                after=_positions(after),
+                presence=on_presence is not None if presence is None else presence,
+            ),
+            queue,
+            on_message,
+            on_presence,
+            on_gap,
+            state_loader,
+        )
+
+    def subscription(self, ready: Callable[[], Operations]) -> Subscription:
+        """Make the subscription; it takes effect when it is started, in the loop of that moment."""
+        place = _Place(self, ready)
+        return Subscription(
+            place.inbox,
+            place.handlers,
+            begin=place.begin,
+            leave=place.leave,
+            joined=place.joined,
+        )
+
+
+class _Place:
+    """Ties a subscription to the operations of its client, once those exist.
+
+    The subscription holds it, and through it the client; nothing here holds the subscription.
+    """
+
+    def __init__(self, request: Request, ready: Callable[[], Operations]) -> None:
+        self._event = request.event
+        self._ready = ready
+        self._operations: Operations | None = None
+        self.inbox = Inbox(request.event.topics, request.queue, self.leave)
+        self.inbox.positions.update(request.event.after)
+        self.handlers = Handlers(
+            request.on_message,
+            request.on_presence,
+            request.on_gap,
+            request.state_loader,
+            self._report,
+        )
+        apart = request.on_presence is not None and request.on_message is None
+        # Beside an iteration there is nobody else to call `on_presence`.
+        self._presence = (
+            Inbox(request.event.topics, request.queue, _nothing) if apart else self.inbox
+        )
+
+    def begin(self) -> None:
+        operations = self._operations = self._ready()
+        operations.add(self._event, self.inbox, self._presence)
+        if self.handlers.on_message is not None or self._presence is not self.inbox:
+            operations.spawn(self.handlers.run(self._presence), "handlers")
+
+    def leave(self) -> None:
+        self._presence.finish()
+        if self._operations is not None:
+            self._operations.remove(self._event.sub)
+
+    async def joined(self) -> None:
+        if self._operations is not None:
+            await self._operations.wait_joined(self.inbox)
+
+    def _report(self, error: Exception, topic: str | None) -> None:
+        if self._operations is not None:
+            self._operations.report(error, topic)
+
+
+def _nothing() -> None:
+    """A presence inbox keeps its newest entries and never ends by itself."""
+
+
+def _patterns(topics: object) -> tuple[str, ...]:
+    described = kind(topics)
+    if isinstance(topics, str):
+        return (validate_pattern(topics),)
+    if not isinstance(topics, Sequence) or not topics:
+        raise InvalidOption(
+            "`topics` is empty." if topics == [] else f"`topics` is {described}.",
+            remedy="Pass a pattern or a list of patterns.",
+            field="topics",
+        )
+    names = cast("Sequence[str]", topics)
+    if len(names) > _PATTERNS_MAX:
+        raise InvalidOption(
+            f"`topics` has {len(names):,} patterns; one subscription takes {_PATTERNS_MAX:,}.",
+            remedy="Use `*` or `**`, or several subscriptions.",
+            field="topics",
+        )
+    return tuple(dict.fromkeys(validate_pattern(name) for name in names))
+
+
+def _positions(after: object) -> dict[str, int]:
+    if after is None:
+        return {}
+    if not isinstance(after, Mapping):
+        raise InvalidOption(
+            f"`after` is {kind(after)}.",
+            remedy="Pass positions by topic, as `sub.positions` gives them.",
+            field="after",
+        )
+    positions = dict(cast("Mapping[str, int]", after))
+    for topic, position in positions.items():
+        validate_topic(topic)
+        check_whole(f"after[{topic}]", position, low=0, high=_SEQ_MAX)
+    return positions

@@ -1,0 +1,218 @@
+"""`Subscription`: what a program holds of what it subscribed to."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+from hanzoai.pubsub.errors import UsageError
+from hanzoai.pubsub.values import Gap, Message
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+    from types import TracebackType
+
+    from hanzoai.pubsub.generated.wire import Denial
+    from hanzoai.pubsub.runtime.handlers import Handlers
+    from hanzoai.pubsub.runtime.inbox import Inbox
+    from hanzoai.pubsub.values import Event, SubscriptionStats
+
+
+class Subscription:
+    """Messages of one or more topics: an async iterator, a context, an awaitable.
+
+    ``PubSubClient.subscribe`` makes it. ::
+
+        async with ps.subscribe("agent.**.events") as sub:  # unsubscribes at the end
+            async for message in sub: ...
+
+        sub = await ps.subscribe("chat.1", on_message=show)  # waits until the server has answered
+        await sub.unsubscribe()
+
+    An iteration ends when the subscription is unsubscribed or the client is closed, after the
+    messages that wait; it raises the error where client or subscription failed. Leaving an ``async
+    for`` by ``break`` does not unsubscribe; dropping the last reference to a subscription without
+    ``on_message`` does, with a ResourceWarning (which Python shows under ``-X dev``).
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        handlers: Handlers,
+        *,
+        begin: Callable[[], None],
+        leave: Callable[[], None],
+        joined: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._inbox = inbox
+        self._handlers = handlers
+        self._begin = begin
+        self._leave = leave
+        self._joined = joined
+        self._begun = False
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The patterns asked for."""
+        return self._inbox.topics
+
+    @property
+    def denied(self) -> tuple[Denial, ...]:
+        """The patterns that the server refused while it granted others."""
+        return self._inbox.denied
+
+    @property
+    def active(self) -> bool:
+        """Whether messages may still come."""
+        return not self._inbox.finished
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """Position of the last message taken, by topic: as ``after`` it goes on elsewhere."""
+        return dict(self._inbox.positions)
+
+    @property
+    def stats(self) -> SubscriptionStats:
+        """What was received, handled, dropped, and waits."""
+        return self._inbox.stats()
+
+    async def unsubscribe(self) -> None:
+        """End the subscription; messages that wait are given up.
+
+        Idempotent, and may be called from handlers.
+        """
+        self._end()
+
+    def events(self) -> AsyncIterator[Event]:
+        """Messages, gaps and, where asked for, presence changes, in one order.
+
+        Presence comes here unless it goes to ``on_presence``.
+        """
+        self._begin_reading()
+        return _Events(self, self._next_event)
+
+    def __aiter__(self) -> Self:
+        self._begin_reading()
+        return self
+
+    async def __anext__(self) -> Message:
+        inbox = self._inbox
+        while True:
+            entry = inbox.take()
+            if entry is None:
+                await self._wait_entry()
+            elif type(entry) is Message:
+                return entry
+            elif type(entry) is Gap:
+                await self._handlers.gap(entry, inbox.positions)
+
+    def take_nowait(self) -> Message | None:
+        """The next message if one waits and no gap is to be told before it, else None."""
+        while (entry := self._inbox.peek()) is not None and type(entry) is not Gap:
+            taken = self._inbox.take()
+            if type(taken) is Message:
+                return taken
+        return None
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._wait_joined().__await__()
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await self._wait_joined()
+        except BaseException:
+            self._end()
+            raise
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.unsubscribe()
+
+    def __repr__(self) -> str:
+        state = "ended" if self._inbox.finished else "joined" if self._inbox.joined else "joining"
+        return f"<Subscription {' '.join(self.topics[:3])} {state}>"
+
+    def __del__(self) -> None:
+        # Runs in any thread and at any time: `leave` only leaves word with the loop.
+        if not getattr(self, "_begun", False):
+            return
+        if self._inbox.finished or self._handlers.on_message is not None:
+            return
+        warnings.warn(
+            f"{self!r} was dropped without unsubscribe(); use `async with`",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
+        self._inbox.finish()
+        self._leave()
+
+    # ------------------------------------------------------------ inside
+
+    def start(self) -> None:
+        """Take effect, unless that happened before. The client calls it where a loop is running."""
+        if not self._begun:
+            self._begin()
+            self._begun = True
+
+    def _end(self) -> None:
+        self._inbox.finish()
+        self._inbox.clear()
+        if self._begun:
+            self._leave()
+
+    def _begin_reading(self) -> None:
+        if self._handlers.on_message is not None:
+            raise UsageError(
+                "This subscription hands its messages to `on_message`.",
+                remedy="Iterate it, or pass `on_message`, not both.",
+            )
+
+    async def _next_event(self) -> Event:
+        inbox = self._inbox
+        while (entry := inbox.take()) is None:
+            await self._wait_entry()
+        if type(entry) is Gap:
+            await self._handlers.gap(entry, inbox.positions)
+        return entry
+
+    async def _wait_entry(self) -> None:
+        inbox = self._inbox
+        if inbox.finished:
+            if inbox.error is not None:
+                raise inbox.error.with_traceback(None)
+            raise StopAsyncIteration
+        self.start()
+        if inbox.empty:
+            await inbox.wait()
+
+    async def _wait_joined(self) -> Self:
+        self.start()
+        await self._joined()
+        error = self._inbox.error
+        if error is not None:
+            raise error.with_traceback(None)
+        return self
+
+
+class _Events:
+    """The iterator that ``Subscription.events`` gives; it keeps the subscription alive."""
+
+    def __init__(
+        self, subscription: Subscription, following: Callable[[], Awaitable[Event]]
+    ) -> None:
+        self._subscription = subscription
+        self._following = following
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._following()
+
+
+__all__ = ["Subscription"]

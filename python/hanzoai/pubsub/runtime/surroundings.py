@@ -1,0 +1,102 @@
+"""What a client stands on: the clock, randomness, and how it reaches a server.
+
+A URL ``memory://NAME`` names a server of ``hanzoai.pubsub.testing`` in this process. The client
+then lives by the server's clock and uses no socket, so the program under test need not be changed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.clock import SystemClock
+from hanzoai.pubsub.settings.options import URL_VARIABLE, read_options
+from hanzoai.pubsub.transports import memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import httpx
+
+    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.runtime.tokens import TokenSource
+    from hanzoai.pubsub.session.effects import TransportName
+    from hanzoai.pubsub.settings.options import ClientOptions, SendQueue, Settings, TransportChoice
+    from hanzoai.pubsub.transports import Transport
+
+_STAND_IN: Final = "ws://127.0.0.1:1/ws"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Everything outside of a client that it uses.
+
+    Attributes:
+        clock: Time and timers.
+        random: Numbers from 0 up to 1, for the jitter of retries.
+        peer: The server in this process; None for a real one.
+    """
+
+    clock: Clock
+    random: Callable[[], float]
+    peer: memory.MemoryPeer | None = None
+
+    def read_options(
+        self,
+        url: str | None,
+        token: str | None,
+        *,
+        get_token: Callable[..., object] | None,
+        transport: TransportChoice,
+        rest_url: str | None,
+        allow_insecure: bool,
+        name: str | None,
+        echo: bool,
+        send_queue: SendQueue | None,
+        settings: Mapping[str, object] | Settings,
+    ) -> ClientOptions:
+        """Read the options of a client; a server in this process has no address of its own."""
+        return read_options(
+            url if self.peer is None else _STAND_IN,
+            token,
+            get_token=get_token,
+            transport=transport,
+            rest_url=rest_url if self.peer is None else None,
+            allow_insecure=allow_insecure,
+            name=name,
+            echo=echo,
+            send_queue=send_queue,
+            settings=settings,
+        )
+
+    def dial(self, name: TransportName, options: ClientOptions, tokens: TokenSource) -> Transport:
+        """Make a transport that is not open yet."""
+        if self.peer is not None:
+            return memory.MemoryTransport(self.peer, name)
+        # Imported when first dialed: a client for tests needs neither.
+        if name == "sse":
+            from hanzoai.pubsub.transports.sse import SseTransport
+
+            return SseTransport(options, self.clock)
+        from hanzoai.pubsub.transports.websocket import WebSocketTransport
+
+        return WebSocketTransport(options, self.clock)
+
+    def http_transport(self) -> httpx.AsyncBaseTransport | None:
+        """What carries HTTP requests, where it is not the network."""
+        return None if self.peer is None else self.peer.http_transport()
+
+
+def surroundings(url: str | None) -> Surroundings:
+    """The surroundings that belong to a URL, or to the one of the environment.
+
+    Raises:
+        InvalidOption: It names a server of this process that is not running.
+    """
+    named = url or os.environ.get(URL_VARIABLE)
+    if isinstance(named, str) and named.startswith(memory.SCHEME):
+        peer = memory.find(named)
+        return Surroundings(peer.clock, peer.random, peer)
+    return Surroundings(SystemClock(), random.random)

@@ -1,0 +1,49 @@
+"""Times as programs give them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, cast
+
+from hanzoai.pubsub.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.values import Since
+
+
+def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:
+    """Read a time.
+
+    Args:
+        value: Unix milliseconds, an aware datetime, or a timedelta back from now; of a timedelta
+            the sign does not matter, because nothing can be replayed from the future.
+        now_ms: Now, Unix milliseconds.
+        field: What to call it in the error.
+
+    Raises:
+        InvalidOption: It is none of these, or lies before 1970.
+    """
+    given: object = cast("object", value)
+    if isinstance(given, timedelta):
+        ms = now_ms - round(abs(given).total_seconds() * 1000)
+    elif isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise InvalidOption(
+                f"`{field}` is a datetime without a time zone.",
+                remedy="Use datetime.now(UTC), or pass Unix milliseconds.",
+                field=field,
+            )
+        ms = round(given.timestamp() * 1000)
+    elif isinstance(given, int) and not isinstance(given, bool):
+        ms = given
+    else:
+        raise InvalidOption(
+            f"`{field}` is {type(given).__name__}.",
+            remedy="Pass Unix milliseconds, a datetime, or a timedelta back from now.",
+            field=field,
+        )
+    if not 0 <= ms < 2**53:
+        raise InvalidOption(
+            f"`{field}` is {ms}, which is no Unix time in milliseconds.", field=field
+        )
+    return ms

@@ -1,0 +1,201 @@
+"""Asks the program for a token, without ever holding up the task that reads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.errors import AuthError, InvalidOption, PubSubError
+from hanzoai.pubsub.settings.options import check_token
+from hanzoai.pubsub.values import Token, TokenContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.settings.options import ClientOptions
+    from hanzoai.pubsub.values import TokenReason
+
+
+class TokenSource:
+    """Where socket and HTTP get tokens: one callback at a time, both share its answer (AUTH-1).
+
+    Args:
+        options: ``token`` or ``get_token``.
+        clock: Tells whether a token has ended.
+    """
+
+    def __init__(self, options: ClientOptions, clock: Clock) -> None:
+        self._fixed = None if options.token is None else Token(options.token)
+        self._callback = options.get_token
+        self._clock = clock
+        self._current = self._fixed
+        self._task: asyncio.Task[Token] | None = None
+        self._given_up: set[asyncio.Task[Token]] = set()
+        self._waiting = 0
+        self._rejections = 0
+        self._fetched_at = 0.0
+        self._life: float | None = None
+
+    @property
+    def fixed(self) -> Token | None:
+        """The token that never changes, where the program gave one."""
+        return self._fixed
+
+    async def fetch(self, reason: TokenReason, attempt: int) -> Token:
+        """Ask the program for a token; whoever asks meanwhile gets the same answer.
+
+        Raises:
+            InvalidOption: The callback returned something else than a token.
+            Exception: Whatever it raised.
+        """
+        if self._callback is None:
+            assert self._fixed is not None  # read_options demands one of the two
+            return self._fixed
+        task = self._task
+        if task is None or task.done():
+            context = TokenContext(reason, attempt)
+            task = self._task = asyncio.create_task(
+                fetch_token(self._callback, context), name="hanzoai.pubsub get_token"
+            )
+        self._waiting += 1
+        try:
+            token = await asyncio.shield(task)
+        finally:
+            self._waiting -= 1
+            if self._waiting == 0 and not task.done():
+                self._give_up(task)
+        if token.expires_at is None and self._life is not None:
+            token = Token(token.value, self._clock.wall_ms() + round(self._life * 1000))
+        self._current = token
+        self._fetched_at = self._clock.now()
+        return token
+
+    def learn(self, milliseconds_left: int) -> None:
+        """Take note of how long the server says that the token still lasts.
+
+        Tokens of one issuer live equally long, as a rule. So the next one that does not tell its
+        end is not kept for longer, and one that ended while the client was offline is renewed
+        before it is tried (AUTH-7). A wrong guess costs one call of the callback.
+        """
+        self._life = milliseconds_left / 1000 + self._clock.now() - self._fetched_at
+
+    async def close(self) -> None:
+        """Give up a callback that is still under way, and wait for its end, a second at most."""
+        if self._task is not None and not self._task.done():
+            self._give_up(self._task)
+        if self._given_up:
+            await asyncio.wait(self._given_up, timeout=1.0)
+
+    def _give_up(self, task: asyncio.Task[Token]) -> None:
+        self._task = None
+        self._given_up.add(task)
+        task.add_done_callback(self._given_up.discard)
+        task.cancel()
+
+    async def current(self) -> str:
+        """A token for a request over HTTP: the last one, unless it has ended.
+
+        Raises:
+            AuthRefused: The callback asks to stop.
+            AuthError: The callback failed; its exception is the cause.
+        """
+        token = self._current
+        if token is None:
+            token = await self._ask("connect")
+        elif token.expires_at is not None and token.expires_at <= self._clock.wall_ms():
+            token = await self._ask("expiring")
+        self._rejections = 0
+        return token.value
+
+    async def replace(self, rejected: str) -> str | None:
+        """Another token in place of one that the server refused; None where there is none."""
+        if self._callback is None:
+            return None
+        if self._current is None or self._current.value == rejected:
+            await self._ask("rejected")
+            self._rejections += 1
+        assert self._current is not None
+        return None if self._current.value == rejected else self._current.value
+
+    async def _ask(self, reason: TokenReason) -> Token:
+        try:
+            return await self.fetch(reason, self._rejections if reason == "rejected" else 0)
+        except PubSubError:
+            raise
+        except Exception as error:
+            # Its words may hold a secret; its class says enough.
+            raise AuthError(
+                f"get_token raised {type(error).__name__}.", code="token_unavailable", cause=error
+            ) from error
+
+
+async def fetch_token(callback: Callable[..., object], context: TokenContext) -> Token:
+    """Call ``get_token`` and check what it returns.
+
+    A coroutine function runs in the event loop; a plain function in a daemon thread of its own,
+    because it may block, and a blocked one must hold up neither the loop nor the end of the
+    process.
+
+    Raises:
+        InvalidOption: It returned something else than a token.
+        Exception: Whatever the callback raised; ``AuthRefused`` asks to stop for good.
+    """
+    if _is_coroutine_function(callback):
+        result = callback(context)
+    else:
+        result = await _in_thread(callback, context)
+    if inspect.isawaitable(result):
+        result = await result
+    if isinstance(result, Token):
+        check_token(result.value)
+        return result
+    if isinstance(result, str):
+        return Token(check_token(result))
+    raise InvalidOption(
+        f"`get_token` returned {type(result).__name__}.",
+        remedy="Return the token as a string, or Token(value, expires_at).",
+        field="get_token",
+    )
+
+
+def _is_coroutine_function(callback: Callable[..., object]) -> bool:
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
+        getattr(callback, "__call__", None)  # noqa: B004 - an object with `async def __call__`
+    )
+
+
+async def _in_thread(callback: Callable[..., object], context: TokenContext) -> object:
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: object, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(result)
+        else:
+            answer.set_exception(error)
+
+    def run() -> None:
+        result: object = None
+        error: BaseException | None = None
+        try:
+            result = callback(context)
+        except BaseException as raised:
+            error = (
+                RuntimeError("get_token raised StopIteration")
+                if isinstance(raised, StopIteration)
+                else raised
+            )
+        with contextlib.suppress(RuntimeError):  # the loop has ended, nobody waits
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="hanzoai.pubsub get_token", daemon=True).start()
+    return await answer
+
+
+__all__ = ["TokenSource", "fetch_token"]

@@ -1,0 +1,1 @@
+"""What decides: events in, effects out. No clock, socket, task or randomness of its own."""

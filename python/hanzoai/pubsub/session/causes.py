@@ -1,0 +1,60 @@
+"""What an event says about the reason of a change: codes, words, and how long to wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.generated.wire import AuthErrorFrame, ErrorFrame
+from hanzoai.pubsub.session.events import Dropped, Received, TimerFired, TokenFailed
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.session.events import Event
+
+_UNEXPLAINED: Final = frozenset({None, 1000, 1002, 1005, 1006, 1011, 1015})
+"""Ends that a middlebox may have caused; with another code the server itself spoke."""
+
+
+def action_of(code: str | int | None) -> str:
+    """What an error code means for a connection: `retry`, `reauth` or `stop`."""
+    known = CODES.get(code) if isinstance(code, str) else None
+    return "retry" if known is None else known.action
+
+
+def unexplained(event: Dropped) -> bool:
+    """Whether a middlebox may have ended the connection, and not the server."""
+    return event.retry_after is None and event.code in _UNEXPLAINED
+
+
+def retry_after(event: Event) -> int:
+    """Milliseconds that the server asked to wait; 0 if it asked nothing."""
+    if isinstance(event, Dropped):
+        return event.retry_after or 0
+    if isinstance(event, Received) and isinstance(event.frame, AuthErrorFrame | ErrorFrame):
+        return event.frame.retry_after_ms or 0
+    return 0
+
+
+_TIMEOUTS: Final[dict[str, tuple[str | None, str]]] = {
+    "fetch": ("timeout", "The token callback did not answer in time."),
+    "open": ("timeout", "The connection could not be opened in time."),
+    "pong": ("idle_timeout", "Nothing was heard from the server."),
+    "suspend": (None, "There has been no connection for long."),
+    "fallback": (None, "The WebSocket does not open; the event stream is tried."),
+    "drain": ("timeout", "Not everything was settled in time."),
+}
+
+
+def cause(event: Event) -> tuple[str | int | None, str | None]:
+    """The code behind a change of state, and the reason in words."""
+    match event:
+        case Dropped(code, reason):
+            return code, reason
+        case TokenFailed(_, refused, message):
+            return "auth_refused" if refused else "token_unavailable", message
+        case Received(frame=AuthErrorFrame() | ErrorFrame() as frame):
+            return frame.code, frame.message
+        case TimerFired(name):
+            return _TIMEOUTS.get(name, (None, None))
+        case _:
+            return None, None

@@ -1,0 +1,80 @@
+"""The token of a session: which one is held, and which answer of the callback is awaited.
+
+One call of the callback is in flight at most; an answer to another call is not listened to
+(AUTH-1, AUTH-2, AUTH-6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.session.effects import Fetch
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.session.effects import FetchReason
+    from hanzoai.pubsub.session.events import Token
+
+MAX_TIMER = 2**31 - 1
+"""Longest timer that every platform has, milliseconds: 24.8 days."""
+
+
+class Credentials:
+    """The token and the calls for it.
+
+    Attributes:
+        token: The token held, or None.
+        renewable: Asking again may give another one.
+        attempt: Calls in a row that failed.
+        rejected: The server refused the last token.
+        life: Milliseconds that the token was said to last when it came, or None.
+    """
+
+    def __init__(self, *, renewable: bool) -> None:
+        self.token: str | None = None
+        self.renewable = renewable
+        self.attempt = 0
+        self.rejected = False
+        self.life: int | None = None
+        self._awaited: int | None = None
+        self._calls = 0
+
+    def __repr__(self) -> str:
+        return f"Credentials(token={'...' if self.token else None})"
+
+    @property
+    def awaited(self) -> int | None:
+        """Id of the call in flight, or None."""
+        return self._awaited
+
+    def ask(self, *, expiring: bool) -> Fetch | None:
+        """Call for a token; None if a call is in flight, or a fixed token could only come again."""
+        if self._awaited is not None or (expiring and not self.renewable):
+            return None
+        self._calls += 1
+        self._awaited = self._calls
+        reason: FetchReason = "expiring" if expiring else "rejected" if self.rejected else "connect"
+        return Fetch(self._calls, reason, self.attempt)
+
+    def answered(self, fetch: int) -> bool:
+        """The callback answered; False if nobody waits for that answer."""
+        if fetch != self._awaited:
+            return False
+        self._awaited = None
+        return True
+
+    def abandon(self) -> int | None:
+        """Give up the call in flight; its id."""
+        call, self._awaited = self._awaited, None
+        return call
+
+    def keep(self, event: Token) -> None:
+        """Hold a token."""
+        self.token = event.value
+        self.life = event.expires_in
+        self.attempt = 0
+        self.rejected = False
+
+    def forget(self) -> None:
+        """Hold none."""
+        self.token = None
+        self.life = None

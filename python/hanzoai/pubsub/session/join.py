@@ -1,0 +1,90 @@
+"""One subscription inside a session: its patterns, its cursor, and how far the server has answered.
+
+It is pending (not asked for on this connection), joining (asked and not answered: matching live
+messages are held), or live.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.topics import matches
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.generated.wire import Denial, Envelope
+    from hanzoai.pubsub.session.cursor import SeqCursor
+    from hanzoai.pubsub.session.events import Subscribe
+    from hanzoai.pubsub.session.id_cursor import IdCursor
+
+PENDING: Final = 0
+JOINING: Final = 1
+LIVE: Final = 2
+
+
+class Join:
+    """One subscription of the user."""
+
+    __slots__ = (
+        "again",
+        "answered",
+        "ask",
+        "cursor",
+        "denied",
+        "doubts",
+        "event",
+        "healed",
+        "held",
+        "history",
+        "lost",
+        "patterns",
+        "phase",
+        "positions",
+        "quiet",
+        "reset",
+        "sub",
+        "timestamp",
+        "truncated",
+        "whole",
+    )
+
+    def __init__(self, event: Subscribe, cursor: SeqCursor | IdCursor) -> None:
+        self.event = event
+        self.sub = event.sub
+        self.patterns = list(event.topics)
+        self.cursor = cursor
+        self.phase = PENDING
+        self.ask = ""
+        self.answered = False
+        self.again = False
+        self.quiet = False
+        self.doubts = 0
+        self.denied: list[Denial] = []
+        self.lost: dict[str, int] = {}
+        self.held: list[Envelope] = []
+        self.healed: dict[str, int] = {}
+        self.whole = True
+        self.clear_answer()
+
+    def clear_answer(self) -> None:
+        """Forget what has come of an answer that is not complete."""
+        self.history: list[Envelope] = []
+        self.positions: dict[str, int] = {}
+        self.truncated: dict[str, None] = {}
+        self.reset: dict[str, None] = {}
+        self.timestamp: int | None = None
+
+    def forget(self) -> None:
+        """The connection is gone: what was held and not replayed would make the mark jump."""
+        self.phase = PENDING
+        self.ask = ""
+        self.held = []
+        self.lost = {}
+        self.whole = True
+        self.healed = {}
+        self.quiet = self.again = False
+        self.doubts = 0
+        self.clear_answer()
+
+    def takes(self, topic: str) -> bool:
+        """Whether a pattern in force takes the topic."""
+        return any(matches(pattern, topic) for pattern in self.patterns)

@@ -1,0 +1,343 @@
+"""What the actions of the lifecycle table do.
+
+An action appends effects; nothing here has a clock, a socket, a task or randomness of its own:
+timers are effects by name, and `random` is an argument, drawn once for each delay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hanzoai.pubsub.generated.defaults import CLIENT
+from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.generated.wire import (
+    AuthErrorFrame,
+    AuthFrame,
+    AuthOkFrame,
+    ClientInfo,
+    ErrorFrame,
+    PingFrame,
+    PresenceUpdateFrame,
+)
+from hanzoai.pubsub.session.causes import cause, retry_after, unexplained
+from hanzoai.pubsub.session.credentials import MAX_TIMER
+from hanzoai.pubsub.session.effects import (
+    AbandonFetch,
+    Dial,
+    Finished,
+    HangUp,
+    Probe,
+    Rejected,
+    Send,
+)
+from hanzoai.pubsub.session.events import Dropped, Received, Token, TokenFailed
+from hanzoai.pubsub.session.machine import Machine
+from hanzoai.pubsub.session.peer import read_peer
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.session.events import Event, TimerName
+
+NORMAL: Final = 1000
+RECONNECTS: Final = 4000
+"""Close code of a client that is going to come back, so that its presence is not ended at once."""
+
+MAX_RETRY_AFTER: Final = 3_600_000
+"""Longest wait that a server may impose, milliseconds."""
+
+_LEAVING: Final[tuple[TimerName, ...]] = (
+    "ping",
+    "pong",
+    "stable",
+    "refresh",
+    "upgrade",
+    "pace",
+    "rejoin",
+)
+"""Timers that end with a connection."""
+
+
+class Lifecycle(Machine):
+    """A machine that knows what to do."""
+
+    # ---------------------------------------------------------------- actions: token
+
+    def fetch_token(self, event: Event, /) -> None:
+        """Call for a token, unless a call is in flight."""
+        fetch = self._credentials.ask(expiring=self.state == "connected")
+        if fetch is not None:
+            self._out.append(fetch)
+            self._start("fetch", self._options.fetch_timeout)
+
+    def abandon_fetch(self, event: Event, /) -> None:
+        """Give the call up."""
+        call = self._credentials.abandon()
+        if call is not None:
+            self._credentials.attempt += 1
+            self._out.append(AbandonFetch(call))
+
+    def schedule_refetch(self, event: Event, /) -> None:
+        """Call again after a while; until it ends, the token at hand is good."""
+        self._credentials.attempt += isinstance(event, TokenFailed)
+        self._start("refresh", self._delay(self._credentials.attempt - 1))
+
+    def keep_token(self, event: Event, /) -> None:
+        """Hold the token, as long as it lasts."""
+        if isinstance(event, Token):
+            self._credentials.keep(event)
+            self._stop("expiry")
+            self._live_for(event.expires_in, "expiry")
+
+    def forget_token(self, event: Event, /) -> None:
+        """Hold none; if the server refused it, the callback is told."""
+        self._credentials.forget()
+        self._credentials.rejected |= isinstance(event, Dropped | Received)
+        self._stop("expiry")
+        self._stop("refresh")
+
+    def send_auth(self, event: Event, /) -> None:
+        """Present the token, and the name under which presence knows us."""
+        options, token = self._options, self._credentials.token
+        if token is not None:
+            client = ClientInfo(
+                name=options.client_name, version=options.client_version, lang=options.client_lang
+            )
+            frame = AuthFrame(
+                token=token,
+                version=CLIENT.protocol_version,
+                client=client,
+                client_id=self._client_id,
+            )
+            self._out.append(Send(frame))
+
+    # ---------------------------------------------------------------- actions: connection
+
+    def dial(self, event: Event, /) -> None:
+        """Open a transport."""
+        self._linked = True
+        self._out.append(Dial(self._transport))
+
+    def hang_up(self, event: Event, /) -> None:
+        """Close the transport, if there is one."""
+        if self._linked:
+            self._linked = False
+            self._out.append(HangUp(NORMAL if self.state in ("closed", "failed") else RECONNECTS))
+
+    def accept(self, event: Event, /) -> None:
+        """The server knows us; learn what it can do."""
+        if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
+            self._online = True
+            self._stable = False
+            self._client_id = event.frame.client_id[:64]
+            peer = read_peer(event.frame, incremental=self._incremental)
+            self.outbox.connected(peer, self._out)
+            self._peer = peer
+            self._last(event.frame, event.at)
+
+    def renew(self, event: Event, /) -> None:
+        """The server took the new token."""
+        if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
+            self.outbox.renew(read_peer(event.frame, incremental=self._incremental))
+            self._last(event.frame, event.at)
+
+    def rejoin(self, event: Event, /) -> None:
+        """Ask for every subscription, and say again what was said of our presence."""
+        self.joins.connected(self._peer, self._out)
+        for topic, data in self._own.items():
+            self._send_presence(topic, data)
+
+    def flush(self, event: Event, /) -> None:
+        """Send what waited."""
+        self.outbox.flush(self._out)
+
+    def leave(self, event: Event, /) -> None:
+        """The connection has ended, or is about to."""
+        self._online = False
+        for timer in _LEAVING:
+            self._stop(timer)
+        self.joins.lost()
+        self.outbox.lost(self._out)
+        self.start_suspend(event)
+
+    def send_ping(self, event: Event, /) -> None:
+        """Ask for a sign of life; an event stream gives it unasked."""
+        if self._incremental:
+            self._out.append(Send(PingFrame()))
+
+    def probe(self, event: Event, /) -> None:
+        """See whether a WebSocket can be opened by now."""
+        self._out.append(Probe())
+
+    # ---------------------------------------------------------------- actions: choice of transport
+
+    def count_failure(self, event: Event, /) -> None:
+        """One opening failed: after some, the other transport is tried (LIFE-6)."""
+        if isinstance(event, Dropped) and not unexplained(event):
+            return
+        self._failures += 1
+        if self._transport == "sse" or self._failures >= self._options.fallback_failures:
+            self._change_transport()
+
+    def count_short_life(self, event: Event, /) -> None:
+        """One connection died young: after some in a row, the other transport is tried."""
+        if self._stable or not isinstance(event, Dropped) or not unexplained(event):
+            return
+        self._short_lives += 1
+        if self._short_lives >= self._options.short_life:
+            self._change_transport()
+
+    def use_fallback(self, event: Event, /) -> None:
+        """Take the event stream."""
+        self._change_transport()
+
+    def use_websocket(self, event: Event, /) -> None:
+        """Take the WebSocket."""
+        self._change_transport()
+
+    def _change_transport(self) -> None:
+        self._failures = self._short_lives = 0
+        if self._options.transport == "auto":
+            self._transport = "sse" if self._transport == "websocket" else "websocket"
+
+    # ---------------------------------------------------------------- actions: attempts
+
+    def schedule_retry(self, event: Event, /) -> None:
+        """Wait before the next attempt, longer each time, never less than the server asked."""
+        self._credentials.attempt += isinstance(event, TokenFailed)
+        delay = max(self._delay(self._attempt), min(MAX_RETRY_AFTER, retry_after(event)))
+        self._attempt += 1
+        self._retry_in = delay
+        self._start("retry", delay)
+
+    def retry_now(self, event: Event, /) -> None:
+        """Do not wait before the next attempt."""
+        self._retry_in = 0
+        self._start("retry", 0)
+
+    def reset_retry(self, event: Event, /) -> None:
+        """Count attempts anew."""
+        self._attempt = 0
+        if self.state == "connected":
+            self._stable = True
+            self._failures = self._short_lives = 0
+
+    def start_drain(self, event: Event, /) -> None:
+        """Give what is published some time to be settled."""
+        if not self._draining:
+            self._draining = True
+            self._start("drain", self._options.close_timeout)
+
+    # ---------------------------------------------------------------- actions: timers
+
+    def start_fallback(self, event: Event, /) -> None:
+        """A WebSocket that is not open by then gives way."""
+        if self.may_fall_back(event):
+            self._start("fallback", self._options.fallback_after)
+
+    def start_open(self, event: Event, /) -> None:
+        """Dialing and authenticating take so long at most."""
+        self._start("open", self._options.open_timeout)
+
+    def start_ping(self, event: Event, /) -> None:
+        """Ping after so long."""
+        self._start("ping", self._options.ping_interval)
+
+    def start_pong(self, event: Event, /) -> None:
+        """The answer takes so long at most."""
+        self._start("pong", self._options.pong_timeout)
+
+    def start_stable(self, event: Event, /) -> None:
+        """Connected for so long counts as stable."""
+        self._start("stable", self._options.stable_after)
+
+    def start_suspend(self, event: Event, /) -> None:
+        """Apart for so long counts as suspended."""
+        if "suspend" not in self._timers and not self._overdue:
+            self._start("suspend", self._options.suspend_after)
+
+    def start_upgrade(self, event: Event, /) -> None:
+        """Probe for a WebSocket after so long on the fallback."""
+        if self._transport == "sse" and self._options.transport == "auto":
+            self._start("upgrade", self._options.upgrade_after)
+
+    def stop_apart(self, event: Event, /) -> None:
+        """Together again."""
+        self._stop("suspend")
+        self._stop("fallback")
+        self._overdue = False
+
+    def stop_open(self, event: Event, /) -> None:
+        """Opening has come to an end."""
+        self._stop("open")
+
+    def stop_ping(self, event: Event, /) -> None:
+        """No pings any more."""
+        self._stop("ping")
+        self._stop("pong")
+
+    def stop_pong(self, event: Event, /) -> None:
+        """The sign of life has come; a ping that was due is not."""
+        self._stop("pong")
+        self._stop("ping")
+
+    def stop_retry(self, event: Event, /) -> None:
+        """The next attempt is not going to wait."""
+        self._stop("retry")
+
+    # ---------------------------------------------------------------- actions: the end
+
+    def stop_all(self, event: Event, /) -> None:
+        """No timer and no call may outlive the session."""
+        self._online = False
+        self.joins.lost()
+        for timer in list(self._timers):
+            self._stop(timer)
+        call = self._credentials.abandon()
+        if call is not None:
+            self._out.append(AbandonFetch(call))
+
+    def fail(self, event: Event, /) -> None:
+        """End by an error that no retry mends."""
+        code, message = cause(event)
+        if isinstance(event, Dropped):
+            by_close = (known for known in CODES.values() if known.close == event.code)
+            known = next(by_close, None)
+            code = "connection_failed" if known is None else known.code
+        remedy = (
+            event.frame.remedy
+            if isinstance(event, Received) and isinstance(event.frame, AuthErrorFrame | ErrorFrame)
+            else None
+        )
+        error = Rejected(str(code), message or "", remedy)
+        self.outbox.settle_all(error, self._out)
+        self._credentials.forget()
+        self._out.append(Finished(error))
+
+    def finish(self, event: Event, /) -> None:
+        """End as asked."""
+        unsent = Rejected("closed", "The client was closed before it could be sent.")
+        self.outbox.settle_all(unsent, self._out)
+        self._credentials.forget()
+        self._out.append(Finished(None))
+
+    # ---------------------------------------------------------------- inside
+
+    def _last(self, frame: AuthOkFrame, at: int) -> None:
+        """Renew the token before it ends; forget it when it has."""
+        life = self._credentials.life
+        if frame.expires_at is not None:
+            life = frame.expires_at - (at if frame.server_time is None else frame.server_time)
+            self._stop("expiry")
+            self._live_for(life, "expiry")
+        self._stop("refresh")
+        if life is not None and self._credentials.renewable:
+            margin = self._options.refresh_margin
+            self._live_for(max(life - margin, life * 4 // 5), "refresh")
+
+    def _live_for(self, life: int | None, timer: TimerName) -> None:
+        if life is not None and 0 < life <= MAX_TIMER:
+            self._start(timer, life)
+
+    def _send_presence(self, topic: str | None, data: dict[str, Any]) -> None:
+        self._refs += 1
+        ref = f"m{self._refs}" if self._peer.ref else None
+        self._out.append(Send(PresenceUpdateFrame(topic=topic, data=data, ref=ref)))

@@ -1,0 +1,164 @@
+"""The machine of a session: its state, its timers, and what the guards of the table ask.
+
+The table is compiled from `spec/lifecycle.yaml`; `lifecycle` has what its actions do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.generated.errors import close_action
+from hanzoai.pubsub.generated.lifecycle import INITIAL, PUBLIC, TABLE, Steps
+from hanzoai.pubsub.session.causes import action_of, cause
+from hanzoai.pubsub.session.credentials import Credentials
+from hanzoai.pubsub.session.effects import CancelTimer, StartTimer, StateChanged
+from hanzoai.pubsub.session.events import Dropped, Probed, TimerFired, TokenFailed
+from hanzoai.pubsub.session.joins import Joins
+from hanzoai.pubsub.session.outbox import Outbox
+from hanzoai.pubsub.session.peer import Peer
+from hanzoai.pubsub.session.presence import OwnPresence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.generated.lifecycle import Event as Name
+    from hanzoai.pubsub.generated.lifecycle import Row, State
+    from hanzoai.pubsub.session.effects import Effect, TransportName
+    from hanzoai.pubsub.session.events import Event, TimerName
+    from hanzoai.pubsub.settings.session import SessionOptions
+
+
+class Machine(Steps["Event"]):
+    """The state of a session and the steps of its table.
+
+    Args:
+        options: What it is set to.
+        random: A number from 0 inclusive to 1 exclusive.
+    """
+
+    def __init__(self, options: SessionOptions, random: Callable[[], float]) -> None:
+        self.state: State = INITIAL
+        self.fired: set[tuple[State, Name, int]] | None = None
+        self.outbox: Final = Outbox(
+            options.send_queue_messages, options.send_queue_bytes, options.pace_interval
+        )
+        self.joins: Final = Joins(options)
+        self._options: Final = options
+        self._random: Final = random
+        self._credentials: Final = Credentials(renewable=options.renewable)
+        self._own: Final = OwnPresence()
+        self._timers: Final[dict[TimerName, None]] = {}
+        self._out: list[Effect] = []
+        self._transport: TransportName = "sse" if options.transport == "sse" else "websocket"
+        self._linked = False  # a transport is being opened, or open
+        self._incremental = True
+        self._online = False  # authenticated: frames of subscriptions and publishes count
+        self._client_id: str | None = None
+        self._attempt = 0
+        self._failures = 0
+        self._short_lives = 0
+        self._stable = False
+        self._overdue = False
+        self._draining = False
+        self._retry_in: int | None = None
+        self._refs = 0
+        self._peer = Peer()
+
+    # ---------------------------------------------------------------- the table
+
+    def _fire(self, name: Name, event: Event) -> None:
+        """Take the first row whose guards hold; a pair without one has no meaning now."""
+        state = self.state
+        for n, row in enumerate(TABLE[state].get(name, ())):
+            if all(getattr(self, guard)(event) for guard in row.guards):
+                if self.fired is not None:
+                    self.fired.add((state, name, n))
+                self._take(row, event)
+                return
+
+    def _take(self, row: Row, event: Event) -> None:
+        before, at = self.state, len(self._out)
+        self._retry_in = None
+        self.state = row.to
+        for action in row.actions:
+            getattr(self, action)(event)
+        if row.to != before:
+            code, reason = cause(event)
+            changed = StateChanged(
+                before, row.to, PUBLIC[row.to], code, reason, self._retry_in, self._attempt
+            )
+            self._out.insert(at, changed)
+
+    # ---------------------------------------------------------------- timers
+
+    def _start(self, timer: TimerName, after: int) -> None:
+        self._timers.pop(timer, None)
+        self._timers[timer] = None
+        self._out.append(StartTimer(timer, after))
+
+    def _stop(self, timer: TimerName) -> None:
+        if timer in self._timers:
+            del self._timers[timer]
+            self._out.append(CancelTimer(timer))
+
+    def _delay(self, attempt: int) -> int:
+        """Full jitter (LIFE-2)."""
+        ceiling = min(self._options.retry_cap, self._options.retry_base * 2 ** min(attempt, 30))
+        return int(self._random() * ceiling)
+
+    # ---------------------------------------------------------------- guards
+
+    def auth_close(self, event: Event, /) -> bool:
+        """The close code says that the token is at fault."""
+        return isinstance(event, Dropped) and close_action(event.code) == "reauth"
+
+    def auth_fault(self, event: Event, /) -> bool:
+        """The error says that the token is at fault."""
+        return action_of(cause(event)[0]) == "reauth"
+
+    def cannot_renew(self, event: Event, /) -> bool:
+        """The token is a fixed one (AUTH-4)."""
+        return not self._credentials.renewable
+
+    def draining(self, event: Event, /) -> bool:
+        """The user has asked for the end, after what is published has been settled."""
+        return self._draining
+
+    def final_close(self, event: Event, /) -> bool:
+        """The close code says that another try is pointless (LIFE-9)."""
+        return isinstance(event, Dropped) and close_action(event.code) == "stop"
+
+    def final_error(self, event: Event, /) -> bool:
+        """The error says that another try is pointless."""
+        return action_of(cause(event)[0]) == "stop"
+
+    def has_token(self, event: Event, /) -> bool:
+        """A token is held."""
+        return self._credentials.token is not None
+
+    def heard(self, event: Event, /) -> bool:
+        """Something has come since the ping; an event stream, which has none, is given longer."""
+        patience = self._options.pong_timeout
+        if not self._incremental:
+            patience += self._options.ping_interval
+        return isinstance(event, TimerFired) and event.idle < patience
+
+    def may_fall_back(self, event: Event, /) -> bool:
+        """The transport is a WebSocket, and the user leaves the choice to us."""
+        return self._options.transport == "auto" and self._transport == "websocket"
+
+    def overdue(self, event: Event, /) -> bool:
+        """Apart for so long that history may be gone."""
+        return self._overdue
+
+    def reachable(self, event: Event, /) -> bool:
+        """A WebSocket could be opened."""
+        return isinstance(event, Probed) and event.ok
+
+    def refused(self, event: Event, /) -> bool:
+        """The token callback refuses for good (AUTH-3)."""
+        return isinstance(event, TokenFailed) and event.refused
+
+    def unsettled(self, event: Event, /) -> bool:
+        """A publish has no outcome yet."""
+        return len(self.outbox) > 0

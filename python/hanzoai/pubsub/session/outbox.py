@@ -1,0 +1,417 @@
+"""Publishes that are not settled: their order, bounds, policies and pace.
+
+What was sent and not answered stays in flight, bounded like the queue; it goes back to the head of
+the queue on a drop if the peer publishes an id once, and is unknown otherwise. PUB-1 to PUB-5.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.generated.wire import ErrorInfo, PublishFrame, PublishResult
+from hanzoai.pubsub.session.effects import Acked, Rejected, Send, Settle, Unknown
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.generated.wire import ErrorFrame, PublishedFrame
+    from hanzoai.pubsub.session.effects import Effect, Outcome
+    from hanzoai.pubsub.session.events import Publish
+    from hanzoai.pubsub.session.peer import Peer
+
+RATE_LIMITED: Final = "rate_limited"
+PAUSE: Final = 1_000
+"""Milliseconds to pause on `rate_limited` where the server names no time."""
+
+MAX_BLIND: Final = 1_000
+"""Topics remembered of publishes that have no answer but an `error` without a `ref`."""
+
+MAX_PAUSE: Final = 60_000
+"""Longest pause that a server may impose, milliseconds."""
+
+
+class _Entry:
+    """One publish; `results` has a slot for each message, None until it is answered.
+
+    Attributes:
+        sent: Something of it may be published already.
+        awaited: Slots that the server has still to answer.
+    """
+
+    __slots__ = ("awaited", "number", "publish", "results", "sent")
+
+    def __init__(self, number: int, publish: Publish) -> None:
+        self.number = number
+        self.publish = publish
+        self.results: list[PublishResult | None] = [None] * len(publish.messages)
+        self.sent = False
+        self.awaited: set[int] = set()
+
+    def open(self) -> list[int]:
+        """Slots without an answer."""
+        return [n for n, result in enumerate(self.results) if result is None]
+
+
+class Outbox:
+    """Unsettled publishes. Methods append effects to `out`.
+
+    Args:
+        messages: At most so many messages wait, and at most so many are in flight.
+        size: Likewise in bytes. One publish may be larger, if it is alone.
+        interval: Milliseconds between two refills of the publish budget.
+    """
+
+    def __init__(self, messages: int, size: int, interval: int) -> None:
+        self._max_messages = messages
+        self._max_bytes = size
+        self._interval = interval
+        self._entries: dict[int, _Entry] = {}  # by ref
+        self._queue: OrderedDict[int, _Entry] = OrderedDict()  # by number, which is the order
+        self._flight: OrderedDict[int, _Entry] = OrderedDict()  # by number
+        self._keys: dict[str, _Entry] = {}  # unsent, by key of the policy `latest`
+        self._queued = [0, 0]
+        self._flying = [0, 0]
+        self._number = 0
+        self._blind: deque[str] = deque(maxlen=MAX_BLIND)
+        self._peer: Peer | None = None
+        self._budget = 0
+        self._paused = False
+        self._pacing = False
+        self._pace: int | None = None
+
+    # ---------------------------------------------------------------- what others may ask
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def messages(self) -> int:
+        """Messages that wait."""
+        return self._queued[0]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that wait."""
+        return self._queued[1]
+
+    def has_room(self, messages: int, size: int) -> bool:
+        """Whether one more publish fits; an empty queue takes a publish of any size."""
+        return not self._queue or (
+            self._queued[0] + messages <= self._max_messages
+            and self._queued[1] + size <= self._max_bytes
+        )
+
+    def take_pace(self) -> int | None:
+        """Milliseconds after which the timer `pace` is to fire, if it has to be started anew."""
+        pace, self._pace = self._pace, None
+        return pace
+
+    # ---------------------------------------------------------------- from the user
+
+    def publish(self, event: Publish, out: list[Effect]) -> None:
+        """Take a publish into the queue, or settle it by its policy; send what may go."""
+        if event.ref in self._entries:
+            return
+        if not event.messages:
+            out.append(Settle(event.ref, Acked(())))
+            return
+        key = event.key if event.policy == "latest" else None
+        if key is not None:
+            self._supersede(key, event, out)
+        count = len(event.messages)
+        if event.policy == "drop_oldest":
+            self._make_room(count, event.size, out)
+        if not self.has_room(count, event.size):
+            message = f"{self._queued[0]} messages of {self._queued[1]} bytes wait to be sent."
+            out.append(Settle(event.ref, Rejected("queue_full", message)))
+            return
+        self._number += 1
+        self._enqueue(_Entry(self._number, event), key)
+        self._pump(out)
+
+    def expire(self, ref: int, out: list[Effect]) -> None:
+        """Give a publish up: its time has passed."""
+        entry = self._entries.get(ref)
+        if entry is None:
+            return
+        self._drop(entry)
+        if entry.sent:
+            out.append(Settle(ref, Unknown()))
+        else:
+            out.append(Settle(ref, Rejected("timeout", "It could not be sent in time.")))
+        self._pump(out)
+
+    def _supersede(self, key: str, event: Publish, out: list[Effect]) -> None:
+        """Give up the unsent publish of the same key; `event` goes to the end, so order is kept."""
+        entry = self._keys.get(key)
+        if entry is not None:
+            self._drop(entry)
+            superseded = Rejected("superseded", f"Publish {event.ref} took its place.")
+            out.append(Settle(entry.publish.ref, superseded))
+
+    def _enqueue(self, entry: _Entry, key: str | None) -> None:
+        self._entries[entry.publish.ref] = entry
+        self._queue[entry.number] = entry
+        if key is not None:
+            self._keys[key] = entry
+        _count(self._queued, entry.publish, +1)
+
+    def _make_room(self, count: int, size: int, out: list[Effect]) -> None:
+        while not self.has_room(count, size):
+            entry = next((entry for entry in self._queue.values() if not entry.sent), None)
+            if entry is None:
+                return
+            self._drop(entry)
+            message = "A newer publish needed its place in the queue."
+            out.append(Settle(entry.publish.ref, Rejected("dropped", message)))
+
+    # ---------------------------------------------------------------- from the connection
+
+    def connected(self, peer: Peer, out: list[Effect]) -> None:
+        """A connection is there: what is in doubt is unknown now, if the peer cannot tell."""
+        if not (peer.ack and peer.idempotent):
+            self._doubt(out)
+        self._peer = peer
+        self._blind.clear()
+        self._budget = peer.burst * 1000
+        self._paused = self._pacing = False
+
+    def renew(self, peer: Peer) -> None:
+        """The peer said again what it allows."""
+        if self._peer is not None:
+            self._peer = peer
+
+    def flush(self, out: list[Effect]) -> None:
+        """Send what may go."""
+        self._pump(out)
+
+    def lost(self, out: list[Effect]) -> None:
+        """The connection is gone: what is in flight is sent again later, or is unknown."""
+        peer, self._peer = self._peer, None
+        self._paused = self._pacing = False
+        self._pace = None
+        for entry in reversed(self._flight.values()):
+            self._requeue(entry)
+        self._flight.clear()
+        self._flying = [0, 0]
+        if peer is not None and not peer.idempotent:
+            self._doubt(out)
+
+    def _doubt(self, out: list[Effect]) -> None:
+        for entry in [entry for entry in self._queue.values() if entry.sent]:
+            self._drop(entry)
+            out.append(Settle(entry.publish.ref, Unknown()))
+
+    def paced(self, out: list[Effect]) -> None:
+        """The timer `pace` fired: refill the budget."""
+        self._paused = self._pacing = False
+        if self._peer is not None and self._peer.rate:
+            refilled = self._budget + self._peer.rate * self._interval
+            self._budget = min(self._peer.burst * 1000, refilled)
+        self._pump(out)
+
+    def published(self, frame: PublishedFrame, out: list[Effect]) -> bool:
+        """The server answered; False if nothing is known under the `ref`."""
+        found = self._find(frame.ref)
+        if found is None:
+            return False
+        entry, slot = found
+        slots = entry.open() if slot is None else [slot]
+        if frame.results is not None:
+            results = list(frame.results)
+        else:
+            results = [
+                PublishResult(
+                    id=frame.id, timestamp=frame.timestamp, seq=frame.seq, duplicate=frame.duplicate
+                )
+            ]
+        pause: int | None = None
+        for n, index in enumerate(slots):
+            result = results[n] if n < len(results) else _unanswered()
+            entry.awaited.discard(index)
+            if result.error is not None and result.error.code == RATE_LIMITED:
+                pause = max(pause or 0, result.error.retry_after_ms or PAUSE)
+                continue
+            if result.error is None and result.id is None:
+                result = result.model_copy(update={"id": entry.publish.messages[index].id})
+            entry.results[index] = result
+        self._advance(entry, pause, out)
+        return True
+
+    def failed(self, frame: ErrorFrame, out: list[Effect]) -> bool:
+        """The server refused; False if nothing is known under the `ref`."""
+        found = self._find(frame.ref)
+        if found is None:
+            return False
+        entry, slot = found
+        entry.awaited -= set(entry.open() if slot is None else [slot])
+        if frame.code == RATE_LIMITED:
+            self._advance(entry, frame.retry_after_ms or PAUSE, out)
+        elif slot is None:
+            self._drop(entry)
+            out.append(Settle(entry.publish.ref, rejected(frame)))
+            self._pump(out)
+        else:
+            entry.results[slot] = PublishResult(
+                error=ErrorInfo(code=frame.code, message=frame.message, remedy=frame.remedy)
+            )
+            self._advance(entry, None, out)
+        return True
+
+    def may_be_about(self, topic: str | None) -> bool:
+        """Whether an `error` without a `ref` may be about a publish.
+
+        One that names no topic blames each publish once.
+        """
+        if topic is not None:
+            return topic in self._blind
+        if self._blind:
+            self._blind.popleft()
+            return True
+        return False
+
+    def pause(self, milliseconds: int | None) -> None:
+        """Send nothing for so long: the server said `rate_limited`."""
+        self._paused = True
+        # Below nothing by the tenth that is kept back, else the server is at its limit for ever.
+        spare = (
+            0 if self._peer is None or not self._peer.rate else self._peer.rate - self._peer.burst
+        )
+        self._budget = min(self._budget, -spare * 1000)
+        self._pacing = True
+        self._pace = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
+
+    def settle_all(self, unsent: Rejected, out: list[Effect]) -> None:
+        """The session has ended: sent is unknown, unsent is refused."""
+        for entry in (*self._flight.values(), *self._queue.values()):
+            outcome: Outcome = Unknown() if entry.sent else unsent
+            out.append(Settle(entry.publish.ref, outcome))
+        self._entries.clear()
+        self._queue.clear()
+        self._flight.clear()
+        self._keys.clear()
+        self._queued, self._flying = [0, 0], [0, 0]
+
+    # ---------------------------------------------------------------- inside
+
+    def _find(self, ref: str | None) -> tuple[_Entry, int | None] | None:
+        if ref is None or ref[:1] != "p":
+            return None
+        number, _, slot = ref[1:].partition(".")
+        if not _is_number(number) or not (slot == "" or _is_number(slot)):
+            return None
+        entry = self._entries.get(int(number))
+        if entry is None or entry.number not in self._flight:
+            return None
+        if slot == "":
+            return entry, None
+        index = int(slot)
+        if index >= len(entry.results) or entry.results[index] is not None:
+            return None
+        return entry, index
+
+    def _advance(self, entry: _Entry, pause: int | None, out: list[Effect]) -> None:
+        if pause is not None:
+            self.pause(pause)
+        if entry.awaited:
+            pass  # the answers of other messages of the same publish are to come
+        elif entry.open():
+            entry.sent = len(entry.open()) < len(entry.results)
+            self._drop(entry)
+            self._requeue(entry)
+        else:
+            self._drop(entry)
+            results = tuple(result for result in entry.results if result is not None)
+            out.append(Settle(entry.publish.ref, Acked(results)))
+        self._pump(out)
+
+    def _requeue(self, entry: _Entry) -> None:
+        """Put an entry back where its number belongs: at the head, before what came later."""
+        later: list[_Entry] = []
+        for queued in self._queue.values():
+            if queued.number > entry.number:
+                break
+            later.append(queued)
+        self._entries[entry.publish.ref] = self._queue[entry.number] = entry
+        self._queue.move_to_end(entry.number, last=False)
+        for earlier in reversed(later):
+            self._queue.move_to_end(earlier.number, last=False)
+        _count(self._queued, entry.publish, +1)
+
+    def _drop(self, entry: _Entry) -> None:
+        publish = entry.publish
+        self._entries.pop(publish.ref, None)
+        if self._queue.pop(entry.number, None) is not None:
+            _count(self._queued, publish, -1)
+        elif self._flight.pop(entry.number, None) is not None:
+            _count(self._flying, publish, -1)
+        if publish.key is not None and self._keys.get(publish.key) is entry:
+            del self._keys[publish.key]
+
+    def _pump(self, out: list[Effect]) -> None:
+        peer = self._peer
+        if peer is None or self._paused:
+            return
+        rate, burst = peer.rate, peer.burst
+        while self._queue:
+            entry = next(iter(self._queue.values()))
+            publish = entry.publish
+            count = len(publish.messages)
+            if rate and self._budget < min(count, burst) * 1000:
+                break
+            if (
+                peer.ack
+                and self._flight
+                and (
+                    self._flying[0] + count > self._max_messages
+                    or self._flying[1] + publish.size > self._max_bytes
+                )
+            ):
+                break
+            if rate:
+                self._budget -= count * 1000
+            self._drop(entry)
+            self._send(entry, peer, out)
+        if rate and self._budget < burst * 1000 and not self._pacing:
+            self._pacing = True
+            self._pace = self._interval
+
+    def _send(self, entry: _Entry, peer: Peer, out: list[Effect]) -> None:
+        publish, slots = entry.publish, entry.open()
+        ref = f"p{publish.ref}" if peer.ref and peer.ack else None
+        entry.sent = True
+        entry.awaited = set(slots)
+        if publish.batch and peer.batch:
+            left = [publish.messages[n] for n in slots]
+            out.append(Send(PublishFrame(messages=left, ref=ref)))
+        elif len(entry.results) == 1:
+            out.append(Send(PublishFrame(message=publish.messages[0], ref=ref)))
+        else:
+            for n in slots:
+                one = None if ref is None else f"{ref}.{n}"
+                out.append(Send(PublishFrame(message=publish.messages[n], ref=one)))
+        if ref is None:
+            self._blind.extend(message.topic for message in publish.messages)
+            results = tuple(PublishResult(id=message.id) for message in publish.messages)
+            out.append(Settle(publish.ref, Acked(results)))
+        else:
+            self._entries[publish.ref] = self._flight[entry.number] = entry
+            _count(self._flying, publish, +1)
+
+
+def rejected(frame: ErrorFrame) -> Rejected:
+    """What an error frame says, as an outcome."""
+    return Rejected(frame.code, frame.message, frame.remedy, frame.topic, frame.retry_after_ms)
+
+
+def _count(counter: list[int], publish: Publish, sign: int) -> None:
+    counter[0] += sign * len(publish.messages)
+    counter[1] += sign * publish.size
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 16
+
+
+def _unanswered() -> PublishResult:
+    message = "The server sent no result for this message."
+    return PublishResult(error=ErrorInfo(code="outcome_unknown", message=message))

@@ -1,0 +1,51 @@
+"""Which subscriptions of a session take a topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.topics import TopicTrie
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.session.join import Join
+
+KNOWN_TOPICS: Final = 4_096
+"""Topics whose subscriptions are remembered; beyond that they are looked up anew."""
+
+
+class Routes:
+    """Patterns to subscriptions, by topic.
+
+    Attributes:
+        known: What was found before, until a pattern comes or goes.
+    """
+
+    __slots__ = ("_trie", "known")
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[Join, ...]] = {}
+        self._trie: TopicTrie[Join] = TopicTrie()
+
+    def __len__(self) -> int:
+        return len(self._trie)
+
+    def add(self, join: Join) -> None:
+        """Let the patterns of a subscription lead to it."""
+        for pattern in join.patterns:
+            self._trie.insert(pattern, join)
+        self.known.clear()
+
+    def remove(self, pattern: str, join: Join) -> None:
+        """Let one pattern lead there no more."""
+        self._trie.remove(pattern, join)
+        self.known.clear()
+
+    def find(self, topic: str) -> tuple[Join, ...]:
+        """The subscriptions that take a topic, each once, oldest first."""
+        joins = self.known.get(topic)
+        if joins is None:
+            if len(self.known) >= KNOWN_TOPICS:
+                self.known.clear()
+            found = self._trie.match(topic)
+            joins = self.known[topic] = tuple(sorted(found, key=lambda join: join.sub))
+        return joins

@@ -1,0 +1,1 @@
+"""Every setting of a client, its default, and the check of it."""

@@ -1,0 +1,426 @@
+"""Every setting of a client: its default, its unit, its range, and the check of it.
+
+Defaults come from `spec/defaults.yaml`. Times are seconds here, as everywhere in the Python API.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import ssl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, TypedDict, cast, get_args
+
+from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
+from hanzoai.pubsub.settings.checks import (
+    check_choice,
+    check_flag,
+    check_instance,
+    check_name,
+    check_proxy,
+    check_seconds,
+    check_token,
+    check_whole,
+    kind,
+)
+from hanzoai.pubsub.settings.session import SessionOptions
+from hanzoai.pubsub.settings.urls import endpoints, refuse_plaintext
+from hanzoai.pubsub.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SendPolicy = Literal["error", "block", "drop_oldest", "latest"]
+"""What a full queue of unsent publishes does: raise QueueFull, wait, give up the oldest, or keep
+only the newest of each key."""
+
+ReceivePolicy = Literal["gap", "block", "error"]
+"""What a full queue of a subscription does: give up the oldest and tell a gap, stop reading, or end
+the subscription with an error."""
+
+TransportChoice = Literal["auto", "websocket", "sse"]
+"""How a client connects; `auto` starts with a WebSocket and falls back to server-sent events."""
+
+URL_VARIABLE: Final = "HANZO_PUBSUB_URL"
+TOKEN_VARIABLE: Final = "HANZO_PUBSUB_TOKEN"
+REST_URL_VARIABLE: Final = "HANZO_PUBSUB_REST_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class SendQueue:
+    """Bounds of the publishes that wait to be sent or acknowledged.
+
+    Attributes:
+        messages: At most so many, 1 to 1,000,000; default 1,000.
+        bytes: At most so many bytes of JSON, 1 to 1 GiB; default 1 MiB.
+        policy: What happens when it is full; default `error`.
+    """
+
+    messages: int = CLIENT.send_queue_messages
+    bytes: int = CLIENT.send_queue_bytes
+    policy: SendPolicy = "error"
+
+    def __post_init__(self) -> None:
+        check_whole("send_queue.messages", self.messages, high=1_000_000, unit="messages")
+        check_whole("send_queue.bytes", self.bytes, unit="bytes")
+        check_choice("send_queue.policy", self.policy, get_args(SendPolicy))
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveQueue:
+    """Bounds of the messages of one subscription that the program has not taken yet.
+
+    Attributes:
+        messages: At most so many, 1 to 1,000,000; default 1,024.
+        bytes: At most so many bytes, 1 to 1 GiB; default 8 MiB.
+        policy: What happens when it is full; default `gap`.
+    """
+
+    messages: int = CLIENT.receive_queue_messages
+    bytes: int = CLIENT.receive_queue_bytes
+    policy: ReceivePolicy = "gap"
+
+    def __post_init__(self) -> None:
+        check_whole("receive_queue.messages", self.messages, high=1_000_000, unit="messages")
+        check_whole("receive_queue.bytes", self.bytes, unit="bytes")
+        check_choice("receive_queue.policy", self.policy, get_args(ReceivePolicy))
+
+
+@dataclass(frozen=True, slots=True)
+class RetryOptions:
+    """When a lost connection is tried again: full jitter, U(0, min(cap, base x 2^attempt)).
+
+    Attributes:
+        base: Seconds, 0.001 to a day; default 1.
+        cap: Longest delay in seconds, not below `base`; default 30. The `retry_after` of a server
+            is kept even when it is longer.
+        stable_after: Seconds connected after which the attempts count anew; default 10.
+    """
+
+    base: float = CLIENT.retry_base / 1000
+    cap: float = CLIENT.retry_cap / 1000
+    stable_after: float = CLIENT.stable_after / 1000
+
+    def __post_init__(self) -> None:
+        check_seconds("retry.base", self.base)
+        check_seconds("retry.cap", self.cap)
+        check_seconds("retry.stable_after", self.stable_after)
+        if self.cap < self.base:
+            raise InvalidOption(
+                "`retry.cap` is below `retry.base`.",
+                remedy="Raise the one or lower the other.",
+                field="retry.cap",
+            )
+
+
+class Settings(TypedDict, total=False):
+    """What `PubSubClient` takes by name beside its arguments; `ClientOptions` describes each."""
+
+    fetch_timeout: float
+    open_timeout: float
+    operation_timeout: float
+    close_timeout: float
+    ping_interval: float
+    pong_timeout: float
+    retry: RetryOptions
+    suspend_after: float
+    refresh_margin: float
+    fallback_after: float
+    fallback_failures: int
+    short_life: int
+    upgrade_after: float
+    overlap: float
+    remembered_ids: int
+    remembered_topics: int
+    receive_queue: ReceiveQueue
+    held_messages: int
+    max_frame: int
+    max_payload: int
+    rest_attempts: int
+    history_page: int
+    compression: bool
+    proxy: str | bool
+    ssl_context: ssl.SSLContext | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """Everything a client is set to, checked.
+
+    Attributes:
+        socket_url: URL of the WebSocket.
+        http_url: Base URL of REST and the event stream.
+        token: Bearer token or API key, or None where `get_token` gives it. Not shown in `repr`.
+        get_token: The token callback, or None.
+        transport: `auto`, `websocket` or `sse`.
+        allow_insecure: Whether a token may go unencrypted to another machine.
+        name: Name of the program, told to the server; at most 128 characters.
+        echo: Whether subscriptions get what this client published.
+        send_queue: Bounds of unsettled publishes.
+        receive_queue: Bounds of a subscription that names none of its own.
+        fetch_timeout: Seconds for the token callback; default 10.
+        open_timeout: Seconds to dial and authenticate; default 5.
+        operation_timeout: Seconds for publish, subscribe, history, presence; default 10.
+        close_timeout: Seconds to settle publishes on close; default 5.
+        ping_interval: Seconds of silence before a ping; default 15. The server gives up after 30.
+        pong_timeout: Seconds to wait for any byte after a ping; default 10.
+        retry: When a lost connection is tried again.
+        suspend_after: Seconds without a connection until the state is `suspended`; default 120.
+        refresh_margin: Seconds before its end at which a token is renewed, where the server does
+            not warn; default 45.
+        fallback_after: Seconds after which a WebSocket that is not open gives way; default 8.
+        fallback_failures: Failed openings after which it gives way; default 2.
+        short_life: Connections in a row that die young after which it gives way; default 3.
+        upgrade_after: Seconds after which a WebSocket is tried again; default 600.
+        overlap: Seconds replayed before the newest message, against a server without `seq`;
+            default 5.
+        remembered_ids: Ids remembered a topic, against a server without `seq`; default 1,000.
+        remembered_topics: Topics whose ids are remembered; default 1,000.
+        held_messages: Live messages of a subscription that wait for its replay; default 10,000.
+        max_frame: Bytes of the largest frame or event accepted; default 32 MiB.
+        max_payload: Bytes of JSON-encoded `data`, until the server says otherwise; default 262,144.
+        rest_attempts: Attempts of an HTTP request; default 4.
+        history_page: Messages asked for in one page of history; default 100.
+        compression: Whether permessage-deflate is offered; default False.
+        proxy: URL of a proxy; True takes the system's, False none; default True.
+        ssl_context: TLS settings; None means the system's certificates.
+    """
+
+    socket_url: str
+    http_url: str
+    token: str | None = field(default=None, repr=False)
+    get_token: Callable[..., object] | None = field(default=None, repr=False)
+    transport: TransportChoice = "auto"
+    allow_insecure: bool = False
+    name: str | None = None
+    echo: bool = True
+    send_queue: SendQueue = field(default_factory=SendQueue)
+    receive_queue: ReceiveQueue = field(default_factory=ReceiveQueue)
+    fetch_timeout: float = CLIENT.fetch_timeout / 1000
+    open_timeout: float = CLIENT.open_timeout / 1000
+    operation_timeout: float = CLIENT.operation_timeout / 1000
+    close_timeout: float = CLIENT.close_timeout / 1000
+    ping_interval: float = CLIENT.ping_interval / 1000
+    pong_timeout: float = CLIENT.pong_timeout / 1000
+    retry: RetryOptions = field(default_factory=RetryOptions)
+    suspend_after: float = CLIENT.suspend_after / 1000
+    refresh_margin: float = CLIENT.refresh_margin / 1000
+    fallback_after: float = CLIENT.fallback_after / 1000
+    fallback_failures: int = CLIENT.fallback_failures
+    short_life: int = CLIENT.short_life
+    upgrade_after: float = CLIENT.upgrade_after / 1000
+    overlap: float = CLIENT.overlap / 1000
+    remembered_ids: int = CLIENT.remembered_ids
+    remembered_topics: int = CLIENT.remembered_topics
+    held_messages: int = CLIENT.held_messages
+    max_frame: int = CLIENT.max_frame
+    max_payload: int = LIMITS.max_payload
+    rest_attempts: int = CLIENT.rest_attempts
+    history_page: int = CLIENT.history_page
+    compression: bool = False
+    proxy: str | bool = True
+    ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in _TIMES:
+            check_seconds(name, getattr(self, name))
+        for name in _COUNTS:
+            check_whole(name, getattr(self, name), high=1_000_000)
+        check_seconds("overlap", self.overlap, low=0.0, high=3_600.0)
+        check_whole("rest_attempts", self.rest_attempts, high=100, unit="attempts")
+        check_whole(
+            "history_page", self.history_page, high=LIMITS.history_page_max, unit="messages"
+        )
+        check_whole("max_frame", self.max_frame, low=1_024, unit="bytes")
+        check_whole("max_payload", self.max_payload, unit="bytes")
+        for name in ("allow_insecure", "echo", "compression"):
+            check_flag(name, getattr(self, name))
+        check_choice("transport", self.transport, get_args(TransportChoice))
+        check_instance("send_queue", self.send_queue, SendQueue)
+        check_instance("receive_queue", self.receive_queue, ReceiveQueue)
+        check_instance("retry", self.retry, RetryOptions)
+        check_proxy(self.proxy)
+        if self.ssl_context is not None:
+            check_instance("ssl_context", self.ssl_context, ssl.SSLContext)
+        if self.name is not None:
+            check_name(self.name)
+
+    def session(self) -> SessionOptions:
+        """What the session needs of it, in milliseconds."""
+        return SessionOptions(
+            renewable=self.get_token is not None,
+            transport=self.transport,
+            client_name=self.name or "hanzoai.pubsub",
+            client_version=VERSION,
+            fetch_timeout=_ms(self.fetch_timeout),
+            open_timeout=_ms(self.open_timeout),
+            close_timeout=_ms(self.close_timeout),
+            ping_interval=_ms(self.ping_interval),
+            pong_timeout=_ms(self.pong_timeout),
+            retry_base=_ms(self.retry.base),
+            retry_cap=_ms(self.retry.cap),
+            stable_after=_ms(self.retry.stable_after),
+            suspend_after=_ms(self.suspend_after),
+            refresh_margin=_ms(self.refresh_margin),
+            fallback_after=_ms(self.fallback_after),
+            fallback_failures=self.fallback_failures,
+            short_life=self.short_life,
+            upgrade_after=_ms(self.upgrade_after),
+            overlap=_ms(self.overlap),
+            remembered_ids=self.remembered_ids,
+            remembered_topics=self.remembered_topics,
+            send_queue_messages=self.send_queue.messages,
+            send_queue_bytes=self.send_queue.bytes,
+            held_messages=self.held_messages,
+        )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+_TIMES: Final = (
+    "fetch_timeout",
+    "open_timeout",
+    "operation_timeout",
+    "close_timeout",
+    "ping_interval",
+    "pong_timeout",
+    "suspend_after",
+    "refresh_margin",
+    "fallback_after",
+    "upgrade_after",
+)
+_COUNTS: Final = (
+    "fallback_failures",
+    "short_life",
+    "remembered_ids",
+    "remembered_topics",
+    "held_messages",
+)
+_ARGUMENTS: Final = (
+    "url",
+    "token",
+    "get_token",
+    "transport",
+    "rest_url",
+    "allow_insecure",
+    "name",
+    "echo",
+    "send_queue",
+    "on_state",
+    "on_error",
+)
+
+
+def read_options(
+    url: str | None = None,
+    token: str | None = None,
+    *,
+    get_token: Callable[..., object] | None = None,
+    transport: TransportChoice = "auto",
+    rest_url: str | None = None,
+    allow_insecure: bool = False,
+    name: str | None = None,
+    echo: bool = True,
+    send_queue: SendQueue | None = None,
+    settings: Mapping[str, object] | Settings | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> ClientOptions:
+    """Join arguments, environment and defaults, and check them all.
+
+    Args:
+        url: `ws://`, `wss://`, `http://` or `https://`; default `HANZO_PUBSUB_URL`.
+        token: Default `HANZO_PUBSUB_TOKEN`, where no `get_token` is given.
+        get_token: A function or a coroutine function.
+        transport: `auto`, `websocket` or `sse`.
+        rest_url: Base of the HTTP API; default `HANZO_PUBSUB_REST_URL` where `url` comes from the
+            environment, too, else derived from `url`.
+        allow_insecure: Send a token unencrypted to another machine.
+        name: Name of the program.
+        echo: Whether subscriptions get what this client published.
+        send_queue: Bounds of unsettled publishes.
+        settings: What `Settings` lists, by name.
+        environ: The environment; default the process's.
+
+    Raises:
+        InvalidOption: A value has a wrong type or lies out of range, a needed one is missing, or a
+            name is not known; `field` names it.
+        InsecureUrl: A token would go unencrypted to another machine.
+    """
+    environ = os.environ if environ is None else environ
+    given = dict(cast("Mapping[str, object]", settings or {}))
+    _refuse_unknown(given)
+    if url is None:
+        url = environ.get(URL_VARIABLE) or None
+        rest_url = rest_url or environ.get(REST_URL_VARIABLE) or None
+    if url is None:
+        raise InvalidOption(
+            "No URL was given.",
+            remedy=f"Pass `url`, for example wss://pubsub.example.com/ws, or set {URL_VARIABLE}.",
+            field="url",
+        )
+    found = endpoints(url, rest_url)
+    if get_token is not None and not callable(get_token):
+        raise InvalidOption(
+            f"`get_token` is {kind(get_token)}, not a function.",
+            remedy="Pass a function or a coroutine function that returns the token.",
+            field="get_token",
+        )
+    if token is not None and get_token is not None:
+        raise InvalidOption(
+            "Both `token` and `get_token` were given.", remedy="Pass one of them.", field="token"
+        )
+    if token is None and get_token is None:
+        token = environ.get(TOKEN_VARIABLE) or None
+        if token is None:
+            raise InvalidOption(
+                "No token was given.",
+                remedy=f"Pass `token` or `get_token`, or set {TOKEN_VARIABLE}.",
+                field="token",
+            )
+    if token is not None:
+        token = check_token(token)
+    check_flag("allow_insecure", allow_insecure)
+    if not allow_insecure:
+        refuse_plaintext(found)
+    return ClientOptions(
+        socket_url=found.socket,
+        http_url=found.http,
+        token=token,
+        get_token=get_token,
+        transport=transport,
+        allow_insecure=allow_insecure,
+        name=name,
+        echo=echo,
+        send_queue=SendQueue() if send_queue is None else send_queue,
+        **cast("Settings", given),
+    )
+
+
+def _refuse_unknown(settings: Mapping[str, object]) -> None:
+    known = Settings.__annotations__
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, (*known, *_ARGUMENTS), n=1)
+            remedy = (
+                f"Did you mean `{near[0]}`?"
+                if near
+                else "hanzoai.pubsub.settings.options.Settings lists what there is."
+            )
+            raise InvalidOption(f"There is no option `{name[:64]}`.", remedy=remedy, field=name)
+
+
+__all__ = [
+    "ClientOptions",
+    "ReceivePolicy",
+    "ReceiveQueue",
+    "RetryOptions",
+    "SendPolicy",
+    "SendQueue",
+    "Settings",
+    "TransportChoice",
+    "check_token",
+    "read_options",
+]

@@ -1,0 +1,1 @@
+"""Bytes to frames and back, payloads checked and measured, message ids."""

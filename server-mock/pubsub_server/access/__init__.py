@@ -1,0 +1,1 @@
+"""What an identity may do: access rules, first match wins."""

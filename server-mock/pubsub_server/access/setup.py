@@ -1,0 +1,167 @@
+"""Who may come in, joined from the settings: policy, authenticators, and what a start needs."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+import orjson
+
+from pubsub_server.access import policy
+from pubsub_server.access.policy import Policy, RulesError
+from pubsub_server.auth import dev_tokens
+from pubsub_server.auth.api_keys import ApiKeys, ApiKeysError
+from pubsub_server.auth.authenticators import OnAuth, RememberedTokens, TokenRouter
+from pubsub_server.auth.dev_tokens import DevTokens, KeyFileError
+from pubsub_server.auth.jwks import FetchFailed, JwksAuthenticator, KeySet
+from pubsub_server.settings.config import LOOPBACK, Settings
+
+if TYPE_CHECKING:
+    from pubsub_server.interfaces import Authenticator
+
+JWKS_MAX_BYTES: Final = 1_048_576
+
+
+class StartError(Exception):
+    """The server cannot start; the text is one line that says why and what to do."""
+
+
+def check(settings: Settings) -> None:
+    """Refuses what must not be started. HIP-56 Security 1 and 3.
+
+    Raises:
+        StartError: Development elsewhere than on loopback, plaintext, or nobody who could come in.
+    """
+    if settings.dev:
+        if settings.host not in LOOPBACK:
+            raise StartError(
+                f"--dev listens on loopback only, not on {settings.host}; use --host 127.0.0.1, or "
+                "leave --dev out and configure IAM and TLS"
+            )
+        return
+    if settings.jwks_url is None and settings.api_keys_file is None:
+        raise StartError(
+            "nobody could authenticate: set IAM_JWKS_URL or --api-keys-file, or use --dev on this "
+            "machine"
+        )
+    if not settings.tls and not settings.behind_tls_proxy:
+        raise StartError(
+            "plaintext is refused: set --tls-cert and --tls-key, or --behind-tls-proxy where a "
+            "proxy in front ends TLS"
+        )
+
+
+def build_policy(settings: Settings) -> Policy:
+    """The access rules: those of the file or of HIP-56, and in development a place to play.
+
+    Raises:
+        StartError: A rules file is wrong.
+    """
+    files = [settings.rules or policy.DEFAULT_RULES]
+    if settings.dev:
+        files.append(policy.DEV_RULES)
+    try:
+        return Policy(policy.load_rules(files))
+    except RulesError as error:
+        raise StartError(str(error)) from None
+
+
+def build_authenticator(
+    settings: Settings, dev_key: bytes | None, on_auth: OnAuth | None = None
+) -> tuple[TokenRouter, JwksAuthenticator | None]:
+    """What checks tokens, and the part of it that has to be closed.
+
+    Raises:
+        StartError: The file of API keys is wrong.
+    """
+    jwks: JwksAuthenticator | None = None
+    jwts: Authenticator | None = None
+    if dev_key is not None:
+        jwts = DevTokens(dev_key)
+    elif settings.jwks_url is not None:
+        jwts = jwks = JwksAuthenticator(
+            KeySet(
+                _Fetcher(settings.jwks_url, settings.jwks_timeout / 1000),
+                max_age=settings.jwks_max_age / 1000,
+                min_interval=settings.jwks_min_interval / 1000,
+            ),
+            audiences=settings.jwt_audience,
+            issuer=settings.jwt_issuer,
+            leeway=settings.jwt_leeway / 1000,
+            claims=settings.jwt_claims,
+        )
+    if jwts is not None and settings.token_memory:
+        jwts = RememberedTokens(jwts, settings.token_memory / 1000)
+    keys: ApiKeys | None = None
+    if settings.api_keys_file is not None:
+        try:
+            keys = ApiKeys(settings.api_keys_file)
+        except ApiKeysError as error:
+            raise StartError(str(error)) from None
+    return TokenRouter(jwts, keys, on_auth), jwks
+
+
+def build_dev_key(settings: Settings) -> bytes | None:
+    """The development key, in development.
+
+    Raises:
+        StartError: It cannot be read or made.
+    """
+    if not settings.dev:
+        return None
+    try:
+        return dev_tokens.load_key(settings.dev_key_file or dev_tokens.default_key_file())
+    except KeyFileError as error:
+        raise StartError(str(error)) from None
+
+
+def build_tls(settings: Settings) -> ssl.SSLContext | None:
+    """The TLS side of the listeners, if this server ends TLS itself.
+
+    Raises:
+        StartError: Certificate or key cannot be read or do not belong together.
+    """
+    if settings.tls_cert is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise StartError(
+            f"TLS: {settings.tls_cert} and {settings.tls_key} cannot be used: "
+            f"{error.strerror or error}"
+        ) from None
+    return context
+
+
+class _Fetcher:
+    """Fetches a JWKS document over HTTP."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        self._url = url
+        self._timeout = aiohttp.ClientTimeout(total=seconds)
+
+    async def __call__(self) -> object:
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=self._timeout) as session,
+                session.get(self._url, max_redirects=3) as response,
+            ):
+                if response.status != 200:
+                    raise FetchFailed(f"HTTP {response.status} from {self._url}")
+                body = await response.content.read(JWKS_MAX_BYTES + 1)
+                while len(body) <= JWKS_MAX_BYTES and (
+                    more := await response.content.read(JWKS_MAX_BYTES)
+                ):
+                    body += more
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise FetchFailed(f"{type(error).__name__} from {self._url}") from None
+        if len(body) > JWKS_MAX_BYTES:
+            raise FetchFailed(f"over {JWKS_MAX_BYTES} bytes from {self._url}")
+        try:
+            document: object = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            raise FetchFailed(f"no JSON from {self._url}") from None
+        return document

@@ -1,0 +1,1 @@
+"""Who somebody is: development tokens, JWTs by JWKS, API keys."""

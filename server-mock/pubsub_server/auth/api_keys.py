@@ -1,0 +1,182 @@
+"""API keys: a file holds their SHA-256 and what each may; the keys themselves are nowhere.
+
+A key is `hpk_` and 43 characters of 256 random bits, so a plain hash is enough: there is nothing
+to guess. The file is a YAML or JSON mapping `keys:` with a list of
+`{id, sha256, user, kind, name, orgs, sessions_owned, sessions_shared, agents, expires_at}`;
+`id`, `sha256` and `user` are needed. It is read again when it changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pubsub_server.auth.identity import Identity, identity_from_claims, strip_bearer
+from pubsub_server.errors import ServiceError
+from pubsub_server.settings import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PREFIX = "hpk_"
+MAX_KEYS = 100_000
+CHECK_INTERVAL = 1.0
+"""Seconds between two looks at the file's time of change."""
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_FIELDS = frozenset(
+    {
+        "id", "sha256", "user", "kind", "name", "avatar_url", "orgs", "sessions_owned",
+        "sessions_shared", "agents", "expires_at",
+    }
+)  # fmt: skip
+_LOG = logging.getLogger("pubsub_server.auth.api_keys")
+
+
+class ApiKeysError(ValueError):
+    """The file of API keys is wrong; the text names the file and the key."""
+
+
+def generate() -> tuple[str, str]:
+    """A new key and the hash of it that goes into the file."""
+    key = PREFIX + secrets.token_urlsafe(32)
+    return key, hash_key(key)
+
+
+def hash_key(key: str) -> str:
+    """SHA-256 of a key, hexadecimal."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+class ApiKeys:
+    """An authenticator that takes the keys of one file.
+
+    Args:
+        file: YAML or JSON.
+        clock: Unix seconds.
+        monotonic: Seconds, for the interval between two looks at the file.
+
+    Raises:
+        ApiKeysError: The file is wrong. Later, a file that has become wrong is reported in the
+            log and the keys read before stay.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._file = file
+        self._clock = clock
+        self._monotonic = monotonic
+        self._seen = self._stamp()
+        self._keys = load(file)
+        self._looked = monotonic()
+
+    async def authenticate(self, token: str) -> Identity:
+        """Checks a key.
+
+        Raises:
+            ServiceError: `token_invalid` or `token_expired`.
+        """
+        self._refresh()
+        digest = hash_key(strip_bearer(token))
+        known = self._keys.get(digest[:16])
+        # The table is looked up by a part of the hash, the rest is compared in constant time:
+        # what an attacker can time is a hash that he cannot steer towards another.
+        if known is None or not hmac.compare_digest(known[0], digest):
+            raise ServiceError("token_invalid", "there is no such API key")
+        identity = known[1]
+        if identity.expires_at is not None and identity.expires_at <= self._clock() * 1000:
+            raise ServiceError("token_expired", f"the API key {identity.key_id} has expired")
+        return identity
+
+    def _refresh(self) -> None:
+        now = self._monotonic()
+        if now - self._looked < CHECK_INTERVAL:
+            return
+        self._looked = now
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            self._keys = load(self._file)
+        except ApiKeysError as error:
+            _LOG.error("the API keys read before stay in use: %s", error)
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            stat = self._file.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def load(file: Path) -> dict[str, tuple[str, Identity]]:
+    """Hash and identity of each key of a file, by the first 16 characters of the hash.
+
+    Raises:
+        ApiKeysError: Naming the file, the key and what is wrong.
+    """
+    try:
+        loaded = documents.mapping(documents.parse(documents.read(file)))
+    except documents.DocumentError as error:
+        raise ApiKeysError(f"{file}: {error}") from None
+    entries = documents.sequence((loaded or {}).get("keys"))
+    if entries is None or len(entries) > MAX_KEYS:
+        raise ApiKeysError(f"{file}: must be a mapping `keys:` with a list of at most {MAX_KEYS}")
+    found: dict[str, tuple[str, Identity]] = {}
+    for number, entry in enumerate(entries, 1):
+        try:
+            digest, identity = _entry(entry)
+        except (ValueError, ServiceError) as error:
+            said = error.message if isinstance(error, ServiceError) else error
+            raise ApiKeysError(f"{file}, key {number}: {said}") from None
+        if digest[:16] in found:
+            raise ApiKeysError(f"{file}, key {number}: its sha256 is that of a key before")
+        found[digest[:16]] = (digest, identity)
+    return found
+
+
+def _entry(entry: object) -> tuple[str, Identity]:
+    fields = documents.mapping(entry)
+    if fields is None:
+        raise ValueError("is no mapping of id, sha256, user, …")
+    unknown = sorted(set(fields) - _FIELDS)
+    if unknown:
+        known = ", ".join(sorted(_FIELDS))
+        raise ValueError(f"there is no field `{unknown[0]}`; known are {known}")
+    digest = fields.get("sha256")
+    if not isinstance(digest, str) or not _HASH.fullmatch(digest.lower()):
+        raise ValueError(
+            "`sha256` is not 64 hexadecimal characters; `hanzo-pubsub token --api-key` makes one"
+        )
+    if not isinstance(fields.get("id"), str):
+        raise ValueError("`id` is missing; it names the key in the audit log")  # noqa: TRY004
+    claims = {
+        **{k: v for k, v in fields.items() if k not in {"sha256", "user", "id", "expires_at"}},
+        "sub": fields.get("user"),
+        "jti": fields["id"],
+        "exp": _expiry(fields.get("expires_at")),
+    }
+    return digest.lower(), identity_from_claims(claims, {"avatar_url": "avatar_url"})
+
+
+def _expiry(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, str):
+        parsed = datetime.fromisoformat(value)
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+    raise ValueError("`expires_at` is no date such as 2030-01-31T00:00:00Z")

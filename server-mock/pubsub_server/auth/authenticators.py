@@ -1,0 +1,120 @@
+"""Which authenticator checks a token: API keys by their prefix, everything else as a JWT."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pubsub_server.auth.api_keys import PREFIX
+from pubsub_server.auth.identity import Identity, strip_bearer
+from pubsub_server.errors import ServiceError
+
+if TYPE_CHECKING:
+    from pubsub_server.interfaces import Authenticator
+
+MAX_TOKEN = 16_384
+"""Characters of a token."""
+
+MAX_REMEMBERED = 10_000
+"""Tokens whose identity is remembered."""
+
+OnAuth = Callable[[Identity | None, str | None], None]
+"""Told of every try: the identity, or the error code."""
+
+
+class RememberedTokens:
+    """Remembers for a moment whom a token named, so that a burst of requests is checked once.
+
+    Held are hashes of tokens, never tokens; a token that ends is refused at once all the same.
+
+    Args:
+        inner: Checks tokens.
+        seconds: How long an answer holds; so much later a withdrawn key is noticed.
+        monotonic: Seconds.
+        clock: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        inner: Authenticator,
+        seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._inner = inner
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._clock = clock
+        self._known: dict[bytes, tuple[float, Identity]] = {}
+
+    async def authenticate(self, token: str) -> Identity:
+        """Checks a token.
+
+        Raises:
+            ServiceError: `token_invalid`, `token_expired` or `unavailable`.
+        """
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._known.get(digest)
+        if known is not None:
+            until, identity = known
+            end = identity.expires_at
+            if self._monotonic() < until and (end is None or end > self._clock() * 1000):
+                return identity
+            del self._known[digest]
+        identity = await self._inner.authenticate(token)
+        if len(self._known) >= MAX_REMEMBERED:
+            self._known.clear()
+        self._known[digest] = (self._monotonic() + self._seconds, identity)
+        return identity
+
+
+class TokenRouter:
+    """Hands a token to the authenticator for its kind.
+
+    Args:
+        jwts: Takes JWTs, if any are accepted.
+        api_keys: Takes API keys, if any are accepted.
+        on_auth: Told of every try, for audit.
+    """
+
+    def __init__(
+        self,
+        jwts: Authenticator | None,
+        api_keys: Authenticator | None,
+        on_auth: OnAuth | None = None,
+    ) -> None:
+        self._jwts = jwts
+        self._api_keys = api_keys
+        self._on_auth = on_auth
+
+    async def authenticate(self, token: str) -> Identity:
+        """Checks a token.
+
+        Raises:
+            ServiceError: `token_invalid`, `token_expired` or `unavailable`.
+        """
+        try:
+            identity = await self._check(token)
+        except ServiceError as error:
+            if self._on_auth is not None:
+                self._on_auth(None, error.code)
+            raise
+        if self._on_auth is not None:
+            self._on_auth(identity, None)
+        return identity
+
+    async def _check(self, token: str) -> Identity:
+        if len(token) > MAX_TOKEN:
+            raise ServiceError("token_invalid", f"the token has over {MAX_TOKEN} characters")
+        bare = strip_bearer(token)
+        if not bare.isascii():
+            raise ServiceError("token_invalid", "a token has no characters other than ASCII")
+        if not bare:
+            raise ServiceError("unauthenticated", "the token is empty")
+        chosen = self._api_keys if bare.startswith(PREFIX) else self._jwts
+        if chosen is None:
+            kind = "API keys" if bare.startswith(PREFIX) else "JWTs"
+            raise ServiceError("token_invalid", f"this server takes no {kind}")
+        return await chosen.authenticate(bare)

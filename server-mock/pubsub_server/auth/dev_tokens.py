@@ -1,0 +1,173 @@
+"""Development tokens: signed and checked with a key that lies on this machine only.
+
+They are JWTs (HS256) of the issuer `hanzo-pubsub-dev`; only a server started with `--dev` takes
+them, and it listens on loopback alone. The key is made on first use, readable by its owner only.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jwt
+
+from pubsub_server.auth.identity import Identity, Kind, identity_from_claims, strip_bearer
+from pubsub_server.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+ISSUER = "hanzo-pubsub-dev"
+ALGORITHM = "HS256"
+KEY_BYTES = 32
+
+
+class KeyFileError(ValueError):
+    """The development key cannot be read or is not safe to use; the text says why."""
+
+
+def default_key_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the key is: `hanzo-pubsub/dev.key` in the user's state directory (XDG_STATE_HOME)."""
+    base = environ.get("XDG_STATE_HOME", "")
+    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return root / "hanzo-pubsub" / "dev.key"
+
+
+def load_key(file: Path) -> bytes:
+    """The key in a file, which is made with mode 0600 if there is none.
+
+    Raises:
+        KeyFileError: It cannot be made or read, is too short, or others may read it.
+    """
+    try:
+        return _read(file)
+    except FileNotFoundError:
+        pass
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        scratch = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as out:
+                out.write(secrets.token_hex(KEY_BYTES) + "\n")
+            # Two programs may get here at once: the first link wins, both then read the same key.
+            os.link(scratch, file)
+        except FileExistsError:
+            pass
+        finally:
+            scratch.unlink()
+        return _read(file)
+    except OSError as error:
+        raise KeyFileError(f"the development key {file} cannot be made: {error.strerror}") from None
+
+
+def mint(
+    key: bytes,
+    user: str,
+    *,
+    kind: Kind = "user",
+    orgs: Sequence[str] = (),
+    ttl: float = 3600,
+    name: str | None = None,
+    avatar_url: str | None = None,
+    sessions_owned: Sequence[str] = (),
+    sessions_shared: Sequence[str] = (),
+    agents: Sequence[str] = (),
+    now: float | None = None,
+) -> str:
+    """A development token.
+
+    Args:
+        key: Of `load_key`.
+        user: The `user_id`.
+        kind: What the token is for.
+        orgs: Organizations the user is a member of.
+        ttl: Seconds until it ends; may be negative, for tests.
+        name: Display name; the user id where absent.
+        avatar_url: Picture.
+        sessions_owned: Chat sessions the user owns.
+        sessions_shared: Chat sessions shared with the user.
+        agents: Agents the user has access to.
+        now: Unix seconds of issue.
+    """
+    issued = time.time() if now is None else now
+    claims: dict[str, object] = {
+        "iss": ISSUER,
+        "sub": user,
+        "kind": kind,
+        "iat": int(issued),
+        "exp": issued + ttl,
+        "jti": uuid.uuid4().hex[:12],
+    }
+    optional: dict[str, object] = {
+        "name": name,
+        "picture": avatar_url,
+        "orgs": list(orgs),
+        "sessions_owned": list(sessions_owned),
+        "sessions_shared": list(sessions_shared),
+        "agents": list(agents),
+    }
+    claims.update({claim: value for claim, value in optional.items() if value})
+    return jwt.encode(claims, key, algorithm=ALGORITHM)
+
+
+class DevTokens:
+    """An authenticator that takes development tokens.
+
+    Args:
+        key: Of `load_key`.
+        clock: Unix seconds.
+    """
+
+    def __init__(self, key: bytes, clock: Callable[[], float] = time.time) -> None:
+        self._key = key
+        self._clock = clock
+
+    async def authenticate(self, token: str) -> Identity:
+        """Checks a token.
+
+        Raises:
+            ServiceError: `token_invalid` or `token_expired`.
+        """
+        try:
+            claims = jwt.decode(
+                strip_bearer(token),
+                self._key,
+                algorithms=[ALGORITHM],
+                issuer=ISSUER,
+                options={
+                    "require": ["exp", "iss", "sub"],
+                    "verify_exp": False,
+                    "verify_iat": False,
+                },
+            )
+        except jwt.PyJWTError:
+            raise ServiceError(
+                "token_invalid",
+                "this is not a token of this machine's development key; "
+                "`hanzo-pubsub token --user NAME` prints one",
+            ) from None
+        identity = identity_from_claims(claims)
+        if identity.expires_at is not None and identity.expires_at <= self._clock() * 1000:
+            raise ServiceError("token_expired", "the development token has expired")
+        return identity
+
+
+def _read(file: Path) -> bytes:
+    try:
+        mode = file.stat().st_mode
+        if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise KeyFileError(f"others may read the development key {file}; chmod 600 it")
+        key = file.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeyFileError(f"the development key {file} cannot be read: {error}") from None
+    if len(key) < KEY_BYTES * 2:
+        raise KeyFileError(f"the development key {file} is too short; delete it to make another")
+    return key.encode()

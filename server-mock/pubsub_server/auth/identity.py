@@ -1,0 +1,148 @@
+"""Who somebody is: `Identity`, and how the claims of a token become one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.settings import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Kind = Literal["user", "service", "admin", "agent"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+MAX_ID = 128
+"""Characters of an identifier in a token."""
+
+MAX_NAMES = 10_000
+"""Organizations, sessions or agents that one token may list."""
+
+MAX_SECONDS = 1e11
+"""Unix seconds that a token may name."""
+
+DEFAULT_CLAIMS: Mapping[str, str] = {
+    "user_id": "sub",
+    "name": "name",
+    "avatar_url": "picture",
+    "kind": "kind",
+    "orgs": "orgs",
+    "sessions_owned": "sessions_owned",
+    "sessions_shared": "sessions_shared",
+    "agents": "agents",
+    "key_id": "jti",
+}
+"""Which claim of a token tells which field of an identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Somebody whose token was checked. HIP-56, Channel Access Control.
+
+    Attributes:
+        user_id: Identifies the person, service or agent.
+        kind: `user`, `service`, `admin` or `agent`.
+        name: Display name.
+        avatar_url: Picture.
+        orgs: Organizations it is a member of; its connections count against each of them.
+        sessions_owned: Chat sessions it owns.
+        sessions_shared: Chat sessions shared with it.
+        agents: Agents it has access to.
+        expires_at: Unix milliseconds when the token ends; None for one that does not.
+        key_id: Identifies the token or API key, for audit; never the token itself.
+    """
+
+    user_id: str
+    kind: Kind = "user"
+    name: str = ""
+    avatar_url: str | None = None
+    orgs: frozenset[str] = frozenset()
+    sessions_owned: frozenset[str] = frozenset()
+    sessions_shared: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
+    expires_at: int | None = None
+    key_id: str | None = None
+
+    @property
+    def service(self) -> bool:
+        """Whether it may publish where the rules say nothing. HIP-56, Publish permissions."""
+        return self.kind == "service"
+
+    @property
+    def admin(self) -> bool:
+        """Whether it may do everything."""
+        return self.kind == "admin"
+
+
+def strip_bearer(token: str) -> str:
+    """The token without the word `Bearer`, which may be there or not. HIP-56 WebSocket."""
+    return re.sub(r"^\s*bearer\s+", "", token, flags=re.IGNORECASE).strip()
+
+
+def identity_from_claims(
+    claims: Mapping[str, object], names: Mapping[str, str] = DEFAULT_CLAIMS
+) -> Identity:
+    """The identity that checked claims tell.
+
+    Args:
+        claims: Payload of a token whose signature holds.
+        names: Claim by field of `Identity`; what is missing has the default name.
+
+    Raises:
+        ServiceError: `token_invalid` for a missing or mistyped claim, naming it.
+    """
+    named = {**DEFAULT_CLAIMS, **names}
+    expires = claims.get("exp")
+    if expires is not None and (
+        isinstance(expires, bool)
+        or not isinstance(expires, int | float)
+        or not abs(expires) < MAX_SECONDS
+    ):
+        raise _bad("exp", "a number of seconds")
+    kind = claims.get(named["kind"], "user")
+    if kind not in KINDS:
+        raise _bad(named["kind"], "one of " + ", ".join(KINDS))
+    user_id = _text(claims, named["user_id"])
+    if not user_id:
+        raise _bad(named["user_id"], "the id of a user")
+    return Identity(
+        user_id=user_id,
+        kind=kind,
+        name=_text(claims, named["name"]) or user_id,
+        avatar_url=_text(claims, named["avatar_url"], limit=2048),
+        orgs=frozenset(_texts(claims, named["orgs"])),
+        sessions_owned=frozenset(_texts(claims, named["sessions_owned"])),
+        sessions_shared=frozenset(_texts(claims, named["sessions_shared"])),
+        agents=frozenset(_texts(claims, named["agents"])),
+        expires_at=None if expires is None else round(expires * 1000),
+        key_id=_text(claims, named["key_id"]),
+    )
+
+
+def _text(claims: Mapping[str, object], claim: str, limit: int = MAX_ID) -> str | None:
+    value = claims.get(claim)
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > limit:
+        raise _bad(claim, f"text of at most {limit} characters")
+    return value
+
+
+def _texts(claims: Mapping[str, object], claim: str) -> tuple[str, ...]:
+    value = claims.get(claim)
+    if value is None:
+        return ()
+    items = [value] if isinstance(value, str) else documents.sequence(value)
+    if items is None or len(items) > MAX_NAMES:
+        raise _bad(claim, f"a list of at most {MAX_NAMES} texts")
+    names = [item for item in items if isinstance(item, str) and 0 < len(item) <= MAX_ID]
+    if len(names) != len(items):
+        raise _bad(claim, f"a list of texts of 1 to {MAX_ID} characters")
+    return tuple(names)
+
+
+def _bad(claim: str, expected: str) -> ServiceError:
+    return ServiceError("token_invalid", f"the claim `{claim}` of the token is not {expected}")

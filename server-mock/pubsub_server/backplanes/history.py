@@ -1,0 +1,388 @@
+"""The bounded log of each topic: append, number, trim, de-duplicate, replay.
+
+HIP-56 Message History and Replay; H-100 … H-104. Everything here is bounded: messages by count,
+age, ttl and bytes, logs by number, remembered ids by number. No clock: every call is told the time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.topics import is_wildcard
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.topic_index import TopicIndex
+from pubsub_server.hub.wire_forms import envelope
+from pubsub_server.interfaces import Entry, Page, Published, Replay, TopicReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pubsub_server.hub.codec import Draft
+
+SEQ_PER_MS: Final = 1000
+"""A log that begins is numbered from the time, so that its numbers exceed those of a lost one."""
+ENTRY_BYTES: Final = 300
+"""What an entry costs beside its body."""
+REMEMBERED_IDS: Final = 100_000
+"""Ids known after their messages have left the logs, or that were never kept."""
+REMEMBERED_MS: Final = 600_000
+REPLAY_MESSAGES: Final = 10_000
+"""Messages of one replay; the newest ones, each topic that lacks some is truncated."""
+REPLAY_TOPICS: Final = 10_000
+
+
+class TopicLog:
+    """Retained messages of one topic, and its numbering.
+
+    Attributes:
+        start: Position of the first message that this log numbered.
+        last: Position of the newest one; ``start - 1`` before there is any.
+        lost_at: Timestamp of the newest message that has left the log; 0 for none.
+    """
+
+    __slots__ = ("by_id", "entries", "last", "last_at", "lost_at", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.last = start - 1
+        self.last_at = 0
+        self.lost_at = 0
+        self.entries: deque[Entry] = deque()
+        self.by_id: dict[str, Entry] = {}
+
+    def alive(self, now: int) -> list[Entry]:
+        """What is retained at this time, oldest first."""
+        return [entry for entry in self.entries if entry.expires > now]
+
+    def lost_since(self, now: int) -> int:
+        """Timestamp of the newest message that is retained no more; 0 for none."""
+        expired = [entry.timestamp for entry in self.entries if entry.expires <= now]
+        return max(self.lost_at, expired[-1]) if expired else self.lost_at
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    timestamp: int
+    seq: int | None
+    mark: int
+
+
+class MemoryStore:
+    """All logs of one process.
+
+    Args:
+        max_messages: Retained a topic.
+        max_age: Seconds a message is retained; its own ``ttl`` may say less.
+        max_bytes: Retained in all.
+        max_topics: Logs; the one written least recently goes first.
+    """
+
+    def __init__(self, *, max_messages: int, max_age: int, max_bytes: int, max_topics: int) -> None:
+        self._max_messages = max_messages
+        self._max_age = max_age * 1000
+        self._max_bytes = max_bytes
+        self._max_topics = max_topics
+        self._logs: OrderedDict[str, TopicLog] = OrderedDict()
+        # Those with messages, in the order of their newest: what expires or must go is in front.
+        self._filled: OrderedDict[str, TopicLog] = OrderedDict()
+        self._index = TopicIndex()
+        self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+        self._bytes = 0
+        self._last_ms = 0
+        # Beyond every number of a log that is gone, by more than one: a jump must be seen.
+        self._floor = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes retained."""
+        return self._bytes
+
+    def __len__(self) -> int:
+        """Logs."""
+        return len(self._logs)
+
+    # ------------------------------------------------------------ append
+
+    def append(
+        self, draft: Draft, id: str, sender: tuple[str, str], now: int
+    ) -> Entry | Published | ServiceError:
+        """Number and keep a message.
+
+        Args:
+            draft: What is published.
+            id: The publisher's id for it, or a fresh one.
+            sender: Kind and id of the publisher.
+            now: Unix ms.
+
+        Returns:
+            The entry to deliver; or what was answered before, if the id is known; or `conflict`,
+            if it is known for something else.
+        """
+        now = self._last_ms = max(now, self._last_ms)
+        log = self._logs.get(draft.topic)
+        if draft.id is not None and (known := self._known(log, draft, sender, now)) is not None:
+            return known
+        ttl = self._max_age if draft.ttl is None else min(draft.ttl * 1000, self._max_age)
+        if draft.ttl == 0:
+            entry = Entry(draft.topic, id, now, None, now, envelope(draft, id, now, None, sender))
+            if draft.id is not None:
+                self._remember(entry, now)
+            return entry
+        if log is None:
+            log = self._begin(draft.topic, now)
+        seq = log.last + 1
+        entry = Entry(draft.topic, id, now, seq, now + ttl, envelope(draft, id, now, seq, sender))
+        log.last, log.last_at = seq, now
+        self._logs.move_to_end(draft.topic)
+        if self._max_messages and ttl:
+            self._keep(log, entry, now)
+        else:
+            log.lost_at = now
+        return entry
+
+    def _known(
+        self, log: TopicLog | None, draft: Draft, sender: tuple[str, str], now: int
+    ) -> Published | ServiceError | None:
+        assert draft.id is not None
+        seen: _Seen | None = None
+        if log is not None and (entry := log.by_id.get(draft.id)) is not None:
+            seen = _Seen(entry.timestamp, entry.seq, hash(entry.body))
+        if seen is None:
+            seen = self._seen.get((draft.topic, draft.id))
+            if seen is None or seen.timestamp + REMEMBERED_MS <= now:
+                return None
+        again = envelope(draft, draft.id, seen.timestamp, seen.seq, sender)
+        if hash(again) == seen.mark:
+            return Published(draft.id, seen.timestamp, seen.seq, True)
+        return ServiceError(
+            "conflict",
+            "this id was used before, by another sender or for another message",
+            topic=draft.topic,
+            field="id",
+        )
+
+    def _begin(self, topic: str, now: int) -> TopicLog:
+        while len(self._logs) >= self._max_topics:
+            self._end(*next(iter(self._logs.items())))
+        log = self._logs[topic] = TopicLog(max(now * SEQ_PER_MS, self._floor))
+        self._index.add(topic)
+        return log
+
+    def _keep(self, log: TopicLog, entry: Entry, now: int) -> None:
+        entries = log.entries
+        entries.append(entry)
+        log.by_id[entry.id] = entry
+        self._bytes += len(entry.body) + ENTRY_BYTES
+        while len(entries) > self._max_messages or entries[0].expires <= now:
+            self._drop_first(log)
+        self._filled[entry.topic] = log
+        self._filled.move_to_end(entry.topic)
+        while self._bytes > self._max_bytes and self._filled:
+            topic, coldest = next(iter(self._filled.items()))
+            self._drop_first(coldest)
+            if not coldest.entries:
+                del self._filled[topic]
+
+    def _drop_first(self, log: TopicLog) -> None:
+        entry = log.entries.popleft()
+        self._bytes -= len(entry.body) + ENTRY_BYTES
+        log.lost_at = entry.timestamp
+        if log.by_id.get(entry.id) is entry:
+            del log.by_id[entry.id]
+        self._remember(entry, entry.timestamp)
+
+    def _remember(self, entry: Entry, now: int) -> None:
+        self._seen[(entry.topic, entry.id)] = _Seen(entry.timestamp, entry.seq, hash(entry.body))
+        while len(self._seen) > REMEMBERED_IDS:
+            self._seen.popitem(last=False)
+
+    def _clear(self, topic: str, log: TopicLog) -> None:
+        while log.entries:
+            self._drop_first(log)
+        self._filled.pop(topic, None)
+
+    def _end(self, topic: str, log: TopicLog) -> None:
+        self._clear(topic, log)
+        self._floor = max(self._floor, log.last + 2)
+        del self._logs[topic]
+        self._index.discard(topic)
+
+    # ------------------------------------------------------------ forget
+
+    def expire(self, now: int) -> None:
+        """Let go of messages whose age has come, so that idle topics hold no memory."""
+        while self._filled:
+            topic, log = next(iter(self._filled.items()))
+            if log.last_at + self._max_age > now:
+                break
+            self._clear(topic, log)
+        while self._seen:
+            key, seen = next(iter(self._seen.items()))
+            if seen.timestamp + REMEMBERED_MS > now:
+                break
+            del self._seen[key]
+
+    def evict(self, topic: str | None = None, *, log_too: bool = False) -> None:
+        """Drop retained messages as if they had been too many.
+
+        Args:
+            topic: Of this topic alone; None for all.
+            log_too: The numbering too, as if the store had been lost.
+        """
+        for name in [topic] if topic is not None else list(self._logs):
+            log = self._logs.get(name)
+            if log is None:
+                continue
+            if log_too:
+                self._end(name, log)
+            else:
+                self._clear(name, log)
+        if log_too:
+            self._seen.clear()
+
+    # ------------------------------------------------------------ read
+
+    def replay(
+        self,
+        topics: Iterable[str],
+        patterns: Sequence[str],
+        now: int,
+        *,
+        since: int | None = None,
+        after: Mapping[str, int] | None = None,
+        newest: int | None = None,
+        allowed: Callable[[str], bool] = lambda topic: True,
+    ) -> Replay:
+        """What a subscription begins with.
+
+        A topic named in ``after`` resumes behind that position, the others with what is newer than
+        ``since``; ``newest`` limits each topic. Without all three nothing is replayed.
+
+        Args:
+            topics: Concrete topics, already allowed.
+            patterns: Patterns with wildcards.
+            now: Unix ms.
+            since: Unix ms.
+            after: Positions by topic.
+            newest: Messages a topic.
+            allowed: Whether a topic that a pattern matches may be read.
+
+        Returns:
+            Messages oldest first (in order within each topic), newest positions, and the topics
+            whose log does not reach back.
+        """
+        after = after or {}
+        found: dict[str, TopicLog] = {}
+        for topic in topics:
+            log = self._logs.get(topic)
+            if log is not None:
+                found[topic] = log
+        for topic in self._index.matching([p for p in patterns if is_wildcard(p)]):
+            if len(found) >= REPLAY_TOPICS:
+                break
+            if topic not in found and allowed(topic):
+                found[topic] = self._logs[topic]
+        entries: list[Entry] = []
+        truncated: list[str] = []
+        reset: list[str] = []
+        for topic, log in found.items():
+            mark = after.get(topic)
+            if mark is None and since is None and newest is None:
+                continue
+            some, short, anew = _read(log, now, mark, since, newest)
+            entries += some
+            if short:
+                truncated.append(topic)
+            if anew:
+                reset.append(topic)
+        if len(found) > 1:
+            entries.sort(key=lambda entry: entry.timestamp)
+        if len(entries) > REPLAY_MESSAGES:
+            cut = {entry.topic for entry in entries[:-REPLAY_MESSAGES]}
+            truncated += cut.difference(truncated)
+            entries = entries[-REPLAY_MESSAGES:]
+        positions = {topic: log.last for topic, log in found.items()}
+        return Replay(entries, positions, truncated, reset)
+
+    def page(
+        self,
+        topic: str,
+        now: int,
+        *,
+        since: int | None = None,
+        before: str | None = None,
+        after: int | None = None,
+        limit: int,
+    ) -> Page:
+        """One page, oldest first: the newest, the one before an id, or the one after a position.
+
+        Args:
+            topic: Which topic.
+            now: Unix ms.
+            since: Only what is newer, Unix ms.
+            before: Id of the message that the page ends before; one that is gone gives none.
+            after: Position that the page begins behind.
+            limit: Messages of the page.
+        """
+        log = self._logs.get(topic)
+        if log is None:
+            return Page((), False, None, False, False)
+        if after is not None:
+            entries, short, anew = _read(log, now, after, None, None)
+            more = len(entries) > limit
+            chosen = entries[:limit]
+            return Page([entry.body for entry in chosen], more, log.last, short, anew)
+        entries = log.alive(now)
+        if before is not None:
+            place = next((i for i, entry in enumerate(entries) if entry.id == before), None)
+            entries = [] if place is None else entries[:place]
+        if since is not None:
+            entries = [entry for entry in entries if entry.timestamp > since]
+        chosen = entries[-limit:]
+        short = since is not None and log.lost_since(now) > since
+        return Page(
+            [entry.body for entry in chosen], len(entries) > len(chosen), log.last, short, False
+        )
+
+    def reports(self, prefix: str, now: int) -> list[TopicReport]:
+        """Every topic with a log whose name begins so."""
+        return [
+            TopicReport(topic, 0, len(log.alive(now)), log.last, log.last_at or None)
+            for topic, log in self._logs.items()
+            if topic.startswith(prefix)
+        ]
+
+
+def _read(
+    log: TopicLog, now: int, after: int | None, since: int | None, newest: int | None
+) -> tuple[list[Entry], bool, bool]:
+    """Messages, whether some are missing, and whether the log began after the position."""
+    entries = log.alive(now)
+    if after is not None:
+        anew = after < log.start - 1 or after > log.last
+        mark = log.start - 1 if anew else after
+        place = bisect_right(entries, mark, key=_position)
+        entries = entries[place:] if place else entries
+        short = len(entries) < log.last - mark
+    else:
+        anew = False
+        if since is not None:
+            place = bisect_right(entries, since, key=_time)
+            entries = entries[place:] if place else entries
+        short = since is not None and log.lost_since(now) > since
+    if newest is not None and newest < len(entries):
+        entries = list(islice(entries, len(entries) - newest, None))
+        short = short or after is not None
+    return entries, short, anew
+
+
+def _position(entry: Entry) -> int:
+    return entry.seq or 0
+
+
+def _time(entry: Entry) -> int:
+    return entry.timestamp

@@ -1,0 +1,232 @@
+"""Who a connection is: authentication, first and again, and the end of a token.
+
+HIP-56 Security 1, 7, 10; H-140, H-141, H-148, H-152 … H-154.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.topics import is_wildcard
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.connection import NEVER
+from pubsub_server.hub.wire_forms import KEEPALIVE
+from pubsub_server.interfaces import AuthOk, WireForm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.core import Core
+    from pubsub_server.interfaces import Identity
+
+VERSION: Final = 1
+FEATURES: Final = ("ref", "ack", "seq", "idempotency", "batch", "resume", "meta")
+
+
+class Admission:
+    """Gives a connection its identity and takes it away.
+
+    Args:
+        core: The parts of the hub.
+        end: Ends a connection with an error and its close code.
+        drop_pattern: Ends a subscription that is allowed no longer.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        end: Callable[[Connection, ServiceError], None],
+        drop_pattern: Callable[[Connection, str], None],
+    ) -> None:
+        self._core = core
+        self._end = end
+        self._drop_pattern = drop_pattern
+
+    def expect(self, connection: Connection) -> None:
+        """A connection has come and must authenticate in time."""
+        connection.deadline = self._core.clock() + self._core.settings.auth_deadline / 1000
+        self._core.schedule(connection, connection.deadline)
+
+    async def admit(
+        self, connection: Connection, token: str, client_id: str | None = None
+    ) -> AuthOk:
+        """Identify a connection, first or again.
+
+        Raises:
+            ServiceError: `token_invalid`, `token_expired`, `connection_limit`, `unavailable`.
+        """
+        identity = await self._core.authenticator.authenticate(token)
+        if connection.closed:
+            raise ServiceError("unauthenticated", "the connection has ended")
+        if connection.identity is None:
+            self._enter(connection, identity, client_id)
+        else:
+            self._renew(connection, identity)
+        return self.answer(identity, connection.client_id)
+
+    def _enter(self, connection: Connection, identity: Identity, client_id: str | None) -> None:
+        core = self._core
+        if client_id is not None and core.presence.may_resume(client_id, identity):
+            replaced = core.connections.get(client_id)
+            if replaced is not None:
+                # The old connection is dead without the server knowing: the client is here.
+                self._end(
+                    replaced, ServiceError("replaced", "another connection took this one's place")
+                )
+            connection.client_id = client_id
+        else:
+            connection.client_id = f"cl_{secrets.token_hex(10)}"
+        core.limiter.acquire(identity)
+        connection.identity = identity
+        core.connections[connection.client_id] = connection
+        core.stats.authenticated += 1
+        core.presence.refresh(connection.client_id, identity)
+        self._set_end(connection, identity)
+
+    def _renew(self, connection: Connection, identity: Identity) -> None:
+        core = self._core
+        held = connection.identity
+        assert held is not None
+        if (held.user_id, held.kind) != (identity.user_id, identity.kind):
+            raise ServiceError(
+                "token_invalid",
+                "this token names somebody else than the connection; open another connection",
+                field="token",
+            )
+        connection.identity = identity
+        core.presence.refresh(connection.client_id, identity)
+        self._set_end(connection, identity)
+        core.delivery.settle()
+        for pattern in tuple(connection.patterns):
+            if not self.may_hold(identity, pattern):
+                self._drop_pattern(connection, pattern)
+                core.refuse(
+                    connection,
+                    ServiceError(
+                        "forbidden",
+                        "the access rules no longer allow this subscription; it has ended",
+                        topic=pattern,
+                    ),
+                )
+        core.router.changed(connection)
+
+    def may_hold(self, identity: Identity, pattern: str) -> bool:
+        """Whether a subscription is allowed."""
+        policy = self._core.policy
+        if is_wildcard(pattern):
+            return policy.may_subscribe_pattern(identity, pattern)
+        return policy.may_subscribe(identity, pattern)
+
+    def _set_end(self, connection: Connection, identity: Identity) -> None:
+        core = self._core
+        connection.noticed = False
+        now = core.clock()
+        if identity.expires_at is None:
+            connection.deadline = NEVER
+        else:
+            connection.deadline = now + max(0, identity.expires_at - core.wall()) / 1000
+        core.schedule(connection, self._next(connection, now))
+
+    def answer(self, identity: Identity, client_id: str) -> AuthOk:
+        """What ``auth.ok`` says."""
+        return AuthOk(
+            client_id=client_id,
+            user_id=identity.user_id,
+            version=VERSION,
+            features=FEATURES,
+            expires_at=identity.expires_at,
+            server_time=self._core.wall(),
+            limits=self.limits(identity),
+        )
+
+    def limits(self, identity: Identity) -> dict[str, int]:
+        """What the server allows this identity: ``auth.ok.limits``."""
+        settings = self._core.settings
+        return {
+            "publish_rate": self._core.rates.rate(identity),
+            "max_payload": settings.max_payload,
+            "history_max": settings.history_max_messages,
+            "max_subscriptions": settings.max_subscriptions,
+            "max_batch": settings.max_batch,
+        }
+
+    # ------------------------------------------------------------ deadlines
+
+    def expire_in(self, connection: Connection, seconds: float) -> None:
+        """Let the token end, as a fault for tests."""
+        connection.deadline = self._core.clock() + seconds
+        connection.noticed = seconds <= 0
+        self._core.schedule(connection, self._next(connection, self._core.clock()))
+
+    def check(self, connection: Connection, now: float) -> float | None:
+        """Look after one connection; see `wheel.Waiting.due`."""
+        if connection.closed or connection.next_check > now:
+            return None
+        connection.next_check = NEVER
+        if now >= connection.deadline:
+            if connection.identity is None:
+                self._end(
+                    connection,
+                    ServiceError("auth_timeout", "no `auth` came in time after the opening"),
+                )
+            else:
+                self._end(
+                    connection,
+                    ServiceError("token_expired", "the token has ended and no new one came"),
+                )
+            return None
+        if connection.identity is not None:
+            self._give_notice(connection, now)
+            if not self._keep_alive(connection, now):
+                return None
+        connection.next_check = self._next(connection, now)
+        return connection.next_check
+
+    def _next(self, connection: Connection, now: float) -> float:
+        settings = self._core.settings
+        notice = NEVER
+        if connection.identity is not None and not connection.noticed:
+            notice = max(now, connection.deadline - settings.expiring_notice / 1000)
+        at = min(connection.deadline, notice)
+        if connection.identity is None:
+            return at
+        if connection.form is WireForm.EVENT_STREAM:
+            return min(at, now + settings.sse_keepalive / 1000)
+        ping = settings.server_ping_interval / 1000
+        silence = now - connection.last_heard
+        timeout = settings.presence_timeout / 1000
+        wait = ping if silence < ping < timeout else timeout
+        return min(at, connection.last_heard + wait)
+
+    def _give_notice(self, connection: Connection, now: float) -> None:
+        notice = self._core.settings.expiring_notice / 1000
+        if connection.noticed or now < connection.deadline - notice:
+            return
+        connection.noticed = True
+        identity = connection.identity
+        frame: dict[str, object] = {
+            "type": "auth.expiring",
+            "expires_in": max(0, int((connection.deadline - now) * 1000)),
+        }
+        if identity is not None and identity.expires_at is not None:
+            frame["expires_at"] = identity.expires_at
+        self._core.send(connection, frame)
+
+    def _keep_alive(self, connection: Connection, now: float) -> bool:
+        settings = self._core.settings
+        ping = settings.server_ping_interval / 1000
+        if connection.form is WireForm.EVENT_STREAM:
+            self._core.delivery.send(connection, KEEPALIVE[connection.form])
+            return True
+        silence = now - connection.last_heard
+        if silence >= settings.presence_timeout / 1000:
+            self._end(
+                connection,
+                ServiceError("idle_timeout", "nothing was heard from the client for too long"),
+            )
+            return False
+        if silence >= ping:
+            self._core.delivery.send(connection, KEEPALIVE[connection.form])
+        return True

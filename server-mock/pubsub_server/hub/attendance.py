@@ -1,0 +1,202 @@
+"""Tells the members of a topic about each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import orjson
+
+from hanzoai.pubsub.topics import is_wildcard
+from hanzoai.pubsub.wire.ids import message_id
+from pubsub_server.hub.wire_forms import frame_bytes, message_bytes
+from pubsub_server.interfaces import WireForm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.core import Core
+    from pubsub_server.hub.presence import Client
+    from pubsub_server.interfaces import Member
+
+Change = Literal["join", "leave", "update"]
+
+SNAPSHOTS_MAX = 1_000
+"""Snapshots that one subscription by pattern brings."""
+
+
+class Attendance:
+    """Joins `presence.Presence` with the connections.
+
+    Args:
+        core: The parts of the hub.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def enter(self, connection: Connection, topic: str) -> None:
+        """The connection has subscribed to this topic by name."""
+        core = self._core
+        identity = connection.identity
+        if identity is None:
+            return
+        member = core.presence.join(connection.client_id, identity, topic, core.wall())
+        if member is not None:
+            self._tell("join", topic, member, but=connection)
+
+    def quit(self, connection: Connection, topic: str) -> None:
+        """It has ended this subscription."""
+        member = self._core.presence.leave(connection.client_id, topic)
+        if member is not None:
+            self._tell("leave", topic, member, but=connection)
+
+    def depart(self, client_id: str) -> None:
+        """The client is gone for good."""
+        for topic, member in self._core.presence.leave_all(client_id):
+            self._tell("leave", topic, member)
+
+    def lose(self, connection: Connection, grace: float) -> None:
+        """The connection broke: others are told after the grace, if it does not come back."""
+        core = self._core
+        silence = core.clock() - connection.last_heard
+        until = core.clock() + grace
+        client = core.presence.lose(connection.client_id, until, core.wall() - int(silence * 1000))
+        if client is not None:
+            core.wheel.add(_Lost(self, client), until)
+
+    def lapse(self, client: Client, now: float) -> float | None:
+        """The grace of a lost client is over, unless it came back."""
+        if client.lost_until is None or self._core.presence.client(client.client_id) is not client:
+            return None
+        if client.lost_until > now:
+            return client.lost_until
+        for topic, member in self._core.presence.lapse(client.client_id):
+            self._tell("leave", topic, member)
+        return None
+
+    def members(self, topic: str) -> list[Member]:
+        """Everybody on a topic."""
+        return self._core.presence.members(topic, self._seen)
+
+    def _seen(self, client_id: str) -> int | None:
+        core = self._core
+        connection = core.connections.get(client_id)
+        if connection is None:
+            return None
+        return core.wall() - int((core.clock() - connection.last_heard) * 1000)
+
+    def update(
+        self, connection: Connection, topic: str | None, data: dict[str, object]
+    ) -> tuple[str, int]:
+        """The client changes its state.
+
+        Returns:
+            Id and time of the change.
+
+        Raises:
+            ServiceError: See `presence.Presence.update`.
+        """
+        core = self._core
+        now = core.wall()
+        id = message_id()
+        for name, member in core.presence.update(connection.client_id, topic, data, now):
+            self._tell("update", name, member, id=id)
+        return id, now
+
+    def show(self, connection: Connection, topics: Sequence[str]) -> None:
+        """Send snapshots of the topics that a new subscription covers."""
+        core = self._core
+        patterns = [topic for topic in topics if is_wildcard(topic)]
+        names = {topic: None for topic in topics if not is_wildcard(topic)}
+        if patterns:
+            for topic in core.presence.matching(patterns):
+                if len(names) >= SNAPSHOTS_MAX:
+                    break
+                if core.may_read(connection, topic):
+                    names[topic] = None
+        for name in names:
+            core.delivery.send(connection, self._snapshot(connection.form, name))
+
+    def _snapshot(self, form: WireForm, topic: str) -> bytes:
+        members = [member_json(m) for m in self.members(topic)]
+        if form is WireForm.EVENT_STREAM:
+            # HIP-56 shows the members of an event stream with `id`.
+            members = [{"id": member["user_id"], **member} for member in members]
+        return frame_bytes(form, {"type": "presence.snapshot", "topic": topic, "members": members})
+
+    def _tell(
+        self,
+        change: Change,
+        topic: str,
+        member: Member,
+        *,
+        but: Connection | None = None,
+        id: str | None = None,
+    ) -> None:
+        core = self._core
+        core.stats.presence_changes += 1
+        core.delivery.settle()
+        hearing = core.router.hearing(topic)
+        hooks = core.webhooks
+        hooked = hooks is not None and hooks.wants(change, topic)
+        if not hearing and not hooked:
+            return
+        now = core.wall()
+        body = orjson.dumps(
+            {
+                "id": id or message_id(),
+                "topic": topic,
+                "type": f"presence.{change}",
+                "data": member_json(member),
+                "sender": {"type": member.kind, "id": member.user_id},
+                "timestamp": now,
+            }
+        )
+        if hooks is not None and hooked:
+            hooks.notify(change, topic, body)
+        # Made for the first that wants it.
+        forms: dict[WireForm, bytes] = {}
+        for connection in hearing:
+            if connection is but:
+                continue
+            data = forms.get(connection.form)
+            if data is None:
+                if connection.form is WireForm.SOCKET:
+                    data = message_bytes(connection.form, body, topic, now, None)
+                else:
+                    data = self._snapshot(connection.form, topic)
+                forms[connection.form] = data
+            core.delivery.send(connection, data)
+
+
+class _Lost:
+    """A lost client in the wheel."""
+
+    __slots__ = ("attendance", "client")
+
+    def __init__(self, attendance: Attendance, client: Client) -> None:
+        self.attendance = attendance
+        self.client = client
+
+    def due(self, now: float) -> float | None:
+        """See `wheel.Waiting`."""
+        return self.attendance.lapse(self.client, now)
+
+
+def member_json(member: Member) -> dict[str, object]:
+    """`PresenceMember` of the schema."""
+    fields: dict[str, object] = {
+        "client_id": member.client_id,
+        "user_id": member.user_id,
+        "name": member.name,
+        "joined_at": member.joined_at,
+        "last_seen": member.last_seen,
+    }
+    if member.avatar_url is not None:
+        fields["avatar_url"] = member.avatar_url
+    if member.status is not None:
+        fields["status"] = member.status
+    if member.metadata is not None:
+        fields["metadata"] = member.metadata
+    return fields

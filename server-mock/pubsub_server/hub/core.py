@@ -1,0 +1,125 @@
+"""What the parts of the hub share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pubsub_server.hub.codec import error_frame
+from pubsub_server.hub.wire_forms import frame_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pubsub_server.errors import ServiceError
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.delivery import Delivery
+    from pubsub_server.hub.presence import Presence
+    from pubsub_server.hub.routing import Router
+    from pubsub_server.hub.wheel import Wheel
+    from pubsub_server.interfaces import (
+        Audit,
+        AuditAction,
+        Authenticator,
+        Backplane,
+        ConnectionLimiter,
+        Identity,
+        Policy,
+        RateLimiter,
+        Stats,
+        Webhooks,
+    )
+    from pubsub_server.settings.config import Settings
+
+
+@dataclass(slots=True)
+class Core:
+    """One of each, wired by `hub.Hub`.
+
+    Attributes:
+        connections: The authenticated ones, by client id.
+        clock: Monotonic seconds.
+        wall: Unix ms, never going back.
+    """
+
+    settings: Settings
+    authenticator: Authenticator
+    policy: Policy
+    rates: RateLimiter
+    limiter: ConnectionLimiter
+    audit: Audit | None
+    webhooks: Webhooks | None
+    backplane: Backplane
+    delivery: Delivery
+    router: Router
+    presence: Presence
+    wheel: Wheel
+    stats: Stats
+    connections: dict[str, Connection]
+    clock: Callable[[], float]
+    wall: Callable[[], int]
+
+    def send(
+        self, connection: Connection, frame: Mapping[str, object], id: str | None = None
+    ) -> None:
+        """Send one frame at the end of this loop turn."""
+        self.delivery.send(connection, frame_bytes(connection.form, frame, id))
+
+    def refuse(self, connection: Connection, error: ServiceError, ref: str | None = None) -> None:
+        """Send an error frame; the connection lives."""
+        self.count(error)
+        self.send(connection, error_frame(error, ref))
+
+    def count(self, error: ServiceError) -> None:
+        """Note that something was refused."""
+        refused = self.stats.refused
+        refused[error.code] = refused.get(error.code, 0) + 1
+
+    def schedule(self, connection: Connection, at: float) -> None:
+        """Look after a connection at this time, if nothing would earlier."""
+        if at < connection.next_check:
+            connection.next_check = at
+            self.wheel.add(connection, at)
+
+    def may_read(self, connection: Connection, topic: str) -> bool:
+        """Whether a connection may read what a pattern of it matches; asked once, then known."""
+        verdicts = connection.verdicts
+        if verdicts is None:
+            verdicts = connection.verdicts = {}
+        verdict = verdicts.get(topic)
+        if verdict is None:
+            identity = connection.identity
+            verdict = identity is not None and self.policy.may_subscribe(identity, topic)
+            if len(verdicts) >= _VERDICTS_MAX:
+                verdicts.clear()
+            verdicts[topic] = verdict
+        return verdict
+
+    def note(
+        self,
+        action: AuditAction,
+        identity: Identity,
+        topic: str,
+        connection: Connection | None,
+        *,
+        message_id: str | None = None,
+        refused: str | None = None,
+    ) -> None:
+        """Write into the audit log, where there is one."""
+        if self.audit is not None:
+            self.audit.record(
+                action,
+                identity,
+                topic,
+                client_id=None if connection is None else connection.client_id,
+                message_id=message_id,
+                refused=refused,
+            )
+
+
+_VERDICTS_MAX = 1024
+
+
+def wants_presence(asked: bool | None) -> bool:
+    """Whether presence is heard: unless the client says no."""
+    return asked is not False

@@ -1,0 +1,279 @@
+"""From a message to the writes: encoded once, joined, one write for a connection and loop turn.
+
+Messages that follow one another to the same route form a run: their bytes are joined once for all
+of its connections. Nothing is written before the loop turn ends, so what a burst of publishes
+brings to a connection leaves in one system call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server.hub.connection import REPLAYING
+from pubsub_server.hub.routing import NOWHERE
+from pubsub_server.hub.wire_forms import message_bytes
+from pubsub_server.interfaces import WireForm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.routing import Route
+    from pubsub_server.interfaces import Entry, Stats
+
+logger = logging.getLogger(__name__)
+
+RUN_BYTES: Final = 262_144
+"""A run is closed at this size, so that no connection copies or waits for more in one piece."""
+JOIN_BYTES: Final = 65_536
+"""More than this for one connection is written piece by piece: the pieces are shared, joined
+bytes would be its own."""
+HELD_PIECES: Final = 100_000
+BACKLOGS: Final = 10_000
+
+
+class _Nothing(list[bytes]):
+    """Takes what a connection that is gone is given, for the runs that still name it."""
+
+    def append(self, data: bytes, /) -> None:
+        pass
+
+
+_GONE: Final = _Nothing()
+
+
+class Delivery:
+    """Owns the bytes between the hub and the sinks.
+
+    Args:
+        call_soon: Calls back at the end of this loop turn.
+        queue_bytes: What a stalled connection may have waiting.
+        slow: Told of a connection that has more.
+        stats: Counters.
+    """
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], object],
+        queue_bytes: int,
+        slow: Callable[[Connection], None],
+        stats: Stats,
+    ) -> None:
+        self._call_soon = call_soon
+        self._queue_bytes = queue_bytes
+        self._slow = slow
+        self._stats = stats
+        self._dirty: list[Connection] = []
+        self._too_slow: list[Connection] = []
+        self._scheduled = False
+        self._route: Route = NOWHERE
+        self._texts: list[bytes] = []
+        self._events: list[bytes] = []
+        self._run_bytes = 0
+
+    # ------------------------------------------------------------ messages
+
+    def message(self, route: Route, entry: Entry) -> None:
+        """Send a message along its route at the end of this loop turn."""
+        if route is not self._route:
+            self.settle()
+            self._route = route
+        if route.sockets:
+            data = message_bytes(
+                WireForm.SOCKET, entry.body, entry.topic, entry.timestamp, entry.seq
+            )
+            self._texts.append(data)
+            self._run_bytes += len(data)
+        if route.streams:
+            data = message_bytes(
+                WireForm.EVENT_STREAM, entry.body, entry.topic, entry.timestamp, entry.seq
+            )
+            self._events.append(data)
+            self._run_bytes += len(data)
+        self._stats.delivered += len(route.sockets) + len(route.streams)
+        if self._run_bytes > RUN_BYTES:
+            self.settle()
+        if not self._scheduled:
+            self._schedule()
+
+    def settle(self) -> None:
+        """Close the run: give its bytes to the connections.
+
+        Needed before a subscription changes, as the route of the run holds no longer then.
+        """
+        route, self._route = self._route, NOWHERE
+        self._run_bytes = 0
+        texts, events = self._texts, self._events
+        if texts:
+            # A connection that is cut while it is given these settles too, and finds nothing.
+            self._texts = []
+        if events:
+            self._events = []
+        if texts:
+            self._give(route.sockets, texts)
+        if events:
+            self._give(route.streams, events)
+
+    def _give(self, connections: Iterable[Connection], chunks: list[bytes]) -> None:
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        dirty = self._dirty
+        for connection in connections:
+            pending = connection.pending
+            if pending is None:
+                connection.pending = [data]
+                dirty.append(connection)
+            else:
+                pending.append(data)
+                if connection.stalled:
+                    self._hold(connection, len(data))
+
+    # ------------------------------------------------------------ one connection
+
+    def send(self, connection: Connection, data: bytes) -> None:
+        """Send bytes to one connection at the end of this loop turn."""
+        if connection.closed:
+            return
+        if connection.pending is None:
+            connection.pending = [data]
+            self._dirty.append(connection)
+            if not self._scheduled:
+                self._schedule()
+        else:
+            connection.pending.append(data)
+            if connection.stalled:
+                self._hold(connection, len(data))
+
+    def replay(self, connection: Connection, frames: Iterator[bytes]) -> None:
+        """Send frames that are made one by one, when there is room; then what came meanwhile."""
+        if connection.closed or connection.pending is _GONE:
+            return
+        if connection.backlog is None:
+            self._write_pending(connection)
+            connection.backlog = deque()
+        connection.backlog.append(frames)
+        connection.stalled |= REPLAYING
+        if len(connection.backlog) > BACKLOGS:
+            self._give_up(connection)
+        else:
+            self._pump(connection)
+
+    def stall(self, connection: Connection, why: int) -> None:
+        """Write nothing more to it for this reason."""
+        connection.stalled |= why
+
+    def release(self, connection: Connection, why: int) -> None:
+        """This reason is gone; write what waits if it was the last one."""
+        if not connection.stalled & why:
+            return
+        connection.stalled &= ~why
+        if connection.backlog is not None:
+            self._pump(connection)
+        elif not connection.stalled:
+            self._write_pending(connection)
+
+    def finish(self, connection: Connection) -> None:
+        """Write what waits before the connection is closed."""
+        connection.stalled = 0
+        connection.backlog = None
+        self._write_pending(connection)
+
+    def drop(self, connection: Connection) -> None:
+        """Forget what waits, and write again."""
+        connection.pending = None
+        connection.backlog = None
+        connection.held = connection.stalled = 0
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone: nothing waits for it, now or later."""
+        self.drop(connection)
+        connection.pending = _GONE
+
+    def flush(self) -> None:
+        """Write now what waits; called by itself at the end of each loop turn with something."""
+        self._scheduled = False
+        self.settle()
+        dirty, self._dirty = self._dirty, []
+        stats = self._stats
+        for connection in dirty:
+            pending = connection.pending
+            if not pending:
+                continue
+            if connection.stalled:
+                connection.held = 0
+                self._hold(connection, sum(map(len, pending)))
+                continue
+            if len(pending) == 1:
+                connection.pending = None
+                data = pending[0]
+                stats.writes += 1
+                stats.bytes_out += len(data)
+                connection.sink.write(data)
+            else:
+                self._write_pending(connection)
+        while self._too_slow:
+            connection = self._too_slow.pop()
+            if not connection.closed:
+                self.drop(connection)
+                self._slow(connection)
+
+    # ------------------------------------------------------------ inside
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        self._call_soon(self.flush)
+
+    def _write_pending(self, connection: Connection) -> None:
+        if connection.stalled or connection.pending is _GONE:
+            return
+        pending = connection.pending
+        connection.pending = None
+        connection.held = 0
+        if not pending:
+            return
+        size = sum(map(len, pending))
+        if size <= JOIN_BYTES:
+            self._write(connection, b"".join(pending))
+            return
+        for index, data in enumerate(pending):
+            if not self._write(connection, data):
+                rest = pending[index + 1 :]
+                if rest and not connection.closed:
+                    connection.pending = rest
+                    self._hold(connection, sum(map(len, rest)))
+                return
+
+    def _write(self, connection: Connection, data: bytes) -> bool:
+        """Write, and say whether more may follow at once."""
+        self._stats.writes += 1
+        self._stats.bytes_out += len(data)
+        connection.sink.write(data)
+        return not connection.closed and not connection.stalled & ~REPLAYING
+
+    def _hold(self, connection: Connection, size: int) -> None:
+        connection.held += size
+        pending = connection.pending
+        if connection.held > self._queue_bytes or (pending and len(pending) > HELD_PIECES):
+            self._give_up(connection)
+
+    def _give_up(self, connection: Connection) -> None:
+        """It is ended when this loop turn is: whoever goes through a route now may go on."""
+        self.forget(connection)
+        self._too_slow.append(connection)
+        if not self._scheduled:
+            self._schedule()
+
+    def _pump(self, connection: Connection) -> None:
+        backlog = connection.backlog
+        while backlog and not connection.closed and not connection.stalled & ~REPLAYING:
+            frame = next(backlog[0], None)
+            if frame is None:
+                backlog.popleft()
+                continue
+            if not self._write(connection, frame):
+                break
+        if not backlog and not connection.closed:
+            connection.backlog = None
+            connection.stalled &= ~REPLAYING
+            self._write_pending(connection)

@@ -1,0 +1,408 @@
+"""The hub: joins connections, rules, logs and presence; knows no socket and no node."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Final
+
+from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.topics import validate_topic
+from pubsub_server.backplanes.history import MemoryStore
+from pubsub_server.backplanes.memory import MemoryBackplane
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.admission import Admission
+from pubsub_server.hub.attendance import Attendance
+from pubsub_server.hub.codec import Draft, SubscribeRequest, UnsubscribeRequest, error_frame
+from pubsub_server.hub.connection import PAUSED, Connection
+from pubsub_server.hub.core import Core
+from pubsub_server.hub.delivery import Delivery
+from pubsub_server.hub.inbound import Inbound
+from pubsub_server.hub.presence import Presence
+from pubsub_server.hub.publishing import Publishing
+from pubsub_server.hub.routing import Router
+from pubsub_server.hub.subscriptions import Subscriptions
+from pubsub_server.hub.wheel import Wheel
+from pubsub_server.interfaces import (
+    AuthOk,
+    Member,
+    Page,
+    Published,
+    Sink,
+    Stats,
+    TopicReport,
+    WireForm,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from pubsub_server.interfaces import (
+        Audit,
+        Authenticator,
+        Backplane,
+        ConnectionLimiter,
+        Entry,
+        Identity,
+        Policy,
+        RateLimiter,
+        Webhooks,
+    )
+    from pubsub_server.settings.config import Settings
+
+logger = logging.getLogger(__name__)
+
+EXPIRE_EVERY: Final = 5.0
+AUTH_ERRORS: Final = frozenset(
+    {"auth_timeout", "token_expired", "token_invalid", "connection_limit", "unauthenticated"}
+)
+REPLACED: Final = 4409
+CLEAN: Final = frozenset({1000, 1001, 4408})
+"""Close codes after which a client is not expected back: presence leaves at once."""
+
+
+def _wall() -> Callable[[], int]:
+    last = 0
+
+    def wall() -> int:
+        nonlocal last
+        last = max(last, time.time_ns() // 1_000_000)
+        return last
+
+    return wall
+
+
+class Hub:
+    """See `interfaces.Service`, which says what each method does.
+
+    Made and used inside a running event loop.
+
+    Args:
+        settings: Limits and deadlines.
+        authenticator: Who.
+        policy: What they may.
+        rates: How often they may publish.
+        limiter: How often they may connect.
+        backplane: Default: everything in this process.
+        audit: Records of sensitive topics.
+        webhooks: Told of what happens.
+        clock: Monotonic seconds; the loop's by default.
+        wall: Unix ms, never going back.
+
+    Attributes:
+        refusing: Turn new connections away.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        authenticator: Authenticator,
+        policy: Policy,
+        rates: RateLimiter,
+        limiter: ConnectionLimiter,
+        backplane: Backplane | None = None,
+        audit: Audit | None = None,
+        webhooks: Webhooks | None = None,
+        clock: Callable[[], float] | None = None,
+        wall: Callable[[], int] | None = None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open: set[Connection] = set()
+        self._draining = False
+        self.refusing = False
+        wall = wall or _wall()
+        clock_ = clock or loop.time
+        stats = Stats()
+        core = Core(
+            settings=settings,
+            authenticator=authenticator,
+            policy=policy,
+            rates=rates,
+            limiter=limiter,
+            audit=audit,
+            webhooks=webhooks,
+            backplane=backplane or _memory(settings, wall),
+            delivery=Delivery(loop.call_soon, settings.send_queue_bytes, self._slow, stats),
+            router=Router(lambda connection, topic: core.may_read(connection, topic)),
+            presence=Presence(settings.presence_max_members),
+            wheel=Wheel(clock_, loop.call_at if clock is None else None),
+            stats=stats,
+            connections={},
+            clock=clock_,
+            wall=wall,
+        )
+        self.core = core
+        self.attendance = Attendance(core)
+        self.subscriptions = Subscriptions(core, self.attendance, self._spawn)
+        self.admission = Admission(core, self.end, self.subscriptions.drop)
+        self.subscriptions.admission = self.admission
+        self.publishing = Publishing(core, self.attendance)
+        self.inbound = Inbound(
+            core,
+            self.admission,
+            self.subscriptions,
+            self.publishing,
+            self.attendance,
+            self.end,
+            self._spawn,
+        )
+        core.backplane.start(self.deliver)
+        core.wheel.add(self, clock_() + EXPIRE_EVERY)
+
+    @property
+    def stats(self) -> Stats:
+        """Counters."""
+        return self.core.stats
+
+    def due(self, now: float) -> float:
+        """See `wheel.Waiting`: old messages go, again and again."""
+        self.core.backplane.expire()
+        return now + EXPIRE_EVERY
+
+    # ------------------------------------------------------------ connections
+
+    def open(self, sink: Sink, form: WireForm) -> Connection:
+        """See `interfaces.Service`."""
+        if self._draining:
+            raise ServiceError("going_away", "the server is shutting down")
+        if self.refusing:
+            raise ServiceError("unavailable", "no new connections are taken at the moment")
+        connection = Connection(sink, form, self.admission, self.core.clock())
+        self._open.add(connection)
+        stats = self.core.stats
+        stats.connections[form] += 1
+        stats.connections_total += 1
+        self.admission.expect(connection)
+        return connection
+
+    def heard(self, connection: Connection) -> None:
+        """See `interfaces.Service`."""
+        connection.last_heard = self.core.clock()
+
+    def pause(self, connection: Connection) -> None:
+        """See `interfaces.Service`."""
+        self.core.delivery.stall(connection, PAUSED)
+
+    def resume(self, connection: Connection) -> None:
+        """See `interfaces.Service`."""
+        self.core.delivery.release(connection, PAUSED)
+
+    def closed(self, connection: Connection, code: int | None = None) -> None:
+        """See `interfaces.Service`."""
+        if connection.closed:
+            return
+        core = self.core
+        core.delivery.settle()
+        connection.closed = True
+        core.delivery.forget(connection)
+        connection.waiting = None
+        self._open.discard(connection)
+        core.stats.connections[connection.form] -= 1
+        for pattern in connection.patterns:
+            core.router.discard(connection, pattern)
+        core.stats.subscriptions -= len(connection.patterns)
+        connection.patterns = ()
+        identity = connection.identity
+        if identity is None:
+            return
+        core.stats.authenticated -= 1
+        core.limiter.release(identity)
+        core.rates.forget(identity, connection.client_id)
+        if core.connections.get(connection.client_id) is connection:
+            del core.connections[connection.client_id]
+            if self._draining:
+                return
+            grace = core.settings.presence_grace / 1000
+            if code in CLEAN or not grace:
+                self.attendance.depart(connection.client_id)
+            else:
+                self.attendance.lose(connection, grace)
+
+    def end(self, connection: Connection, error: ServiceError, ref: str | None = None) -> None:
+        """End a connection: say why, close with the code of the error.
+
+        Args:
+            connection: Which.
+            error: Why.
+            ref: Of the frame that this answers.
+        """
+        if connection.closed:
+            return
+        core = self.core
+        core.count(error)
+        record = CODES.get(error.code)
+        code = REPLACED if record is None else record.close or 4401
+        entering = connection.identity is None and connection.authenticating
+        about_auth = entering or error.code in AUTH_ERRORS
+        kind = "auth.error" if about_auth and connection.form is WireForm.SOCKET else "error"
+        if error.code == "slow_consumer":
+            core.stats.slow_consumers += 1
+        core.delivery.settle()
+        core.send(connection, error_frame(error, ref, type=kind))
+        core.delivery.finish(connection)
+        sink = connection.sink
+        self.closed(connection, code)
+        sink.close(code, error.code)
+
+    def _slow(self, connection: Connection) -> None:
+        self.end(
+            connection,
+            ServiceError("slow_consumer", "the client reads too slowly; its queue here is full"),
+        )
+
+    # ------------------------------------------------------------ operations
+
+    def receive(self, connection: Connection, data: str | bytes) -> None:
+        """See `interfaces.Service`."""
+        self.inbound.receive(connection, data)
+
+    async def identify(self, token: str) -> Identity:
+        """See `interfaces.Service`."""
+        return await self.core.authenticator.authenticate(token)
+
+    def session(self, identity: Identity) -> AuthOk:
+        """See `interfaces.Service`."""
+        return self.admission.answer(identity, f"rest_{identity.user_id}")
+
+    async def authenticate(
+        self, connection: Connection, token: str, *, client_id: str | None = None
+    ) -> AuthOk:
+        """See `interfaces.Service`."""
+        return await self.admission.admit(connection, token, client_id)
+
+    def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
+        """See `interfaces.Service`."""
+        self.subscriptions.subscribe(connection, request)
+
+    def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
+        """See `interfaces.Service`."""
+        self.subscriptions.unsubscribe(connection, request)
+
+    async def publish(
+        self,
+        identity: Identity,
+        drafts: Sequence[Draft],
+        *,
+        connection: Connection | None = None,
+    ) -> list[Published | ServiceError]:
+        """See `interfaces.Service`."""
+        results = self.publishing.publish(identity, drafts, connection)
+        return await results if isinstance(results, Awaitable) else results
+
+    def deliver(self, entry: Entry) -> None:
+        """A message has its place: send it to whoever is subscribed."""
+        route = self.core.router.route(entry.topic)
+        if route:
+            self.core.delivery.message(route, entry)
+
+    async def history(
+        self,
+        identity: Identity,
+        topic: str,
+        *,
+        since: int | None = None,
+        before: str | None = None,
+        after: int | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        """See `interfaces.Service`."""
+        self._may_read(identity, topic)
+        settings = self.core.settings
+        limit = settings.history_page_default if limit is None else limit
+        if not 1 <= limit <= settings.history_page_max:
+            raise ServiceError(
+                "invalid_option",
+                f"`limit` is 1 to {settings.history_page_max}",
+                field="limit",
+            )
+        if after is not None and before is not None:
+            raise ServiceError(
+                "invalid_option", "`after` and `before` exclude each other", field="after"
+            )
+        page = self.core.backplane.page(topic, since=since, before=before, after=after, limit=limit)
+        return page if isinstance(page, Page) else await page
+
+    def presence(self, identity: Identity, topic: str) -> list[Member]:
+        """See `interfaces.Service`."""
+        self._may_read(identity, topic)
+        return self.attendance.members(topic)
+
+    def topics(
+        self, identity: Identity, *, prefix: str = "", limit: int = 100
+    ) -> tuple[list[TopicReport], bool]:
+        """See `interfaces.Service`."""
+        core = self.core
+        if not core.policy.may_administer(identity):
+            raise ServiceError("forbidden", "only an admin may list topics")
+        if not 1 <= limit <= _TOPICS_MAX:
+            raise ServiceError("invalid_option", f"`limit` is 1 to {_TOPICS_MAX}", field="limit")
+        known = {report.topic: report for report in core.backplane.reports(prefix)}
+        for topic in core.router.exact_topics():
+            if topic.startswith(prefix) and topic not in known:
+                known[topic] = TopicReport(topic, 0, 0, None, None)
+        chosen = sorted(known)[: limit + 1]
+        reports = [
+            TopicReport(
+                name,
+                len(core.router.route(name)),
+                known[name].messages,
+                known[name].position,
+                known[name].last_message_at,
+            )
+            for name in chosen[:limit]
+        ]
+        return reports, len(chosen) > limit
+
+    def _may_read(self, identity: Identity, topic: str) -> None:
+        try:
+            validate_topic(topic)
+        except InvalidTopic as error:
+            raise ServiceError("invalid_topic", error.message, topic=topic, field="topic") from None
+        if not self.core.policy.may_subscribe(identity, topic):
+            raise ServiceError(
+                "forbidden", "the access rules do not allow reading this topic", topic=topic
+            )
+
+    # ------------------------------------------------------------ end
+
+    async def drain(self, seconds: float) -> None:
+        """See `interfaces.Service`."""
+        self._draining = True
+        for connection in list(self._open):
+            self.end(connection, ServiceError("going_away", "the server is shutting down"))
+        tasks = list(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+        for task in self._tasks:
+            task.cancel()
+        self.core.wheel.stop()
+        await self.core.backplane.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a task of the hub failed", exc_info=error)
+
+
+_TOPICS_MAX: Final = 10_000
+
+
+def _memory(settings: Settings, wall: Callable[[], int]) -> MemoryBackplane:
+    store = MemoryStore(
+        max_messages=settings.history_max_messages,
+        max_age=settings.history_max_age,
+        max_bytes=settings.history_max_bytes,
+        max_topics=settings.topics_max,
+    )
+    return MemoryBackplane(store, wall)

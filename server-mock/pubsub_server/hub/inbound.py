@@ -1,0 +1,289 @@
+"""Frames of clients: read, checked, performed, answered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.codec import (
+    AuthRequest,
+    PingRequest,
+    PresenceRequest,
+    PublishRequest,
+    Request,
+    SubscribeRequest,
+    UnsubscribeRequest,
+    decode_object,
+    error_frame,
+    error_info,
+    parse,
+    ref_of,
+)
+from pubsub_server.hub.subscriptions import not_yet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from pubsub_server.hub.admission import Admission
+    from pubsub_server.hub.attendance import Attendance
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.core import Core
+    from pubsub_server.hub.publishing import Publishing
+    from pubsub_server.hub.subscriptions import Subscriptions
+    from pubsub_server.interfaces import Published
+
+logger = logging.getLogger(__name__)
+
+BAD_FRAMES: Final = 20
+"""Unreadable frames in a row that end a connection."""
+WAITING_FRAMES: Final = 256
+"""Inbound frames kept while the first ``auth`` is being checked."""
+
+
+class End(Protocol):
+    """How a connection is ended; see `hub.Hub.end`."""
+
+    def __call__(self, connection: Connection, error: ServiceError, ref: str | None = None) -> None:
+        """Say why, then close."""
+        ...
+
+
+class Inbound:
+    """Takes the frames of all connections.
+
+    Args:
+        core: The parts of the hub.
+        admission: Performs `auth`.
+        subscriptions: Performs `subscribe` and `unsubscribe`.
+        publishing: Performs `publish`.
+        attendance: Performs `presence.update`.
+        end: Ends a connection.
+        spawn: Runs what must wait in a task.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        admission: Admission,
+        subscriptions: Subscriptions,
+        publishing: Publishing,
+        attendance: Attendance,
+        end: End,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._core = core
+        self._admission = admission
+        self._subscriptions = subscriptions
+        self._publishing = publishing
+        self._attendance = attendance
+        self._end = end
+        self._spawn = spawn
+
+    def receive(self, connection: Connection, data: str | bytes) -> None:
+        """Take one frame; see `interfaces.Service`."""
+        if connection.closed:
+            return
+        core = self._core
+        core.stats.frames_in += 1
+        if connection.authenticating and connection.identity is None:
+            waiting = connection.waiting
+            if waiting is None:
+                waiting = connection.waiting = []
+            if len(waiting) < WAITING_FRAMES:
+                waiting.append(data)
+            else:
+                core.refuse(connection, not_yet())
+            return
+        ref: str | None = None
+        try:
+            frame = parse(data)
+            ref = ref_of(frame)
+            request = decode_object(frame, max_payload=core.settings.max_payload)
+        except ServiceError as error:
+            connection.bad_frames += error.code == "invalid_frame"
+            if connection.bad_frames >= BAD_FRAMES:
+                self._end(connection, error)
+            elif connection.identity is None and error.code != "invalid_frame":
+                core.refuse(connection, not_yet(), ref)
+            else:
+                core.refuse(connection, error, ref)
+            return
+        except Exception:
+            logger.exception("a frame could not be decoded")
+            core.refuse(connection, ServiceError("internal", "the frame could not be read"), ref)
+            return
+        connection.bad_frames = 0
+        if connection.identity is None and not isinstance(request, AuthRequest):
+            core.refuse(connection, not_yet(), request.ref)
+            return
+        try:
+            self._perform(connection, request)
+        except ServiceError as error:
+            core.refuse(connection, error, request.ref)
+        except Exception:
+            logger.exception("a frame could not be handled")
+            core.refuse(
+                connection, ServiceError("internal", "the server failed on this frame"), request.ref
+            )
+
+    def _perform(self, connection: Connection, request: Request) -> None:
+        match request:
+            case PublishRequest():
+                self._publish(connection, request)
+            case PingRequest():
+                self._ping(connection, request)
+            case SubscribeRequest():
+                self._subscriptions.subscribe(connection, request)
+            case UnsubscribeRequest():
+                self._subscriptions.unsubscribe(connection, request)
+            case PresenceRequest():
+                self._presence(connection, request)
+            case AuthRequest():
+                self._auth(connection, request)
+
+    def _auth(self, connection: Connection, request: AuthRequest) -> None:
+        if connection.authenticating:
+            raise ServiceError(
+                "rate_limited", "another `auth` is being checked", retry_after_ms=1000
+            )
+        connection.authenticating = True
+        self._spawn(self._authenticate(connection, request))
+
+    async def _authenticate(self, connection: Connection, request: AuthRequest) -> None:
+        first = connection.identity is None
+        try:
+            ok = await self._admission.admit(connection, request.token, request.client_id)
+        except ServiceError as error:
+            self._refuse_auth(connection, error, request.ref, first)
+            return
+        except Exception:
+            logger.exception("a token could not be checked")
+            failure = ServiceError("internal", "the token could not be checked")
+            self._refuse_auth(connection, failure, request.ref, first)
+            return
+        connection.authenticating = False
+        frame: dict[str, object] = {
+            "type": "auth.ok",
+            "client_id": ok.client_id,
+            "user_id": ok.user_id,
+            "version": ok.version,
+            "features": ok.features,
+            "server_time": ok.server_time,
+            "limits": ok.limits,
+        }
+        if ok.expires_at is not None:
+            frame["expires_at"] = ok.expires_at
+        if request.ref is not None:
+            frame["ref"] = request.ref
+        self._core.send(connection, frame)
+        waiting, connection.waiting = connection.waiting, None
+        for data in waiting or ():
+            self.receive(connection, data)
+
+    def _refuse_auth(
+        self, connection: Connection, error: ServiceError, ref: str | None, first: bool
+    ) -> None:
+        if connection.closed:
+            return
+        if first:
+            self._core.stats.auth_failures += 1
+            self._end(connection, error, ref)
+            return
+        # The old token holds until its end.
+        connection.authenticating = False
+        self._core.count(error)
+        self._core.send(connection, error_frame(error, ref, type="auth.error"))
+
+    def _publish(self, connection: Connection, request: PublishRequest) -> None:
+        identity = connection.identity
+        assert identity is not None
+        if len(request.items) > self._core.settings.max_batch:
+            raise ServiceError(
+                "invalid_frame",
+                f"a batch has at most {self._core.settings.max_batch} messages",
+                field="messages",
+            )
+        results = self._publishing.publish(identity, request.items, connection)
+        if isinstance(results, Awaitable):
+            self._spawn(self._answer_later(connection, request, results))
+        else:
+            self._answer(connection, request, results)
+
+    async def _answer_later(
+        self,
+        connection: Connection,
+        request: PublishRequest,
+        results: Awaitable[list[Published | ServiceError]],
+    ) -> None:
+        try:
+            self._answer(connection, request, await results)
+        except ServiceError as error:
+            self._core.refuse(connection, error, request.ref)
+
+    def _answer(
+        self,
+        connection: Connection,
+        request: PublishRequest,
+        results: Sequence[Published | ServiceError],
+    ) -> None:
+        ref = request.ref
+        if request.batch and ref is not None:
+            frame = {
+                "type": "published",
+                "results": [result_json(result) for result in results],
+                "ref": ref,
+            }
+            self._core.send(connection, frame)
+            return
+        for result in results:
+            if isinstance(result, ServiceError):
+                # Counted where it was refused.
+                self._core.send(connection, error_frame(result, ref))
+            elif ref is not None:
+                self._core.send(
+                    connection, {"type": "published", **result_json(result), "ref": ref}
+                )
+
+    def _presence(self, connection: Connection, request: PresenceRequest) -> None:
+        identity = connection.identity
+        assert identity is not None
+        core = self._core
+        granted, wait = core.rates.take(identity, connection.client_id, 1)
+        if not granted:
+            raise ServiceError(
+                "rate_limited",
+                f"more than {core.rates.rate(identity)} updates a second",
+                topic=request.topic,
+                retry_after_ms=wait,
+            )
+        id, timestamp = self._attendance.update(connection, request.topic, dict(request.data))
+        if request.ref is not None:
+            core.send(
+                connection,
+                {
+                    "type": "published",
+                    "id": id,
+                    "timestamp": timestamp,
+                    "duplicate": False,
+                    "ref": request.ref,
+                },
+            )
+
+    def _ping(self, connection: Connection, request: PingRequest) -> None:
+        frame: dict[str, object] = {"type": "pong", "server_time": self._core.wall()}
+        if request.ref is not None:
+            frame["ref"] = request.ref
+        self._core.send(connection, frame)
+
+
+def result_json(result: Published | ServiceError) -> dict[str, object]:
+    """`PublishResult` of the schema."""
+    if isinstance(result, ServiceError):
+        return {"error": error_info(result)}
+    fields: dict[str, object] = {"id": result.id, "timestamp": result.timestamp}
+    if result.seq is not None:
+        fields["seq"] = result.seq
+    fields["duplicate"] = result.duplicate
+    return fields

@@ -1,0 +1,168 @@
+"""How much: the publish rate (HIP-56 Security 4) and open connections (Security 7)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, TypeVar
+
+from pubsub_server.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pubsub_server.auth.identity import Identity
+
+_K = TypeVar("_K")
+
+MAX_BUCKETS = 200_000
+"""Clients whose budget is remembered; a bucket that is full again is forgotten first."""
+
+
+class Bucket:
+    """A token bucket: `rate` a second, at most `burst` at once."""
+
+    __slots__ = ("at", "burst", "level", "rate")
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self.rate = rate
+        self.burst = burst
+        self.level = burst
+        self.at = now
+
+    def take(self, count: int, now: float) -> tuple[int, float]:
+        """Takes up to `count`; answers how many, and in how many seconds there is one more."""
+        self.refill(now)
+        granted = min(count, int(self.level + 1e-9))
+        self.level -= granted
+        if granted == count:
+            return granted, 0.0
+        return granted, max(0.0, (1 - self.level) / self.rate)
+
+    def refill(self, now: float) -> bool:
+        """Brings the level up to date; answers whether it is full."""
+        self.level = min(self.burst, self.level + (now - self.at) * self.rate)
+        self.at = now
+        return self.level >= self.burst
+
+
+class RateLimiter:
+    """Publishes a second of each client.
+
+    A connection has a bucket of its own; what one user publishes over REST shares one.
+
+    Args:
+        user: Publishes a second of users and agents.
+        service: Publishes a second of services and admins.
+        burst: Milliseconds of the rate that may come at once; at least one message may.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        user: float,
+        service: float,
+        burst: int = 1000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._user = user
+        self._service = service
+        self._burst = burst / 1000
+        self._clock = clock
+        self._buckets: dict[tuple[str, str, str | None], Bucket] = {}
+
+    def take(self, identity: Identity, client_id: str | None, count: int) -> tuple[int, int]:
+        """Takes up to `count` publishes.
+
+        Returns:
+            How many are granted, and in how many milliseconds the next one would be (0 where all
+            are granted).
+        """
+        now = self._clock()
+        key = (identity.kind, identity.user_id, client_id)
+        rate = self._rate(identity)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= MAX_BUCKETS:
+                self._sweep(now)
+            bucket = self._buckets[key] = Bucket(rate, max(1.0, rate * self._burst), now)
+        granted, wait = bucket.take(count, now)
+        return granted, math.ceil(wait * 1000)
+
+    def rate(self, identity: Identity) -> int:
+        """Publishes a second, rounded down, at least 1; what `auth.ok.limits` tells."""
+        return max(1, int(self._rate(identity)))
+
+    def forget(self, identity: Identity, client_id: str) -> None:
+        """The connection is gone, and its budget with it."""
+        self._buckets.pop((identity.kind, identity.user_id, client_id), None)
+
+    def _rate(self, identity: Identity) -> float:
+        return self._service if identity.service or identity.admin else self._user
+
+    def _sweep(self, now: float) -> None:
+        full = [key for key, bucket in self._buckets.items() if bucket.refill(now)]
+        for key in full:
+            del self._buckets[key]
+        if len(self._buckets) >= MAX_BUCKETS:
+            for key in list(self._buckets)[: MAX_BUCKETS // 2]:
+                del self._buckets[key]
+
+
+class ConnectionLimiter:
+    """Open connections by user and by organization; event streams count too.
+
+    Args:
+        per_user: Connections of one user.
+        per_org: Connections of one organization.
+        org_limits: Connections of certain organizations, in place of `per_org`.
+    """
+
+    def __init__(
+        self, per_user: int, per_org: int, org_limits: Mapping[str, int] | None = None
+    ) -> None:
+        self._per_user = per_user
+        self._per_org = per_org
+        self._org_limits = dict(org_limits or {})
+        self._users: Counter[tuple[str, str]] = Counter()
+        self._orgs: Counter[str] = Counter()
+
+    def acquire(self, identity: Identity) -> None:
+        """Counts one connection of the identity, against its user and each organization.
+
+        Raises:
+            ServiceError: `connection_limit`; nothing is counted then.
+        """
+        user = (identity.kind, identity.user_id)
+        if self._users[user] >= self._per_user:
+            raise ServiceError(
+                "connection_limit",
+                f"{identity.user_id} has {self._per_user} connections, as many as a user may",
+                retry_after_ms=5_000,
+            )
+        for org in identity.orgs:
+            limit = self._org_limits.get(org, self._per_org)
+            if self._orgs[org] >= limit:
+                raise ServiceError(
+                    "connection_limit",
+                    f"the organization {org} has {limit} connections, as many as it may",
+                    retry_after_ms=5_000,
+                )
+        self._users[user] += 1
+        for org in identity.orgs:
+            self._orgs[org] += 1
+
+    def release(self, identity: Identity) -> None:
+        """One connection less."""
+        _less(self._users, (identity.kind, identity.user_id))
+        for org in identity.orgs:
+            _less(self._orgs, org)
+
+
+def _less(counter: Counter[_K], key: _K) -> None:
+    left = counter[key] - 1
+    if left > 0:
+        counter[key] = left
+    else:
+        counter.pop(key, None)

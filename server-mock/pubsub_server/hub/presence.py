@@ -1,0 +1,280 @@
+"""Who is on a topic: members, their state, and what is left of them for a while after a cut.
+
+HIP-56 Presence; H-080 … H-086. A client is a member of the topics that it subscribes to by name.
+Pure state: the times are given, what has changed is returned, telling others is the hub's work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.codec import encode_payload
+from pubsub_server.hub.connection import with_name, without_name
+from pubsub_server.hub.topic_index import TopicIndex
+from pubsub_server.interfaces import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pubsub_server.interfaces import Identity
+
+METADATA_BYTES: Final = 16_384
+"""Bytes of JSON of a member's metadata."""
+TEXT_LIMITS: Final = {"status": 64, "name": 256, "avatar_url": 2048}
+"""Characters of a member's own fields."""
+
+
+class Place:
+    """One client on one topic."""
+
+    __slots__ = ("avatar_url", "client", "joined_at", "kept", "metadata", "name", "status")
+
+    def __init__(self, client: Client, joined_at: int) -> None:
+        self.client = client
+        self.joined_at = joined_at
+        self.kept = True
+        self.status: str | None = None
+        self.metadata: dict[str, Any] | None = None
+        self.name: str | None = None
+        self.avatar_url: str | None = None
+
+    def member(self) -> Member:
+        """What the others see."""
+        client = self.client
+        return Member(
+            client_id=client.client_id,
+            user_id=client.identity.user_id,
+            name=self.name or client.identity.name or client.identity.user_id,
+            avatar_url=self.avatar_url or client.identity.avatar_url,
+            status=self.status,
+            metadata=self.metadata,
+            joined_at=self.joined_at,
+            last_seen=client.last_seen,
+            kind=client.identity.kind,
+        )
+
+
+class Client:
+    """One connected client, or one whose connection was lost a moment ago.
+
+    Attributes:
+        client_id: Identifies it.
+        identity: Who it is.
+        last_seen: Unix ms.
+        lost_until: When it leaves, monotonic seconds; None while it is connected.
+        topics: Where it is a member.
+    """
+
+    __slots__ = ("client_id", "identity", "last_seen", "lost_until", "topics")
+
+    def __init__(self, client_id: str, identity: Identity, last_seen: int) -> None:
+        self.client_id = client_id
+        self.identity = identity
+        self.last_seen = last_seen
+        self.lost_until: float | None = None
+        self.topics: tuple[str, ...] | dict[str, None] = ()
+
+
+class Presence:
+    """Members of all topics.
+
+    Args:
+        max_members: Of one topic; who comes later is not listed.
+    """
+
+    def __init__(self, max_members: int) -> None:
+        self._max_members = max_members
+        self._topics: dict[str, dict[str, Place]] = {}
+        self._clients: dict[str, Client] = {}
+        self._index = TopicIndex()
+
+    def __len__(self) -> int:
+        """Topics with a member."""
+        return len(self._topics)
+
+    def topics(self) -> list[str]:
+        """Topics with a member."""
+        return list(self._topics)
+
+    def matching(self, patterns: Iterable[str]) -> list[str]:
+        """Topics with a member that any of the patterns matches."""
+        return self._index.matching(patterns)
+
+    def client(self, client_id: str) -> Client | None:
+        """The client of this id, if it is a member of anything."""
+        return self._clients.get(client_id)
+
+    def join(self, client_id: str, identity: Identity, topic: str, now: int) -> Member | None:
+        """Become a member.
+
+        Returns:
+            The new member; None for one who is known already, and where the topic is full.
+        """
+        client = self._clients.get(client_id)
+        places = self._topics.get(topic)
+        if places is not None:
+            place = places.get(client_id)
+            if place is not None:
+                place.kept = True
+                return None
+            if len(places) >= self._max_members:
+                return None
+        if client is None:
+            client = self._clients[client_id] = Client(client_id, identity, now)
+        if places is None:
+            places = self._topics[topic] = {}
+            self._index.add(topic)
+        place = places[client_id] = Place(client, now)
+        client.topics = with_name(client.topics, topic)
+        client.last_seen = now
+        return place.member()
+
+    def leave(self, client_id: str, topic: str) -> Member | None:
+        """Be a member no more.
+
+        Returns:
+            Who left; None if it was no member.
+        """
+        places = self._topics.get(topic)
+        place = None if places is None else places.pop(client_id, None)
+        if places is None or place is None:
+            return None
+        if not places:
+            del self._topics[topic]
+            self._index.discard(topic)
+        client = place.client
+        client.topics = without_name(client.topics, topic)
+        if not client.topics:
+            del self._clients[client_id]
+        return place.member()
+
+    def leave_all(self, client_id: str) -> list[tuple[str, Member]]:
+        """Leave every topic."""
+        client = self._clients.get(client_id)
+        if client is None:
+            return []
+        gone = [(topic, self.leave(client_id, topic)) for topic in tuple(client.topics)]
+        return [(topic, member) for topic, member in gone if member is not None]
+
+    def lose(self, client_id: str, until: float, last_seen: int) -> Client | None:
+        """The connection was lost: its places are kept until this time.
+
+        Returns:
+            The client, to be asked again then; None if it was no member of anything.
+        """
+        client = self._clients.get(client_id)
+        if client is not None:
+            client.lost_until = until
+            client.last_seen = last_seen
+            for topic in client.topics:
+                self._topics[topic][client_id].kept = False
+        return client
+
+    def lapse(self, client_id: str) -> list[tuple[str, Member]]:
+        """Its time is over: leave the topics that it has not joined again since it was lost."""
+        client = self._clients.get(client_id)
+        if client is None:
+            return []
+        client.lost_until = None
+        left = [t for t in tuple(client.topics) if not self._topics[t][client_id].kept]
+        gone = [(topic, self.leave(client_id, topic)) for topic in left]
+        return [(topic, member) for topic, member in gone if member is not None]
+
+    def may_resume(self, client_id: str, identity: Identity) -> bool:
+        """Whether this identity may go on as this client."""
+        client = self._clients.get(client_id)
+        return client is not None and _same(client.identity, identity)
+
+    def refresh(self, client_id: str, identity: Identity) -> None:
+        """The client authenticated anew."""
+        client = self._clients.get(client_id)
+        if client is not None:
+            client.identity = identity
+
+    def update(
+        self, client_id: str, topic: str | None, data: Mapping[str, Any], now: int
+    ) -> list[tuple[str, Member]]:
+        """Change the client's state on one topic, or on all.
+
+        Args:
+            client_id: Whose.
+            topic: Where; None for everywhere it is a member.
+            data: ``status``, ``name``, ``avatar_url`` change the member, other keys merge into
+                ``metadata`` (as do those inside a ``metadata`` object); null deletes.
+            now: Unix ms.
+
+        Returns:
+            The topics and the member there.
+
+        Raises:
+            ServiceError: `invalid_payload`, `payload_too_large`, `not_found` where it is no member.
+        """
+        client = self._clients.get(client_id)
+        places = [
+            (name, self._topics[name][client_id])
+            for name in (() if client is None else client.topics)
+            if topic is None or name == topic
+        ]
+        if topic is not None and not places:
+            raise ServiceError(
+                "not_found",
+                "this client is not a member of the topic; subscribe to it by name first",
+                topic=topic,
+            )
+        texts = {name: _text(data, name) for name in TEXT_LIMITS if name in data}
+        extra = {key: value for key, value in data.items() if key not in TEXT_LIMITS}
+        nested = extra.pop("metadata", None)
+        if isinstance(nested, dict):
+            extra = {**cast("dict[str, Any]", nested), **extra}
+        elif nested is not None:
+            raise ServiceError(
+                "invalid_payload", "`data.metadata` is an object", field="data.metadata"
+            )
+        merged = [_merge(place.metadata, extra) for _, place in places]
+        for (_, place), metadata in zip(places, merged, strict=True):
+            place.metadata = metadata
+            for name, value in texts.items():
+                setattr(place, name, value)
+            place.client.last_seen = now
+        return [(name, place.member()) for name, place in places]
+
+    def members(self, topic: str, seen: Callable[[str], int | None]) -> list[Member]:
+        """Everybody on a topic, in the order they came.
+
+        Args:
+            topic: Which topic.
+            seen: When a connected client was last heard, Unix ms; None for one that is lost.
+        """
+        members: list[Member] = []
+        for client_id, place in self._topics.get(topic, {}).items():
+            last_seen = seen(client_id)
+            if last_seen is not None:
+                place.client.last_seen = max(last_seen, place.client.last_seen)
+            members.append(place.member())
+        return members
+
+
+def _same(one: Identity, other: Identity) -> bool:
+    return one.user_id == other.user_id and one.kind == other.kind
+
+
+def _text(data: Mapping[str, Any], name: str) -> str | None:
+    value = data[name]
+    limit = TEXT_LIMITS[name]
+    if value is not None and (not isinstance(value, str) or len(value) > limit):
+        raise ServiceError(
+            "invalid_payload",
+            f"`data.{name}` is a string of at most {limit} characters, or null",
+            field=f"data.{name}",
+        )
+    return value or None
+
+
+def _merge(old: dict[str, Any] | None, extra: Mapping[str, Any]) -> dict[str, Any] | None:
+    if not extra:
+        return old
+    new = {**(old or {}), **extra}
+    new = {key: value for key, value in new.items() if value is not None}
+    encode_payload(new, "data", METADATA_BYTES)
+    return new or None

@@ -1,0 +1,173 @@
+"""Publish: checked, allowed, within the rate, then handed to the backplane.
+
+H-045, H-097 … H-099, H-144.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, cast
+
+import orjson
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.codec import Draft
+from pubsub_server.hub.wire_forms import envelope
+from pubsub_server.interfaces import Published
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pubsub_server.hub.attendance import Attendance
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.core import Core
+    from pubsub_server.interfaces import Identity
+
+    Result = Published | ServiceError
+
+
+class Publishing:
+    """Performs publishes.
+
+    Args:
+        core: The parts of the hub.
+        attendance: Takes those that mean presence.
+    """
+
+    def __init__(self, core: Core, attendance: Attendance) -> None:
+        self._core = core
+        self._attendance = attendance
+
+    def publish(
+        self,
+        identity: Identity,
+        items: Sequence[Draft | ServiceError],
+        connection: Connection | None,
+    ) -> list[Result] | Awaitable[list[Result]]:
+        """Publish in order; one answer an item. An item that is an error already stays one."""
+        core = self._core
+        client_id = None if connection is None else connection.client_id
+        wanted = [item for item in items if isinstance(item, Draft)]
+        granted, wait = core.rates.take(identity, client_id, len(wanted)) if wanted else (0, 0)
+        results: list[Result | None] = []
+        drafts: list[Draft] = []
+        for item in items:
+            if isinstance(item, ServiceError):
+                core.count(item)
+                results.append(item)
+                continue
+            outcome: Result | None
+            if granted:
+                granted -= 1
+                outcome = self._check(identity, item, connection)
+            else:
+                outcome = ServiceError(
+                    "rate_limited",
+                    f"more than {core.rates.rate(identity)} publishes a second",
+                    topic=item.topic,
+                    retry_after_ms=wait,
+                )
+            if isinstance(outcome, ServiceError):
+                core.count(outcome)
+                core.note("publish", identity, item.topic, connection, refused=outcome.code)
+            elif outcome is None:
+                drafts.append(item)
+            results.append(outcome)
+        if not drafts:
+            return cast("list[Result]", results)
+        sender = (identity.kind, identity.user_id)
+        done = core.backplane.publish(drafts, sender)
+        if isinstance(done, Awaitable):
+            return self._later(identity, drafts, results, done, connection)
+        return self._join(identity, drafts, results, done, connection)
+
+    async def _later(
+        self,
+        identity: Identity,
+        drafts: Sequence[Draft],
+        results: list[Result | None],
+        done: Awaitable[Sequence[Result]],
+        connection: Connection | None,
+    ) -> list[Result]:
+        return self._join(identity, drafts, results, await done, connection)
+
+    def _join(
+        self,
+        identity: Identity,
+        drafts: Sequence[Draft],
+        results: list[Result | None],
+        done: Sequence[Result],
+        connection: Connection | None,
+    ) -> list[Result]:
+        core = self._core
+        for draft, outcome in zip(drafts, done, strict=True):
+            if isinstance(outcome, ServiceError):
+                core.count(outcome)
+                core.note("publish", identity, draft.topic, connection, refused=outcome.code)
+                continue
+            if outcome.duplicate:
+                core.stats.duplicates += 1
+                continue
+            core.stats.published += 1
+            core.stats.published_bytes += len(draft.data)
+            core.note("publish", identity, draft.topic, connection, message_id=outcome.id)
+            hooks = core.webhooks
+            if hooks is not None and hooks.wants("publish", draft.topic):
+                sender = (identity.kind, identity.user_id)
+                body = envelope(draft, outcome.id, outcome.timestamp, outcome.seq, sender)
+                hooks.notify("publish", draft.topic, body)
+        if len(drafts) == len(results):
+            return list(done)
+        rest = iter(done)
+        return [next(rest) if each is None else each for each in results]
+
+    def _check(
+        self, identity: Identity, draft: Draft, connection: Connection | None
+    ) -> Result | None:
+        """An answer that is known already, or None for what the backplane shall take."""
+        if draft.type.startswith("presence."):
+            return self._presence(identity, draft, connection)
+        if len(draft.data) > self._core.settings.max_payload:
+            return ServiceError(
+                "payload_too_large",
+                f"`data` has {len(draft.data):,} bytes of JSON; at most"
+                f" {self._core.settings.max_payload:,} are taken",
+                topic=draft.topic,
+                field="data",
+            )
+        if not self._core.policy.may_publish(identity, draft.topic):
+            return ServiceError(
+                "forbidden", "the access rules do not allow this publish", topic=draft.topic
+            )
+        return None
+
+    def _presence(self, identity: Identity, draft: Draft, connection: Connection | None) -> Result:
+        topic = draft.topic
+        if draft.type != "presence.update":
+            return ServiceError(
+                "forbidden",
+                "presence is announced by the server; send `presence.update`",
+                topic=topic,
+            )
+        if not self._core.policy.may_subscribe(identity, topic):
+            return ServiceError(
+                "forbidden", "the access rules do not allow this topic", topic=topic
+            )
+        if connection is None:
+            return ServiceError(
+                "unsupported",
+                "presence belongs to a connection; send `presence.update` on a socket",
+                topic=topic,
+            )
+        data = orjson.loads(draft.data)
+        if not isinstance(data, dict):
+            return ServiceError(
+                "invalid_payload", "`data` of presence is an object", topic=topic, field="data"
+            )
+        try:
+            id, timestamp = self._attendance.update(
+                connection, topic, cast("dict[str, object]", data)
+            )
+        except ServiceError as error:
+            return error
+        return Published(id, timestamp, None, False)

@@ -1,0 +1,195 @@
+"""Which connections a topic goes to: an exact table, a tree of patterns, and what both gave before.
+
+A route is worked out once and kept until a subscription that could change it comes or goes. So a
+publish costs one look-up, however many patterns there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.topics import TopicTrie, is_wildcard, matches
+from pubsub_server.interfaces import WireForm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pubsub_server.hub.connection import Connection
+
+ROUTES_MAX: Final = 10_000
+"""Routes remembered; all are forgotten when they are more."""
+
+
+class Route:
+    """Where one topic goes, each connection once.
+
+    Attributes:
+        sockets: In the order they came.
+        streams: Likewise.
+        hearing: Those that hear the presence of the topic; None until somebody asks.
+    """
+
+    __slots__ = ("hearing", "sockets", "streams")
+
+    def __init__(self, connections: Iterable[Connection]) -> None:
+        self.sockets: dict[Connection, None] = {}
+        self.streams: dict[Connection, None] = {}
+        self.hearing: dict[Connection, None] | None = None
+        for connection in connections:
+            self.add(connection)
+
+    def __len__(self) -> int:
+        return len(self.sockets) + len(self.streams)
+
+    def add(self, connection: Connection) -> None:
+        """One more."""
+        if connection.form is WireForm.SOCKET:
+            self.sockets[connection] = None
+        else:
+            self.streams[connection] = None
+
+    def discard(self, connection: Connection) -> None:
+        """One less."""
+        self.sockets.pop(connection, None)
+        self.streams.pop(connection, None)
+        if self.hearing is not None:
+            self.hearing.pop(connection, None)
+
+
+NOWHERE: Final = Route(())
+
+
+class Router:
+    """Subscriptions of all connections.
+
+    Args:
+        allowed: Whether a connection may read a topic that one of its patterns matches. Exact
+            subscriptions were asked about when they were made.
+    """
+
+    def __init__(self, allowed: Callable[[Connection, str], bool]) -> None:
+        self._allowed = allowed
+        # One subscriber needs no collection: most topics of a person have one.
+        self._exact: dict[str, Connection | dict[Connection, None]] = {}
+        self._patterns: dict[str, dict[Connection, None]] = {}
+        self._trie: TopicTrie[str] = TopicTrie()
+        self._routes: dict[str, Route] = {}
+
+    def __len__(self) -> int:
+        """Distinct topics and patterns with a subscriber."""
+        return len(self._exact) + len(self._patterns)
+
+    def add(self, connection: Connection, pattern: str) -> None:
+        """Subscribe; the caller knows that it is not yet."""
+        if is_wildcard(pattern):
+            holders = self._patterns.get(pattern)
+            if holders is None:
+                holders = self._patterns[pattern] = {}
+                self._trie.insert(pattern, pattern)
+            holders[connection] = None
+            connection.wild += 1
+            self._routes.clear()
+            return
+        known = self._exact.get(pattern)
+        if known is None:
+            self._exact[pattern] = connection
+        elif isinstance(known, dict):
+            known[connection] = None
+        else:
+            self._exact[pattern] = {known: None, connection: None}
+        route = self._routes.get(pattern)
+        if route is NOWHERE:
+            del self._routes[pattern]
+        elif route is not None:
+            route.add(connection)
+            if route.hearing is not None and hears(connection, pattern):
+                route.hearing[connection] = None
+
+    def discard(self, connection: Connection, pattern: str) -> None:
+        """End a subscription."""
+        if is_wildcard(pattern):
+            holders = self._patterns.get(pattern)
+            if holders is not None and connection in holders:
+                del holders[connection]
+                connection.wild -= 1
+                if not holders:
+                    del self._patterns[pattern]
+                    self._trie.remove(pattern, pattern)
+                self._routes.clear()
+            return
+        known = self._exact.get(pattern)
+        if known is connection:
+            del self._exact[pattern]
+        elif isinstance(known, dict):
+            known.pop(connection, None)
+            if len(known) == 1:
+                self._exact[pattern] = next(iter(known))
+        route = self._routes.get(pattern)
+        if route is None:
+            return
+        if connection.wild or len(route) <= 1:
+            # It may match by a pattern too; and a route without anybody is not kept.
+            del self._routes[pattern]
+        else:
+            route.discard(connection)
+
+    def changed(self, connection: Connection) -> None:
+        """What this connection may read has changed."""
+        connection.verdicts = None
+        if connection.wild:
+            self._routes.clear()
+
+    def presence_changed(self, pattern: str) -> None:
+        """A connection hears the presence of what this pattern matches, or no longer."""
+        routes = self._routes
+        for route in routes.values() if is_wildcard(pattern) else (routes.get(pattern),):
+            if route is not None:
+                route.hearing = None
+
+    def hearing(self, topic: str) -> dict[Connection, None]:
+        """Connections that hear the presence of a topic."""
+        route = self.route(topic)
+        if route.hearing is None:
+            everybody = (*route.sockets, *route.streams)
+            route.hearing = {each: None for each in everybody if hears(each, topic)}
+        return route.hearing
+
+    def route(self, topic: str) -> Route:
+        """Where a message of this topic goes."""
+        route = self._routes.get(topic)
+        if route is None:
+            route = self._work_out(topic)
+            if len(self._routes) >= ROUTES_MAX:
+                self._routes.clear()
+            self._routes[topic] = route
+        return route
+
+    def _work_out(self, topic: str) -> Route:
+        known = self._exact.get(topic)
+        if known is None:
+            found: dict[Connection, None] = {}
+        elif isinstance(known, dict):
+            found = known
+        else:
+            found = {known: None}
+        if self._patterns and (patterns := self._trie.match(topic)):
+            found = dict(found)
+            for pattern in patterns:
+                for connection in self._patterns[pattern]:
+                    if connection not in found and self._allowed(connection, topic):
+                        found[connection] = None
+        return Route(found) if found else NOWHERE
+
+    def exact_topics(self) -> Sequence[str]:
+        """Topics with a subscriber of their own."""
+        return list(self._exact)
+
+
+def hears(connection: Connection, topic: str) -> bool:
+    """Whether one of the patterns by which it gets this topic was to bring presence."""
+    silent = connection.silent
+    if silent is None:
+        return True
+    if len(silent) >= len(connection.patterns):
+        return False
+    return any(pattern not in silent and matches(pattern, topic) for pattern in connection.patterns)

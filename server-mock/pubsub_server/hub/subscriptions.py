@@ -1,0 +1,280 @@
+"""Subscribe and unsubscribe: register, replay, then live. H-042, H-043, H-046, H-084, H-103."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from hanzoai.pubsub.topics import is_wildcard
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.connection import REPLAYING, with_name, without_name
+from pubsub_server.hub.core import wants_presence
+from pubsub_server.hub.wire_forms import event_id, frame_bytes
+from pubsub_server.interfaces import Replay, WireForm
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+
+    from pubsub_server.hub.admission import Admission
+    from pubsub_server.hub.attendance import Attendance
+    from pubsub_server.hub.codec import (
+        SubscribeRequest,
+        UnsubscribeRequest,
+    )
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.core import Core
+    from pubsub_server.interfaces import Entry, HookEvent, Identity
+
+FRAME_BYTES: Final = 1_048_576
+"""History of one `subscribed` frame; the rest follows in others (`more`)."""
+
+
+class Subscriptions:
+    """Performs subscribe and unsubscribe.
+
+    Args:
+        core: The parts of the hub.
+        attendance: Who is present.
+        spawn: Runs what must wait in a task.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        attendance: Attendance,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._core = core
+        self._attendance = attendance
+        self._spawn = spawn
+        self.admission: Admission
+
+    def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
+        """Register, then replay; answers through the connection."""
+        core = self._core
+        identity = connection.identity
+        if identity is None:
+            core.refuse(connection, not_yet(), request.ref)
+            return
+        core.delivery.settle()
+        granted: list[str] = []
+        denied = list(request.invalid)
+        loud = wants_presence(request.presence)
+        for pattern in request.topics:
+            error = self._register(connection, identity, pattern, loud)
+            if error is None:
+                granted.append(pattern)
+            else:
+                denied.append(error)
+                core.count(error)
+        replay = core.backplane.replay(
+            [each for each in granted if not is_wildcard(each)],
+            [each for each in granted if is_wildcard(each)],
+            since=request.since,
+            after=request.after or {},
+            newest=request.history,
+            allowed=lambda topic: core.may_read(connection, topic),
+        )
+        if isinstance(replay, Replay):
+            self._answer(connection, request, granted, denied, replay, loud)
+        else:
+            core.delivery.stall(connection, REPLAYING)
+            self._spawn(self._answer_later(connection, request, granted, denied, replay, loud))
+
+    def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
+        """End subscriptions by exactly these patterns."""
+        core = self._core
+        if connection.identity is None:
+            core.refuse(connection, not_yet(), request.ref)
+            return
+        ended = [each for each in request.topics if each in connection.patterns]
+        core.delivery.settle()
+        for pattern in ended:
+            self.drop(connection, pattern)
+        if request.ref is not None:
+            core.send(connection, {"type": "unsubscribed", "topics": ended, "ref": request.ref})
+
+    def drop(self, connection: Connection, pattern: str) -> None:
+        """End one subscription; the caller has settled."""
+        core = self._core
+        core.router.discard(connection, pattern)
+        connection.patterns = without_name(connection.patterns, pattern)
+        core.stats.subscriptions -= 1
+        if connection.silent is not None:
+            connection.silent.discard(pattern)
+            if not connection.silent:
+                connection.silent = None
+        identity = connection.identity
+        if not is_wildcard(pattern):
+            self._attendance.quit(connection, pattern)
+        if identity is not None:
+            core.note("unsubscribe", identity, pattern, connection)
+            self._hook("unsubscribe", identity, pattern, connection)
+
+    # ------------------------------------------------------------ inside
+
+    def _register(
+        self, connection: Connection, identity: Identity, pattern: str, loud: bool
+    ) -> ServiceError | None:
+        core = self._core
+        held = pattern in connection.patterns
+        if not self.admission.may_hold(identity, pattern):
+            core.note("subscribe", identity, pattern, connection, refused="forbidden")
+            return ServiceError(
+                "forbidden", "the access rules do not allow this subscription", topic=pattern
+            )
+        if not held and len(connection.patterns) >= core.settings.max_subscriptions:
+            return ServiceError(
+                "subscription_limit",
+                f"this connection has {core.settings.max_subscriptions:,} subscriptions,"
+                " and no more are taken",
+                topic=pattern,
+            )
+        self._set_loud(connection, pattern, loud)
+        if held:
+            core.router.presence_changed(pattern)
+            return None
+        connection.patterns = with_name(connection.patterns, pattern)
+        core.router.add(connection, pattern)
+        core.stats.subscriptions += 1
+        core.note("subscribe", identity, pattern, connection)
+        self._hook("subscribe", identity, pattern, connection)
+        return None
+
+    def _set_loud(self, connection: Connection, pattern: str, loud: bool) -> None:
+        silent = connection.silent
+        if not loud:
+            if silent is None:
+                connection.silent = {pattern}
+            else:
+                silent.add(pattern)
+        elif silent is not None:
+            silent.discard(pattern)
+            if not silent:
+                connection.silent = None
+
+    async def _answer_later(
+        self,
+        connection: Connection,
+        request: SubscribeRequest,
+        granted: Sequence[str],
+        denied: Sequence[ServiceError],
+        replay: Awaitable[Replay],
+        loud: bool,
+    ) -> None:
+        try:
+            found = await replay
+        except ServiceError as error:
+            self._core.refuse(connection, error, request.ref)
+        else:
+            if not connection.closed:
+                self._answer(connection, request, granted, denied, found, loud)
+        finally:
+            self._core.delivery.release(connection, REPLAYING)
+
+    def _answer(
+        self,
+        connection: Connection,
+        request: SubscribeRequest,
+        granted: Sequence[str],
+        denied: Sequence[ServiceError],
+        replay: Replay,
+        loud: bool,
+    ) -> None:
+        core = self._core
+        core.stats.replayed += len(replay.entries)
+        parts = _split(replay.entries)
+        frames = self._frames(connection.form, request, granted, denied, replay, parts)
+        if connection.stalled or len(parts) > 1:
+            core.delivery.replay(connection, frames)
+        else:
+            core.delivery.send(connection, next(frames))
+        if request.ref is None:
+            for error in denied:
+                core.refuse(connection, error)
+        named = [each for each in granted if not is_wildcard(each)]
+        # A reader of an event stream is a member only where it says so; HIP-56 lets it watch.
+        if connection.form is WireForm.SOCKET or request.presence:
+            for topic in named:
+                self._attendance.enter(connection, topic)
+        if loud:
+            self._attendance.show(connection, granted)
+
+    def _frames(
+        self,
+        form: WireForm,
+        request: SubscribeRequest,
+        granted: Sequence[str],
+        denied: Sequence[ServiceError],
+        replay: Replay,
+        parts: Sequence[Sequence[Entry]],
+    ) -> Iterator[bytes]:
+        """The answer in frames of about `FRAME_BYTES`.
+
+        What is missing is said in the first, before the messages that follow the hole; where the
+        topics stand is said in the last, after the messages that lead there.
+        """
+        # One less than now: what is published within this millisecond is newer than it.
+        timestamp = self._core.wall() - 1
+        for index, part in enumerate(parts):
+            frame: dict[str, object] = {
+                "type": "subscribed",
+                "topics": granted,
+                "history": [orjson.Fragment(entry.body) for entry in part],
+                "timestamp": timestamp,
+            }
+            if index == 0:
+                if replay.truncated:
+                    frame["truncated"] = replay.truncated
+                if replay.reset:
+                    frame["reset"] = replay.reset
+                if denied:
+                    frame["denied"] = [
+                        {"topic": e.topic or "", "code": e.code, "message": e.message}
+                        for e in denied
+                    ]
+            if index + 1 < len(parts):
+                frame["more"] = True
+            else:
+                frame["positions"] = replay.positions
+            if request.ref is not None:
+                frame["ref"] = request.ref
+            last = index + 1 == len(parts)
+            yield frame_bytes(form, frame, _mark(replay, timestamp) if last else None)
+
+    def _hook(
+        self, event: HookEvent, identity: Identity, pattern: str, connection: Connection
+    ) -> None:
+        hooks = self._core.webhooks
+        if hooks is not None and hooks.wants(event, pattern):
+            body = {
+                "topic": pattern,
+                "client_id": connection.client_id,
+                "user_id": identity.user_id,
+                "timestamp": self._core.wall(),
+            }
+            hooks.notify(event, pattern, orjson.dumps(body))
+
+
+def _split(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
+    parts: list[Sequence[Entry]] = []
+    start = size = 0
+    for index, entry in enumerate(entries):
+        if index > start and size + len(entry.body) > FRAME_BYTES:
+            parts.append(entries[start:index])
+            start, size = index, 0
+        size += len(entry.body)
+    parts.append(entries[start:])
+    return parts
+
+
+def _mark(replay: Replay, timestamp: int) -> str | None:
+    """Where a stream resumes that is cut before its first message."""
+    topic = next(iter(replay.positions), None)
+    return None if topic is None else event_id(topic, timestamp, replay.positions[topic])
+
+
+def not_yet() -> ServiceError:
+    """What an operation before authentication gets."""
+    return ServiceError("unauthenticated", "send `auth` with a token first")

@@ -1,0 +1,1 @@
+"""What the server tells: audit, webhooks, metrics, logs."""

@@ -1,0 +1,192 @@
+"""The audit log: who subscribed to and published on sensitive topics. HIP-56 Security 9, H-151.
+
+One JSON object a line, appended by a thread of its own, so that a slow disk holds up nobody. A
+record has no payload and no token. The file may be moved away at any time: it is opened anew when
+it is another one, and on `reopen`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+import orjson
+
+from pubsub_server.observe.topic_filter import TopicFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from pubsub_server.auth.identity import Identity
+    from pubsub_server.interfaces import AuditAction
+
+BATCH: Final = 1_000
+"""Records of one write."""
+
+_LOG: Final = logging.getLogger("pubsub_server.observe.audit")
+
+
+class AuditSink(Protocol):
+    """Where records go: a file here, a Kafka topic elsewhere."""
+
+    def put(self, record: dict[str, object]) -> None:
+        """Takes one record; never blocks."""
+        ...
+
+    def close(self) -> None:
+        """Writes what waits and ends."""
+        ...
+
+
+class AuditLog:
+    """Decides what is recorded, and writes it to a sink.
+
+    Args:
+        patterns: Topics that are audited; operations on others leave no record.
+        sink: Takes the records.
+        clock: Unix seconds.
+    """
+
+    def __init__(
+        self, patterns: Iterable[str], sink: AuditSink, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._topics = TopicFilter(patterns)
+        self._sink = sink
+        self._clock = clock
+
+    def record(
+        self,
+        action: AuditAction,
+        identity: Identity,
+        topic: str,
+        *,
+        client_id: str | None,
+        message_id: str | None = None,
+        refused: str | None = None,
+    ) -> None:
+        """Notes one operation; `refused` is the error code where it was not allowed."""
+        if topic not in self._topics:
+            return
+        self._put(action, refused, identity, topic=topic, client_id=client_id, id=message_id)
+
+    def auth(self, identity: Identity | None, refused: str | None) -> None:
+        """Notes that a token was taken, or refused with an error code."""
+        self._put("auth", refused, identity)
+
+    def close(self) -> None:
+        """Writes what waits and ends."""
+        self._sink.close()
+
+    def _put(
+        self, action: str, refused: str | None, identity: Identity | None, **more: str | None
+    ) -> None:
+        record: dict[str, object] = {
+            "time": round(self._clock() * 1000),
+            "event": action,
+            "outcome": "denied" if refused else "ok",
+        }
+        if refused:
+            record["code"] = refused
+        if identity is not None:
+            record["user_id"] = identity.user_id
+            record["kind"] = identity.kind
+            if identity.key_id:
+                record["key_id"] = identity.key_id
+        record.update({name: value for name, value in more.items() if value is not None})
+        self._sink.put(record)
+
+
+class FileSink:
+    """Appends records to a file, from a thread.
+
+    Args:
+        file: Made with mode 0600 if there is none.
+        capacity: Records that may wait; further ones are dropped and counted.
+
+    Attributes:
+        dropped: Records that found the queue full or could not be written.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+
+    def __init__(self, file: Path, capacity: int = 10_000) -> None:
+        self.dropped = 0
+        self._file = file
+        self._queue: queue.Queue[bytes | None] = queue.Queue(capacity)
+        self._reopen = threading.Event()
+        self._descriptor = self._open()
+        self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
+        self._thread.start()
+
+    def put(self, record: dict[str, object]) -> None:
+        """Queues one record; never blocks."""
+        try:
+            self._queue.put_nowait(orjson.dumps(record) + b"\n")
+        except queue.Full:
+            self.dropped += 1
+
+    def reopen(self) -> None:
+        """Opens the file anew before the next record, as after a rotation."""
+        self._reopen.set()
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Writes what waits, within some seconds, and ends."""
+        if not self._thread.is_alive():
+            return
+        try:
+            self._queue.put(None, timeout=timeout)
+        except queue.Full:
+            _LOG.error("the audit log could not be written in time; %d wait", self._queue.qsize())
+            return
+        self._thread.join(timeout)
+
+    def _open(self) -> int:
+        return os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def _run(self) -> None:
+        while True:
+            item = self._queue.get()
+            lines: list[bytes] = []
+            while item is not None:
+                lines.append(item)
+                if len(lines) == BATCH:
+                    break
+                try:
+                    item = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+            if lines:
+                self._write(lines)
+            if item is None:
+                os.close(self._descriptor)
+                return
+
+    def _write(self, lines: list[bytes]) -> None:
+        data = b"".join(lines)
+        try:
+            if self._moved():
+                fresh = self._open()
+                os.close(self._descriptor)
+                self._descriptor = fresh
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError as error:
+            self.dropped += len(lines)
+            _LOG.error("the audit log cannot be written: %s", error.strerror)
+
+    def _moved(self) -> bool:
+        if self._reopen.is_set():
+            self._reopen.clear()
+            return True
+        try:
+            there = self._file.stat()
+        except OSError:
+            return True
+        ours = os.fstat(self._descriptor)
+        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)

@@ -1,0 +1,48 @@
+"""Logs on standard error: text on a terminal, JSON otherwise; never a token or a payload."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, TextIO
+
+import orjson
+
+if TYPE_CHECKING:
+    from pubsub_server.settings.config import Settings
+
+LOGGER: Final = "pubsub_server"
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        entry: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(entry).decode()
+
+
+def configure(settings: Settings, stream: TextIO | None = None) -> None:
+    """Sends the server's log lines to a stream, standard error where none is given."""
+    out = sys.stderr if stream is None else stream
+    text = settings.log_format == "text" or (settings.log_format == "auto" and out.isatty())
+    handler = logging.StreamHandler(out)
+    if text:
+        handler.setFormatter(
+            logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
+        )
+    else:
+        handler.setFormatter(JsonFormatter())
+    logger = logging.getLogger(LOGGER)
+    logger.handlers[:] = [handler]
+    logger.setLevel(settings.log_level.upper())
+    logger.propagate = False

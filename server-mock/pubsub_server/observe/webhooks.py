@@ -1,0 +1,227 @@
+"""Webhooks: what happened on certain topics, posted to other services in signed batches.
+
+Body: `{"events": [{"event", "topic", "time", "data"}]}`. Signed as the Standard Webhooks say: the
+headers `webhook-id` (the same for every try), `webhook-timestamp` (Unix seconds) and
+`webhook-signature: v1,BASE64(HMAC-SHA256(secret, id.timestamp.body))`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import random
+import secrets
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+
+from pubsub_server.observe.topic_filter import TopicFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pubsub_server.interfaces import HookEvent
+    from pubsub_server.settings.config import Settings, Webhook
+
+MAX_BACKOFF: Final = 60.0
+"""Seconds between two tries at most."""
+
+_LOG: Final = logging.getLogger("pubsub_server.observe.webhooks")
+_AGAIN: Final = frozenset({408, 425, 429})
+
+
+class Receiver:
+    """One receiver: its queue and the task that posts from it, in order.
+
+    Attributes:
+        dropped: Events that found the queue full, or were given up after the last try.
+        delivered: Events that were taken.
+    """
+
+    def __init__(
+        self,
+        hook: Webhook,
+        settings: Settings,
+        clock: Callable[[], float],
+        jitter: Callable[[], float],
+    ) -> None:
+        self.dropped = 0
+        self.delivered = 0
+        self._hook = hook
+        self._settings = settings
+        self._clock = clock
+        self._jitter = jitter
+        self._topics = TopicFilter(hook.topics)
+        self._events = frozenset(hook.events)
+        self._key = signing_key(hook.secret.get_secret_value())
+        self._queue: deque[dict[str, object]] = deque()
+        self._wake = asyncio.Event()
+        self._closing = False
+
+    def wants(self, event: HookEvent, topic: str) -> bool:
+        """Whether this receiver asked for it."""
+        return event in self._events and topic in self._topics
+
+    def put(self, item: dict[str, object]) -> None:
+        """Queues one event, or drops it if the queue is full."""
+        if len(self._queue) >= self._settings.webhook_queue:
+            self.dropped += 1
+            return
+        self._queue.append(item)
+        self._wake.set()
+
+    def finish(self) -> None:
+        """Lets `run` end once the queue is empty."""
+        self._closing = True
+        self._wake.set()
+
+    async def run(self, session: aiohttp.ClientSession) -> None:
+        """Posts what is queued until `finish`."""
+        while True:
+            while not self._queue:
+                if self._closing:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+            size = min(len(self._queue), self._settings.webhook_batch)
+            items = [self._queue.popleft() for _ in range(size)]
+            if await self._deliver(session, orjson.dumps({"events": items})):
+                self.delivered += size
+            else:
+                self.dropped += size
+
+    async def _deliver(self, session: aiohttp.ClientSession, body: bytes) -> bool:
+        identifier = "wh_" + secrets.token_hex(12)
+        last = self._settings.webhook_attempts
+        for attempt in range(1, last + 1):
+            wait = await self._post(session, identifier, body)
+            if wait is None:
+                return True
+            if wait < 0 or attempt == last:
+                break
+            backoff = self._settings.webhook_backoff / 1000 * 2 ** (attempt - 1)
+            pause = min(MAX_BACKOFF, max(wait, backoff * (0.5 + self._jitter() / 2)))
+            await asyncio.sleep(pause)
+        _LOG.warning("a webhook to %s was given up", urlsplit(self._hook.url).hostname)
+        return False
+
+    async def _post(
+        self, session: aiohttp.ClientSession, identifier: str, body: bytes
+    ) -> float | None:
+        """One try: None when it was taken, else the least seconds to wait; below 0, never again."""
+        stamp = str(int(self._clock()))
+        headers = {
+            "Content-Type": "application/json",
+            "webhook-id": identifier,
+            "webhook-timestamp": stamp,
+            "webhook-signature": signature(self._key, identifier, stamp, body),
+        }
+        try:
+            async with session.post(
+                self._hook.url, data=body, headers=headers, allow_redirects=False
+            ) as response:
+                if 200 <= response.status < 300:
+                    return None
+                if response.status in _AGAIN or response.status >= 500:
+                    after = response.headers.get("Retry-After", "")
+                    return float(after) if after.isdecimal() else 0.0
+                return -1.0
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return 0.0
+
+
+class WebhookSender:
+    """All receivers of a server. Started by `start`, ended by `close`.
+
+    Args:
+        settings: `webhooks` and the bounds of their queues and tries.
+        clock: Unix seconds.
+        jitter: Random numbers from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.receivers: Sequence[Receiver] = tuple(
+            Receiver(hook, settings, clock, jitter) for hook in settings.webhooks
+        )
+        self._session: aiohttp.ClientSession | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def dropped(self) -> int:
+        """Events that no receiver got."""
+        return sum(receiver.dropped for receiver in self.receivers)
+
+    @property
+    def delivered(self) -> int:
+        """Events that were taken."""
+        return sum(receiver.delivered for receiver in self.receivers)
+
+    def start(self) -> None:
+        """Begins to post."""
+        if not self.receivers:
+            return
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=self._settings.webhook_timeout / 1000),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": "hanzo-pubsub"},
+        )
+        self._tasks = [asyncio.create_task(r.run(self._session)) for r in self.receivers]
+
+    def wants(self, event: HookEvent, topic: str) -> bool:
+        """Whether anybody asked for this; `notify` is called only then."""
+        return any(receiver.wants(event, topic) for receiver in self.receivers)
+
+    def notify(self, event: HookEvent, topic: str, body: bytes) -> None:
+        """Queues one event; `body` is JSON: the envelope, or the user."""
+        item: dict[str, object] = {
+            "event": event,
+            "topic": topic,
+            "time": round(self._clock() * 1000),
+            "data": orjson.Fragment(body),
+        }
+        for receiver in self.receivers:
+            if receiver.wants(event, topic):
+                receiver.put(item)
+
+    async def close(self, seconds: float = 5.0) -> None:
+        """Posts what waits, for so long at most, and ends."""
+        for receiver in self.receivers:
+            receiver.finish()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+
+def signing_key(secret: str) -> bytes:
+    """The key of a secret: `whsec_` and base64, or the text itself."""
+    if secret.startswith("whsec_"):
+        try:
+            return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+        except binascii.Error:
+            pass
+    return secret.encode()
+
+
+def signature(key: bytes, identifier: str, stamp: str, body: bytes) -> str:
+    """The header `webhook-signature` of a request."""
+    digest = hmac.new(key, f"{identifier}.{stamp}.".encode() + body, hashlib.sha256).digest()
+    return "v1," + base64.b64encode(digest).decode()

@@ -1,0 +1,1 @@
+"""Every listener, limit and deadline, from flags, environment and one file."""

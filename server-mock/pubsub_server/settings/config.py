@@ -1,0 +1,306 @@
+"""`Settings`: every listener, limit and deadline of the server, each with one name in all sources.
+
+A setting `history_max_messages` is the flag `--history-max-messages`, the environment variable
+`HANZO_PUBSUB_HISTORY_MAX_MESSAGES` and the key `history_max_messages` of the YAML file.
+`config_sources` reads these; this module says what each setting accepts.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+
+from pubsub_server.auth.identity import DEFAULT_CLAIMS
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+_SIZES = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+_SIZE = re.compile(r"(\d+)\s*(KiB|MiB|GiB)")
+_TRUTH = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+
+
+def _milliseconds(value: object) -> object:
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        return round(float(match[1]) * _UNITS[match[2]])
+    return value
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        return round(float(match[1]) * _UNITS[match[2]] / 1000)
+    return value
+
+
+def _bytes(value: object) -> object:
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
+        return int(match[1]) * _SIZES[match[2]]
+    return value
+
+
+def _truth(value: object) -> object:
+    return _TRUTH.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _items(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(item.strip() for item in value.split(",") if item.strip())
+    return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+
+
+Milliseconds = Annotated[int, BeforeValidator(_milliseconds), Field(ge=1, le=86_400_000)]
+Wait = Annotated[int, BeforeValidator(_milliseconds), Field(ge=0, le=86_400_000)]
+Seconds = Annotated[int, BeforeValidator(_seconds), Field(ge=0, le=31_536_000)]
+Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=2**40)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Rate = Annotated[float, Field(gt=0, le=1e9)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Switch = Annotated[bool, BeforeValidator(_truth)]
+Items = Annotated[tuple[str, ...], BeforeValidator(_items)]
+
+
+class Webhook(BaseModel):
+    """One receiver of webhooks.
+
+    Attributes:
+        url: Where batches are posted: http or https.
+        topics: Patterns whose events are sent.
+        events: Which events: `publish`, `join`, `leave`, `update`, `subscribe`, `unsubscribe`.
+        secret: Key of the HMAC-SHA256 signature; at least 16 characters.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    topics: tuple[str, ...] = ("**",)
+    events: tuple[
+        Literal["publish", "join", "leave", "update", "subscribe", "unsubscribe"], ...
+    ] = ("publish",)
+    secret: SecretStr
+
+    @field_validator("url")
+    @classmethod
+    def _http(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("must be an http:// or https:// URL")
+        if parts.username or parts.password:
+            raise ValueError("must not carry a user or password; requests are signed with `secret`")
+        return url
+
+    @field_validator("secret")
+    @classmethod
+    def _long_enough(cls, secret: SecretStr) -> SecretStr:
+        if len(secret.get_secret_value()) < 16:
+            raise ValueError("must have at least 16 characters")
+        return secret
+
+
+class Settings(BaseModel):
+    """All settings of a server, checked. Durations are milliseconds unless said otherwise.
+
+    Durations also take a unit (`500ms`, `5s`, `2m`, `1h`), sizes `KiB`, `MiB` and `GiB`, lists
+    commas. Where HIP-56 gives a number, that is the default.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
+
+    # listeners
+    host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
+    http_port: Port = Field(default=8056, description="REST and event streams; 0 picks a free port")
+    ws_port: Port = Field(default=8057, description="WebSocket; 0 picks a free port")
+    tls_cert: Path | None = Field(default=None, description="certificate chain, PEM")
+    tls_key: Path | None = Field(default=None, description="private key of the certificate, PEM")
+    behind_tls_proxy: Switch = Field(
+        default=False, description="accept plaintext, because a proxy in front ends TLS"
+    )
+    cors_origins: Items = Field(
+        default=("*",), description="origins whose pages may call the HTTP API; `*` is all"
+    )
+    backplane: Literal["memory"] = Field(default="memory", description="what joins the nodes")
+    redis_url: SecretStr | None = Field(default=None, description="Redis of the backplane")
+
+    # who
+    dev: Switch = Field(default=False, description="development: local tokens, loopback only")
+    dev_key_file: Path | None = Field(
+        default=None, description="key that signs development tokens; made on first use"
+    )
+    iam_url: str | None = Field(default=None, description="base URL of IAM")
+    iam_jwks_url: str | None = Field(
+        default=None, description="JWKS of IAM; default: iam_url/.well-known/jwks.json"
+    )
+    jwt_audience: Items = Field(default=(), description="accepted `aud`; empty accepts any")
+    jwt_issuer: str | None = Field(default=None, description="required `iss`")
+    jwt_claims: dict[str, str] = Field(
+        default_factory=dict, description="claims by field, where IAM names them otherwise"
+    )
+    jwt_leeway: Wait = Field(
+        default=5_000, description="tolerated clock difference for `nbf` and `iat`"
+    )
+    jwks_max_age: Milliseconds = Field(default=600_000, description="keys are fetched anew after")
+    jwks_min_interval: Wait = Field(
+        default=10_000, description="least time between two fetches of keys"
+    )
+    jwks_timeout: Milliseconds = Field(default=5_000, description="a fetch of keys may take")
+    token_memory: Wait = Field(
+        default=5_000, description="a JWT that was checked is not checked again within; 0 never"
+    )
+    api_keys_file: Path | None = Field(default=None, description="hashed API keys, YAML or JSON")
+    auth_deadline: Milliseconds = Field(
+        default=5_000, description="for `auth` after opening a socket"
+    )
+    expiring_notice: Wait = Field(
+        default=60_000, description="`auth.expiring` comes before the end by"
+    )
+
+    # what they may
+    rules: Path | None = Field(
+        default=None, description="access rules, YAML; default: those of HIP-56"
+    )
+    max_payload: Size = Field(default=262_144, description="bytes of JSON-encoded `data`")
+    publish_rate_user: Rate = Field(default=10, description="publishes a second of a user")
+    publish_rate_service: Rate = Field(default=100, description="publishes a second of a service")
+    publish_burst: Milliseconds = Field(
+        default=1_000, description="publishes that may come at once"
+    )
+    connections_per_user: Count = Field(default=100, description="open connections of a user")
+    connections_per_org: Count = Field(
+        default=10_000, description="open connections of an organization"
+    )
+    org_limits: dict[str, Count] = Field(
+        default_factory=dict, description="connections of certain organizations"
+    )
+    max_connections: Count = Field(default=100_000, description="open connections of one listener")
+    max_subscriptions: Count = Field(default=1_000, description="patterns a connection")
+    max_batch: Count = Field(default=1_000, description="messages a batch")
+    max_batch_bytes: Size = Field(default=8_388_608, description="bytes of a batch request")
+
+    # presence, history
+    presence_timeout: Milliseconds = Field(
+        default=30_000, description="silence that ends a connection"
+    )
+    presence_grace: Wait = Field(default=5_000, description="between a lost connection and `leave`")
+    presence_max_members: Count = Field(default=10_000, description="members of a topic")
+    history_max_messages: int = Field(
+        default=100, ge=0, le=1_000_000, description="messages retained a topic"
+    )
+    history_max_age: Seconds = Field(default=3_600, description="seconds a message is retained")
+    history_max_bytes: Size = Field(default=1_073_741_824, description="bytes retained, all topics")
+    history_page_default: Count = Field(default=50, description="messages of a page of history")
+    history_page_max: Count = Field(
+        default=500, description="messages of the largest page of history"
+    )
+    topics_max: Count = Field(default=100_000, description="topics whose log is kept")
+
+    # connections
+    server_ping_interval: Milliseconds = Field(default=15_000, description="WebSocket pings")
+    sse_keepalive: Milliseconds = Field(default=15_000, description="comments on an event stream")
+    send_queue_bytes: Size = Field(
+        default=4_194_304, description="unsent bytes that make a slow consumer"
+    )
+    max_frame: Size = Field(default=8_388_608, description="bytes of an inbound WebSocket message")
+    header_timeout: Milliseconds = Field(default=10_000, description="for the head of a request")
+    body_timeout: Milliseconds = Field(default=30_000, description="for the body of a request")
+    http_idle_timeout: Milliseconds = Field(
+        default=75_000, description="idle keep-alive connections"
+    )
+    linger_timeout: Wait = Field(
+        default=2_000, description="a refused body is read on, so that the answer gets through"
+    )
+    max_headers: int = Field(default=64, ge=8, le=1024, description="header lines of a request")
+    drain_timeout: Wait = Field(default=5_000, description="for open work at shutdown")
+
+    # what they say
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        BeforeValidator(
+            lambda v: {"warn": "warning"}.get(v.lower(), v.lower()) if isinstance(v, str) else v
+        ),
+    ] = Field(default="info", description="least severe log lines")
+    log_format: Literal["auto", "text", "json"] = Field(
+        default="auto", description="auto: text on a terminal, JSON otherwise"
+    )
+    audit_topics: Items = Field(default=(), description="patterns whose events are audited")
+    audit_file: Path | None = Field(default=None, description="audit log, one JSON object a line")
+    audit_queue: Count = Field(default=10_000, description="audit records that wait for the disk")
+    webhooks: tuple[Webhook, ...] = Field(
+        default=(), description="receivers; a JSON list as a flag"
+    )
+    webhook_queue: Count = Field(default=10_000, description="events that wait for a receiver")
+    webhook_batch: Count = Field(default=100, description="events of one request")
+    webhook_timeout: Milliseconds = Field(default=5_000, description="a request may take")
+    webhook_attempts: int = Field(default=5, ge=1, le=100, description="tries of one request")
+    webhook_backoff: Milliseconds = Field(
+        default=500, description="before the second try; then doubled"
+    )
+    faults: Switch = Field(default=False, description="let tests inject faults (POST /v1/faults)")
+
+    @field_validator("webhooks", mode="before")
+    @classmethod
+    def _webhook_list(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+
+    @field_validator("iam_url", "iam_jwks_url")
+    @classmethod
+    def _url(cls, url: str | None) -> str | None:
+        if url is not None:
+            parts = urlsplit(url)
+            if parts.scheme not in {"http", "https"} or not parts.hostname:
+                raise ValueError("must be an http:// or https:// URL")
+        return url
+
+    @field_validator("jwt_claims")
+    @classmethod
+    def _claims(cls, claims: dict[str, str]) -> dict[str, str]:
+        for name in claims:
+            if name not in DEFAULT_CLAIMS:
+                raise ValueError(f"there is no field {name}; known are {', '.join(DEFAULT_CLAIMS)}")
+        return claims
+
+    @field_validator("history_page_max")
+    @classmethod
+    def _page_max(cls, value: int) -> int:
+        if value > 10_000:
+            raise ValueError("must be at most 10000")
+        return value
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            given, missing = (
+                ("tls_cert", "tls_key") if self.tls_cert is not None else ("tls_key", "tls_cert")
+            )
+            raise ValueError(f"{given} is set without {missing}; TLS needs both")
+        if self.history_page_default > self.history_page_max:
+            raise ValueError("history_page_default is larger than history_page_max")
+        if self.audit_topics and self.audit_file is None:
+            raise ValueError("audit_topics is set without audit_file; say where to write")
+        return self
+
+    @property
+    def tls(self) -> bool:
+        """Whether this server ends TLS itself."""
+        return self.tls_cert is not None
+
+    @property
+    def jwks_url(self) -> str | None:
+        """Where the keys of IAM are, if anywhere."""
+        if self.iam_jwks_url is not None:
+            return self.iam_jwks_url
+        return None if self.iam_url is None else f"{self.iam_url.rstrip('/')}/.well-known/jwks.json"

@@ -1,0 +1,275 @@
+"""Where settings come from: flags, environment, one YAML file, defaults; and what is wrong there.
+
+A flag wins over the environment, the environment over the file, the file over the default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Union, cast, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from pubsub_server.settings import documents
+from pubsub_server.settings.config import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic_core import ErrorDetails
+
+PREFIX = "HANZO_PUBSUB_"
+HIP_56_VARIABLES = (
+    "REDIS_URL",
+    "IAM_URL",
+    "IAM_JWKS_URL",
+    "HISTORY_MAX_MESSAGES",
+    "HISTORY_MAX_AGE",
+    "LOG_LEVEL",
+)
+"""HIP-56, Deployment: these work without the prefix too; the prefixed variable wins."""
+
+CLIENT_VARIABLES = frozenset({"URL", "TOKEN", "REST_URL", "CONFIG", "SOAK"})
+"""Variables of the same prefix that mean something else."""
+
+MASK = "********"
+
+
+class SettingsError(ValueError):
+    """One or more settings are wrong; the text has one line for each, with source and remedy."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problems))
+
+
+@dataclass(frozen=True)
+class _Given:
+    value: object
+    source: str
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds one flag for each setting, and `--config FILE`."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="YAML file with the settings below, `_` for `-` (HANZO_PUBSUB_CONFIG)",
+    )
+    for name, field in Settings.model_fields.items():
+        flag = "--" + name.replace("_", "-")
+        shown = _shown(_default(name))
+        text = f"{field.description} [{shown}]" if shown else str(field.description)
+        text = text.replace("%", "%%")
+        if field.annotation is bool:
+            parser.add_argument(
+                flag, action=argparse.BooleanOptionalAction, default=None, help=text
+            )
+        else:
+            parser.add_argument(flag, metavar=_metavar(name), default=None, help=text)
+
+
+def load(
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Settings:
+    """The effective settings.
+
+    Args:
+        flags: Values by setting name; None stands for a flag that was not given.
+        environ: Environment variables; those that are no settings are ignored, except where
+            the name is a slip of a setting's.
+        file: A YAML mapping of setting names.
+
+    Raises:
+        SettingsError: For each unknown name and each value of a wrong type or out of range.
+    """
+    problems: list[str] = []
+    given: dict[str, _Given] = {}
+    if file is not None:
+        given.update(_from_file(file, problems))
+    given.update(_from_environment(environ or {}, problems))
+    for name, value in (flags or {}).items():
+        if name not in Settings.model_fields:
+            problems.append(_unknown(name, "flag --" + name.replace("_", "-")))
+        elif value is not None:
+            given[name] = _Given(value, "flag --" + name.replace("_", "-"))
+    values: dict[str, object] = {}
+    for name, item in given.items():
+        try:
+            values[name] = _structured(name, item.value)
+        except ValueError as error:
+            problems.append(f"{name} ({item.source}): {error}")
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        problems.extend(_describe(detail, given) for detail in error.errors())
+        raise SettingsError(problems) from None
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def dump(settings: Settings) -> str:
+    """The settings as YAML with the names of a settings file; secrets are masked."""
+    values = {name: _plain(getattr(settings, name)) for name in Settings.model_fields}
+    return yaml.safe_dump(values, sort_keys=False, default_flow_style=False)
+
+
+def unknown_flag(flag: str) -> str:
+    """What to say about a flag that is no setting."""
+    if not flag.startswith("--"):
+        return f"{flag}: only flags are taken"
+    closest = _closest(flag[2:].partition("=")[0].removeprefix("no-").replace("-", "_"))
+    hint = f"did you mean --{closest.replace('_', '-')}?" if closest else "--help lists all flags"
+    return f"{flag}: there is no such flag; {hint}"
+
+
+def _from_file(file: Path, problems: list[str]) -> dict[str, _Given]:
+    source = f"file {file}"
+    try:
+        loaded = documents.parse(documents.read(file))
+    except documents.DocumentError as error:
+        problems.append(f"config ({source}): {error}")
+        return {}
+    if loaded is None:
+        return {}
+    values = documents.mapping(loaded)
+    if values is None:
+        problems.append(f"config ({source}): must be a mapping of setting names to values")
+        return {}
+    found: dict[str, _Given] = {}
+    for name, value in values.items():
+        if name not in Settings.model_fields:
+            problems.append(_unknown(name, source))
+        elif value is not None:
+            found[name] = _Given(value, source)
+    return found
+
+
+def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[str, _Given]:
+    found = {
+        name.lower(): _Given(environ[name], f"environment {name}")
+        for name in HIP_56_VARIABLES
+        if environ.get(name)
+    }
+    for variable, value in environ.items():
+        if not variable.startswith(PREFIX) or not value:
+            continue
+        name = variable.removeprefix(PREFIX)
+        if name in CLIENT_VARIABLES:
+            continue
+        if name.lower() in Settings.model_fields:
+            found[name.lower()] = _Given(value, f"environment {variable}")
+        elif _closest(name.lower()) is not None:
+            problems.append(_unknown(name.lower(), f"environment {variable}"))
+    return found
+
+
+def _structured(name: str, value: object) -> object:
+    """What a flag or variable holds as text for a setting that is a list or map of objects."""
+    annotation = Settings.model_fields[name].annotation
+    if isinstance(value, bool) and annotation is not bool:
+        raise ValueError(f"is {str(value).lower()}; expected {_kind(name)}")
+    if not isinstance(value, str) or name not in {"webhooks", "org_limits", "jwt_claims"}:
+        return value
+    try:
+        loaded: object = json.loads(value)
+    except ValueError:
+        raise ValueError(f"is not JSON; expected {_kind(name)}") from None
+    return loaded
+
+
+def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
+    if not detail["loc"]:
+        return str(detail["msg"]).removeprefix("Value error, ")
+    name = str(detail["loc"][0])
+    item = given[name]
+    where = name + "".join(f"[{part!r}]" for part in detail["loc"][1:])
+    said = str(detail["msg"]).removeprefix("Value error, ")
+    said = said[:1].lower() + said[1:]
+    if name in {"webhooks", "redis_url"}:
+        return f"{where} ({item.source}): {said}; expected {_kind(name)}"
+    got = json.dumps(item.value, default=str)
+    return f"{where} ({item.source}): got {got}; {said}; expected {_kind(name)}"
+
+
+def _kind(name: str) -> str:
+    field = Settings.model_fields[name]
+    special = {
+        "webhooks": "a list of {url, secret, topics, events}",
+        "org_limits": 'a map of organization to count, for example {"acme": 500}',
+        "jwt_claims": 'a map of field to claim, for example {"orgs": "owner"}',
+        "redis_url": "a URL like redis://host:6379",
+    }
+    if name in special:
+        return special[name]
+    shown = _shown(_default(name))
+    for_example = f", for example {shown}" if shown else ""
+    choices = _choices(field.annotation)
+    if choices:
+        return "one of " + ", ".join(choices)
+    if field.annotation is bool:
+        return "true or false"
+    if field.annotation is int:
+        return f"a whole number{for_example}"
+    if field.annotation is float:
+        return f"a number{for_example}"
+    return f"text{for_example}"
+
+
+def _default(name: str) -> object:
+    field = Settings.model_fields[name]
+    return cast("object", field.get_default(call_default_factory=True))  # pyright: ignore[reportUnknownMemberType]
+
+
+def _choices(annotation: object) -> tuple[str, ...]:
+    origin = get_origin(annotation)
+    if origin in {Annotated, Union, types.UnionType}:
+        return next((found for part in get_args(annotation) if (found := _choices(part))), ())
+    arguments = get_args(annotation)
+    return arguments if arguments and all(isinstance(a, str) for a in arguments) else ()
+
+
+def _closest(name: str) -> str | None:
+    found = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.75)
+    return found[0] if found else None
+
+
+def _unknown(name: str, source: str) -> str:
+    closest = _closest(name)
+    hint = f"did you mean {closest}?" if closest else "`--check-config` lists all settings"
+    return f"{name} ({source}): there is no such setting; {hint}"
+
+
+def _metavar(name: str) -> str:
+    return name.rsplit("_", 1)[-1].upper()
+
+
+def _shown(default: object) -> str:
+    plain = _plain(default)
+    if plain is None or plain in ([], {}, False):
+        return ""
+    items = documents.sequence(plain)
+    return ",".join(map(str, items)) if items is not None else str(plain)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, SecretStr):
+        return MASK
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, BaseModel):
+        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in cast("tuple[object, ...]", value)]
+    if (items := documents.mapping(value)) is not None:
+        return {key: _plain(item) for key, item in items.items()}
+    return value

@@ -1,0 +1,199 @@
+"""What a client does over HTTP: pages, order, and finding out whether there is an HTTP API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from hanzoai.pubsub.errors import NotFound, OperationTimeout, Unavailable
+from hanzoai.pubsub.generated.wire import AuthOkFrame
+from hanzoai.pubsub.runtime.http_operations import HttpApi
+from hanzoai.pubsub.runtime.publishing import prepare
+from hanzoai.pubsub.runtime.surroundings import Surroundings
+from hanzoai.pubsub.runtime.tokens import TokenSource
+from hanzoai.pubsub.settings.options import RetryOptions, read_options
+from hanzoai.pubsub.testing import VirtualClock
+from hanzoai.pubsub.values import Published
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+
+class Peer:
+    """An HTTP API that answers as the test says."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.random: Callable[[], float] = lambda: 0.0
+        self.requests: list[httpx.Request] = []
+        self.answer: Callable[[httpx.Request], httpx.Response] = lambda request: ok({})
+
+    async def accept(self, client: Any, transport: Any) -> Any:
+        raise AssertionError("no socket here")
+
+    def http_transport(self) -> httpx.AsyncBaseTransport:
+        def handle(request: httpx.Request) -> httpx.Response:
+            self.requests.append(request)
+            return self.answer(request)
+
+        return httpx.MockTransport(handle)
+
+
+def ok(body: object) -> httpx.Response:
+    return httpx.Response(200, json=body)
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer()
+
+
+@pytest.fixture
+async def api(peer: Peer) -> AsyncGenerator[HttpApi]:
+    settings: Any = {"retry": RetryOptions(base=0.001, cap=0.001), "history_page": 3}
+    options = read_options("ws://127.0.0.1/ws", "t", settings=settings)
+    around = Surroundings(peer.clock, peer.random, peer)
+    api = HttpApi(options, around, TokenSource(options, peer.clock))
+    yield api
+    await api.close()
+
+
+def envelope(seq: int) -> dict[str, object]:
+    return {"id": f"m{seq}", "topic": "a", "type": "t", "data": seq, "timestamp": seq, "seq": seq}
+
+
+def log(first: int, last: int) -> Callable[[httpx.Request], httpx.Response]:
+    def answer(request: httpx.Request) -> httpx.Response:
+        query = request.url.params
+        kept = list(range(first, last + 1))
+        if "before" in query:
+            kept = [seq for seq in kept if seq < int(query["before"][1:])]
+        if "after" in query:
+            kept = [seq for seq in kept if seq > int(query["after"])]
+            page = kept[: int(query["limit"])]
+        else:
+            page = kept[-int(query["limit"]) :]
+        return ok({"messages": list(map(envelope, page)), "has_more": len(page) < len(kept)})
+
+    return answer
+
+
+async def read(api: HttpApi, **arguments: Any) -> list[int]:
+    given: dict[str, Any] = {
+        "since": None, "before": None, "after": None, "limit": None, "seconds": 5, **arguments,
+    }  # fmt: skip
+    return [message.data async for message in api.history("a", **given)]
+
+
+async def test_pages_are_joined_oldest_first(api: HttpApi, peer: Peer) -> None:
+    peer.answer = log(1, 10)
+    assert await read(api) == list(range(1, 11))
+    assert len(peer.requests) == 4
+    assert await read(api, limit=4) == [7, 8, 9, 10]
+    assert await read(api, limit=2, before="m5") == [3, 4]
+    assert await read(api, limit=0) == []
+
+
+async def test_with_a_position_pages_are_read_as_the_iteration_goes_on(
+    api: HttpApi, peer: Peer
+) -> None:
+    peer.answer = log(1, 10)
+    pages = api.history("a", since=None, before=None, after=4, limit=None, seconds=5)
+    assert (await anext(pages)).data == 5
+    assert len(peer.requests) == 1
+    assert [message.data async for message in pages] == [6, 7, 8, 9, 10]
+    assert await read(api, after=4, limit=4) == [5, 6, 7, 8]
+
+
+async def test_where_the_oldest_is_trimmed_meanwhile_what_there_is_is_given(
+    api: HttpApi, peer: Peer
+) -> None:
+    whole = log(1, 6)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if "before" in request.url.params:
+            return httpx.Response(404, json={"code": "not_found", "title": "", "status": 404})
+        return whole(request)
+
+    peer.answer = answer
+    assert await read(api) == [4, 5, 6]
+    with pytest.raises(NotFound):
+        await read(api, before="m9")
+
+
+async def test_publishes_over_http_keep_the_order_of_their_calls(api: HttpApi, peer: Peer) -> None:
+    order: list[int] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        order.append(json.loads(request.content)["data"])
+        return ok({"id": f"m{order[-1]}", "timestamp": 1})
+
+    peer.answer = answer
+    calls = [
+        api.publish([prepare("a", {"data": n}, 100)], 5, batch=False, certain=True)
+        for n in range(20)
+    ]
+    results = await asyncio.gather(*calls)
+    assert order == list(range(20))
+    assert all(isinstance(result[0], Published) for result in results if result)
+
+
+async def test_an_unsure_client_asks_once_whether_the_api_is_there(
+    api: HttpApi, peer: Peer
+) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(426, text="Upgrade Required")
+
+    peer.answer = answer
+    item = [prepare("a", {"data": 1}, 100)]
+    assert await api.publish(item, 5, batch=False, certain=False) is None
+    was_missing = api.missing
+    assert await api.publish(item, 5, batch=False, certain=False) is None
+    assert [request.method for request in peer.requests] == ["GET"]
+    await peer.clock.advance(61)
+    assert (was_missing, api.missing) == (True, False)
+    peer.answer = lambda request: ok({"id": "m", "timestamp": 1, "messages": [], "has_more": False})
+    results = await api.publish(item, 5, batch=False, certain=False)
+    assert results is not None
+    assert isinstance(results[0], Published)
+
+
+async def test_an_api_that_forbids_the_question_is_there(api: HttpApi, peer: Peer) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(403, json={"code": "forbidden", "title": "", "status": 403})
+        return ok({"id": "m", "timestamp": 1})
+
+    peer.answer = answer
+    assert await api.publish([prepare("a", {"data": 1}, 100)], 5, batch=False, certain=False)
+
+
+async def test_an_error_of_the_request_is_the_result_of_each_item(api: HttpApi, peer: Peer) -> None:
+    peer.answer = lambda request: httpx.Response(503, headers={"Retry-After": "0"})
+    items = [prepare("a", {"data": n}, 100) for n in range(2)]
+    task = asyncio.create_task(api.publish(items, 5, batch=True, certain=True))
+    await peer.clock.advance(1)
+    async with asyncio.timeout(5):
+        results = await task
+    assert results is not None
+    assert [type(result) for result in results] == [Unavailable, Unavailable]
+
+
+async def test_a_lost_answer_is_unknown_where_the_peer_publishes_no_id_once(
+    api: HttpApi, peer: Peer
+) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError("cut")
+
+    peer.answer = answer
+    api.learn(AuthOkFrame(client_id="c"))
+    (result,) = (
+        await api.publish([prepare("a", {"data": 1}, 100)], 5, batch=False, certain=True) or []
+    )
+    assert isinstance(result, OperationTimeout)
+    assert result.outcome_unknown
+    assert len(peer.requests) == 1
