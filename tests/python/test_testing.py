@@ -264,6 +264,6 @@ def test_a_server_in_a_thread_has_tokens_faults_and_an_inside(
         return 8
 
     assert pubsub_server.call(later) == 8
-    faults: Any = pubsub_server.hub.faults
+    faults: Any = pubsub_server.faults
     assert faults is not None
     pubsub_server.stop()

@@ -85,7 +85,7 @@ logging.getLogger("hanzoai.pubsub").addHandler(logging.NullHandler())
 # Loaded at first use: the server and the command line need a part of this package alone.
 _HOMES: Final = {
     "blocking": ("PubSub",),
-    "blocking_parts": ("BlockingBatch", "BlockingSubscription", "BlockingTopicHandle"),
+    "runtime.blocking_parts": ("BlockingBatch", "BlockingSubscription", "BlockingTopicHandle"),
     "client": ("PubSubClient",),
     "errors": (
         "AuthError",
@@ -114,9 +114,9 @@ _HOMES: Final = {
         "Unsupported",
         "UsageError",
     ),
-    "options": ("ClientOptions", "ReceiveQueue", "RetryOptions", "SendQueue", "Settings"),
-    "publishing": ("Batch",),
-    "subscription": ("Subscription",),
+    "settings.options": ("ClientOptions", "ReceiveQueue", "RetryOptions", "SendQueue", "Settings"),
+    "runtime.publishing": ("Batch",),
+    "runtime.subscription": ("Subscription",),
     "topic": ("TopicHandle",),
     "values": (
         "Event",
