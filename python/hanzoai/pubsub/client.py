@@ -62,8 +62,8 @@ class PubSubClient:
         on_error: Called with every error that no call can raise: exceptions of handlers, refusals
             by the server that concern no call. Without it they are logged at ERROR.
         send_queue: Bounds of what waits to be sent, and what happens when it is full.
-        **settings: Times (seconds) and limits by name; ``hanzoai.pubsub.settings.options.ClientOptions``
-            has them all.
+        **settings: Times (seconds) and limits by name; ``hanzoai.pubsub.ClientOptions`` has
+            them all.
 
     Raises:
         InvalidOption: An option is of a wrong type or out of range; the error names it.
