@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-
-import pytest
+from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.runtime.keeper import TaskKeeper
 from hanzoai.pubsub.testing import VirtualClock
+
+if TYPE_CHECKING:
+    import pytest
 
 
 async def test_everybody_is_waited_for_and_who_takes_too_long_is_cancelled() -> None:
