@@ -161,6 +161,11 @@ class Server:
         self.http = f"http{secure}://{host}:{http_port}"
         self.ws = f"ws{secure}://{host}:{ws_port}/ws"
         self._ready = True
+        if settings.redis_url is not None:
+            _LOG.warning(
+                "redis_url (REDIS_URL) is set and not used: the backplane is `memory`, so this"
+                " server shares nothing with others and forgets its history when it ends"
+            )
 
     def reopen(self) -> None:
         """Opens the audit log anew, as after a rotation."""

@@ -126,9 +126,18 @@ def _text(claims: Mapping[str, object], claim: str, limit: int = MAX_ID) -> str 
     value = claims.get(claim)
     if value is None:
         return None
-    if not isinstance(value, str) or len(value) > limit:
+    if not isinstance(value, str) or len(value) > limit or not _encodable(value):
         raise _bad(claim, f"text of at most {limit} characters")
     return value
+
+
+def _encodable(value: str) -> bool:
+    """Whether it can be sent at all: JSON lets lone surrogates through, UTF-8 does not."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _texts(claims: Mapping[str, object], claim: str) -> tuple[str, ...]:

@@ -95,6 +95,12 @@ class Admission:
                 "this token names somebody else than the connection; open another connection",
                 field="token",
             )
+        core.limiter.release(held)
+        try:
+            core.limiter.acquire(identity)
+        except ServiceError:
+            core.limiter.acquire(held)
+            raise
         connection.identity = identity
         core.presence.refresh(connection.client_id, identity)
         self._set_end(connection, identity)
@@ -126,7 +132,7 @@ class Admission:
         if identity.expires_at is None:
             connection.deadline = NEVER
         else:
-            connection.deadline = now + max(0, identity.expires_at - core.wall()) / 1000
+            connection.deadline = now + max(0, identity.expires_at - core.today()) / 1000
         core.schedule(connection, self._next(connection, now))
 
     def answer(self, identity: Identity, client_id: str) -> AuthOk:

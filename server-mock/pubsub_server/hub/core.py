@@ -39,7 +39,8 @@ class Core:
     Attributes:
         connections: The authenticated ones, by client id.
         clock: Monotonic seconds.
-        wall: Unix ms, never going back.
+        wall: Unix ms, never going back: of messages.
+        today: Unix ms as the machine has it, by which tokens end.
     """
 
     settings: Settings
@@ -58,6 +59,7 @@ class Core:
     connections: dict[str, Connection]
     clock: Callable[[], float]
     wall: Callable[[], int]
+    today: Callable[[], int]
 
     def send(
         self, connection: Connection, frame: Mapping[str, object], id: str | None = None

@@ -204,14 +204,19 @@ class Delivery:
                 connection.held = 0
                 self._hold(connection, sum(map(len, pending)))
                 continue
-            if len(pending) == 1:
-                connection.pending = None
-                data = pending[0]
-                stats.writes += 1
-                stats.bytes_out += len(data)
-                connection.sink.write(data)
-            else:
-                self._write_pending(connection)
+            try:
+                if len(pending) == 1:
+                    connection.pending = None
+                    data = pending[0]
+                    stats.writes += 1
+                    stats.bytes_out += len(data)
+                    connection.sink.write(data)
+                else:
+                    self._write_pending(connection)
+            except Exception:
+                # One transport that fails takes nothing from the others.
+                logger.exception("a write failed; the connection is cut")
+                connection.sink.abort()
         while self._too_slow:
             connection = self._too_slow.pop()
             if not connection.closed:

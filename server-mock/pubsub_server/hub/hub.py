@@ -64,12 +64,16 @@ CLEAN: Final = frozenset({1000, 1001, 4408})
 """Close codes after which a client is not expected back: presence leaves at once."""
 
 
-def _wall() -> Callable[[], int]:
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _never_back(clock: Callable[[], int]) -> Callable[[], int]:
     last = 0
 
     def wall() -> int:
         nonlocal last
-        last = max(last, time.time_ns() // 1_000_000)
+        last = max(last, clock())
         return last
 
     return wall
@@ -90,7 +94,7 @@ class Hub:
         audit: Records of sensitive topics.
         webhooks: Told of what happens.
         clock: Monotonic seconds; the loop's by default.
-        wall: Unix ms, never going back.
+        wall: Unix ms of the machine, which may go back.
 
     Attributes:
         refusing: Turn new connections away.
@@ -116,7 +120,8 @@ class Hub:
         self._open: set[Connection] = set()
         self._draining = False
         self.refusing = False
-        wall = wall or _wall()
+        today = wall or _now
+        wall = _never_back(today)
         clock_ = clock or loop.time
         stats = Stats()
         core = Core(
@@ -136,6 +141,7 @@ class Hub:
             connections={},
             clock=clock_,
             wall=wall,
+            today=today,
         )
         self.core = core
         self.attendance = Attendance(core)

@@ -276,5 +276,6 @@ def _merge(old: dict[str, Any] | None, extra: Mapping[str, Any]) -> dict[str, An
         return old
     new = {**(old or {}), **extra}
     new = {key: value for key, value in new.items() if value is not None}
-    encode_payload(new, "data", METADATA_BYTES)
+    # Checked as deep as it will stand in a snapshot, or nobody could be shown this topic any more.
+    encode_payload([[[[[new]]]]], "data", METADATA_BYTES)
     return new or None

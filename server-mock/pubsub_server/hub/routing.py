@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ROUTES_MAX: Final = 10_000
 """Routes remembered; all are forgotten when they are more."""
+PLACES_MAX: Final = 1_000_000
+"""Connections in all remembered routes together, likewise; one route is always remembered."""
 
 
 class Route:
@@ -74,6 +76,8 @@ class Router:
         self._patterns: dict[str, dict[Connection, None]] = {}
         self._trie: TopicTrie[str] = TopicTrie()
         self._routes: dict[str, Route] = {}
+        # Since all were forgotten: more than what is there where some have left.
+        self._places = 0
 
     def __len__(self) -> int:
         """Distinct topics and patterns with a subscriber."""
@@ -88,7 +92,7 @@ class Router:
                 self._trie.insert(pattern, pattern)
             holders[connection] = None
             connection.wild += 1
-            self._routes.clear()
+            self._forget_routes()
             return
         known = self._exact.get(pattern)
         if known is None:
@@ -115,7 +119,7 @@ class Router:
                 if not holders:
                     del self._patterns[pattern]
                     self._trie.remove(pattern, pattern)
-                self._routes.clear()
+                self._forget_routes()
             return
         known = self._exact.get(pattern)
         if known is connection:
@@ -137,7 +141,7 @@ class Router:
         """What this connection may read has changed."""
         connection.verdicts = None
         if connection.wild:
-            self._routes.clear()
+            self._forget_routes()
 
     def presence_changed(self, pattern: str) -> None:
         """A connection hears the presence of what this pattern matches, or no longer."""
@@ -159,10 +163,15 @@ class Router:
         route = self._routes.get(topic)
         if route is None:
             route = self._work_out(topic)
-            if len(self._routes) >= ROUTES_MAX:
-                self._routes.clear()
+            if len(self._routes) >= ROUTES_MAX or self._places + len(route) > PLACES_MAX:
+                self._forget_routes()
             self._routes[topic] = route
+            self._places += len(route)
         return route
+
+    def _forget_routes(self) -> None:
+        self._routes.clear()
+        self._places = 0
 
     def _work_out(self, topic: str) -> Route:
         known = self._exact.get(topic)

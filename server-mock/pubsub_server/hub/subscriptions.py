@@ -270,9 +270,11 @@ def _split(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
 
 
 def _mark(replay: Replay, timestamp: int) -> str | None:
-    """Where a stream resumes that is cut before its first message."""
+    """Where a stream resumes that is cut before its first message; a time without any log."""
     topic = next(iter(replay.positions), None)
-    return None if topic is None else event_id(topic, timestamp, replay.positions[topic])
+    if topic is None:
+        return str(timestamp)
+    return event_id(topic, timestamp, replay.positions[topic])
 
 
 def not_yet() -> ServiceError:

@@ -367,7 +367,8 @@ class HttpListener:
         """The headers that every response has."""
         headers = response.headers
         headers["Server"] = "hanzo-pubsub"
-        headers["X-Request-Id"] = request[REQUEST_ID]
+        # A refused `Expect` is answered before any handler is asked.
+        headers["X-Request-Id"] = request.get(REQUEST_ID) or new_request_id()
         headers["X-Content-Type-Options"] = "nosniff"
         origin = request.headers.get("Origin")
         if "*" in self._origins:

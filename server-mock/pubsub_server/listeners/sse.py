@@ -32,7 +32,7 @@ GREETING: Final = b": welcome\n\n"
 MAX_SUBSCRIPTIONS: Final = 1_000
 MAX_BODY: Final = 1_048_576
 
-_EVENT_ID: Final = re.compile(r"(\d{1,16})-([a-zA-Z0-9._-]{1,255})@(\d{1,16})", re.ASCII)
+_EVENT_ID: Final = re.compile(r"(\d{1,16})(?:-([a-zA-Z0-9._-]{1,255})@(\d{1,16}))?", re.ASCII)
 
 
 class StreamSink:
@@ -209,17 +209,20 @@ def _resumed(wanted: Sequence[SubscribeRequest], mark: str) -> list[SubscribeReq
     """The subscriptions from where `Last-Event-ID` says: `<timestamp>-<topic>@<seq>`.
 
     That topic goes on after `seq`, the others after `timestamp - 1`; a position that the request
-    itself names for the topic counts if it is later. A mark of another form is ignored.
+    itself names for the topic counts if it is later. `<timestamp>` alone is of a stream that had
+    no topic to name yet: all go on after it. A mark of another form is ignored.
     """
     match = _EVENT_ID.fullmatch(mark)
     if match is None:
         return list(wanted)
-    timestamp, topic, seq = int(match[1]), match[2], int(match[3])
+    topic: str | None = match[2]
+    timestamp = int(match[1]) - (topic is not None)
     resumed: list[SubscribeRequest] = []
     for one in wanted:
         after = dict(one.after or {})
-        after[topic] = max(seq, after.get(topic, 0))
-        since = max(timestamp - 1, one.since or 0, 0)
+        if topic is not None:
+            after[topic] = max(int(match[3]), after.get(topic, 0))
+        since = max(timestamp, one.since or 0, 0)
         resumed.append(
             SubscribeRequest(
                 topics=one.topics,

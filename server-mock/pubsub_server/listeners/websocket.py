@@ -42,6 +42,8 @@ SOFT_BYTES: Final = 262_144
 """Unsent bytes in a transport; the hub keeps what comes beyond."""
 CLOSE_SECONDS: Final = 1.0
 """For a closing handshake, or for what was written to leave; then the connection is cut."""
+FRAGMENTS: Final = 16_384
+"""Of one message; empty ones count, for they cost memory too."""
 FRAME_EXTRA: Final = 16_384
 """A frame may be larger than the payload inside by so much."""
 
@@ -249,14 +251,12 @@ class SocketProtocol(asyncio.Protocol):
             self._parser = None
         elif unread == 0 and self._fragments is None:
             # Between two frames: the parser is as good as new, for any connection.
-            if writes := parser.data_to_send():
-                self.write(b"".join(writes))
+            self._answer_pings(parser)
             if shared:
                 listener.give_parser(connection, parser)
             self._parser, self._unread = None, 0
         else:
-            if writes := parser.data_to_send():
-                self.write(b"".join(writes))
+            self._answer_pings(parser)
             self._parser, self._unread = parser, unread
 
     def _handle(self, connection: Connection, parser: Protocol, frame: Frame) -> None:
@@ -273,6 +273,9 @@ class SocketProtocol(asyncio.Protocol):
                 if opcode is Opcode.TEXT:
                     self._fragments.append(b"")
             self._fragments.append(data)
+            if len(self._fragments) > FRAGMENTS:
+                self._refuse_fragments(connection)
+                return
             if not frame.fin:
                 return
             pieces, self._fragments = self._fragments, None
@@ -292,6 +295,19 @@ class SocketProtocol(asyncio.Protocol):
             self.close(1007, "the text is not valid UTF-8")
             return
         self._listener.service.receive(connection, decoded)
+
+    def _refuse_fragments(self, connection: Connection) -> None:
+        self._fragments = []
+        self._listener.service.end(
+            connection,
+            ServiceError("payload_too_large", f"a message has at most {FRAGMENTS:,} fragments"),
+        )
+
+    def _answer_pings(self, parser: Protocol) -> None:
+        """Write the pongs; who reads none gets no more of them, for they would pile up."""
+        writes = parser.data_to_send()
+        if writes and self.buffered() < SOFT_BYTES:
+            self.write(b"".join(writes))
 
     def _closed_by_client(self, connection: Connection, parser: Protocol) -> None:
         code = None if parser.close_rcvd is None else parser.close_rcvd.code

@@ -136,6 +136,10 @@ class Receiver:
                 return -1.0
         except (aiohttp.ClientError, TimeoutError, OSError):
             return 0.0
+        except Exception as error:
+            # A host name that cannot be encoded, say; what waits behind must go on.
+            _LOG.warning("a webhook cannot be posted: %s", type(error).__name__)
+            return -1.0
 
 
 class WebhookSender:
