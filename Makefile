@@ -51,6 +51,7 @@ serve: setup ## a development server on 127.0.0.1, ports 8056 and 8057
 	@$(BIN)/hanzo-pubsub serve --dev
 
 test: setup ## every test
+	node tests/js/run.mjs
 	$(BIN)/python -m pytest
 
 check: check-python check-js check-spec check-wheels docs ## format, lint, types, imports, generated code, wheels, site
@@ -64,7 +65,9 @@ check-python: setup ## format, lint, types and imports of the Python code
 
 check-js: setup ## format, lint and types of the TypeScript code
 	$(NODE_BIN)/tsc --noEmit --project js/tsconfig.json
+	$(NODE_BIN)/tsc --noEmit --project tests/js/tsconfig.json
 	cd js && ../$(NODE_BIN)/biome check --error-on-warnings
+	cd tests/js && ../../$(NODE_BIN)/biome check --error-on-warnings
 
 check-spec: setup ## generated files are current, both descriptions are valid
 	$(BIN)/python spec/generate.py --check
@@ -82,6 +85,7 @@ format: setup ## put the code in order
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 	cd js && ../$(NODE_BIN)/biome check --write
+	cd tests/js && ../../$(NODE_BIN)/biome check --write
 
 docs: setup ## the site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

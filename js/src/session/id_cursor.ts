@@ -1,0 +1,197 @@
+/**
+ * Where a subscription stands against a peer that knows HIP-56 and nothing more.
+ *
+ * It asks from before its mark and drops the ids that it knows.
+ */
+
+import type { Envelope } from '../generated/wire.js';
+import type { Admitted, Cursor, Missing, Replay, Request, Step, Verdict } from './cursor.js';
+
+/** What is kept of a message: its time, and when its retention ends if it is said to. */
+interface Trace {
+  readonly at: number;
+  readonly until: number | undefined;
+}
+
+/**
+ * One mark for the subscription, and the ids near it, for peers without `seq` (REC-1, H-043).
+ *
+ * A message is known by its id alone, never refused for its age: clocks of several nodes differ.
+ */
+export class IdCursor implements Cursor {
+  readonly counts = false;
+  private readonly _ids: number;
+  private readonly _topics: number;
+  private _unproven: readonly string[];
+  private _newest: number | undefined;
+  private _began: number | undefined;
+  private readonly _near = new Map<string, Map<string, Trace>>();
+
+  /**
+   * @param _start Where to begin, Unix milliseconds.
+   * @param after Positions cannot be asked for here; each topic in it is reported as unproven.
+   * @param _overlap Milliseconds before the newest message from which a replay is asked for.
+   * @param ids Ids kept a topic.
+   * @param topics Topics whose ids are kept; the one idle longest gives way.
+   * @param _history Messages a topic that the peer is taken to retain.
+   */
+  constructor(
+    private _start: number | undefined,
+    after: ReadonlyMap<string, number> | undefined,
+    private readonly _overlap: number,
+    ids: number,
+    topics: number,
+    private readonly _history: number,
+  ) {
+    this._unproven = [...(after?.keys() ?? [])];
+    this._ids = Math.max(1, ids);
+    this._topics = Math.max(1, topics);
+  }
+
+  /** None: this peer has none. */
+  get positions(): Map<string, number> {
+    return new Map();
+  }
+
+  /** None: -1. */
+  position(): number {
+    return -1;
+  }
+
+  get topics(): string[] {
+    return [...this._near.keys()];
+  }
+
+  get newest(): number | undefined {
+    return this._newest ?? this._began ?? this._start;
+  }
+
+  begin(since: number | undefined): void {
+    this._start = since;
+    this._unproven = [];
+  }
+
+  request(): Request {
+    const after = new Map<string, number>();
+    const newest = this._newest ?? this._began;
+    if (newest === undefined) return { since: this._start, after };
+    return { since: Math.max(0, newest - this._overlap, this._start ?? 0), after };
+  }
+
+  admit(message: Envelope): Verdict {
+    if (this._near.get(message.topic)?.has(message.id)) return 'known';
+    this._remember(message);
+    return 'new';
+  }
+
+  /**
+   * Admit an answer with what was held as one batch.
+   *
+   * First the known ids are dropped, then the mark moves: moving it one by one would forget ids
+   * that the same batch repeats.
+   */
+  replay(replay: Replay): Admitted {
+    const { since } = this.request();
+    const { limit } = replay;
+    const history = limit === undefined ? replay.history : newestOfEach(replay.history, limit);
+    const steps: Step[] = [];
+    if (replay.first) {
+      for (const topic of this._unproven) steps.push({ missing: missing(topic, 'unproven') });
+    }
+    if (limit === undefined) {
+      for (const hole of this._holes(replay, since ?? 0)) steps.push({ missing: hole });
+    }
+    const fresh = new Map<string, Envelope>();
+    for (const message of [...history, ...replay.held]) {
+      const key = `${message.topic.length} ${message.topic}${message.id}`;
+      if (!this._near.get(message.topic)?.has(message.id) && !fresh.has(key)) {
+        fresh.set(key, message);
+      }
+    }
+    for (const message of fresh.values()) {
+      this._remember(message);
+      steps.push({ message });
+    }
+    if (replay.first) this._begin(replay);
+    return { steps, rest: [] };
+  }
+
+  /**
+   * An idle subscription has a mark too: when it began, by the best clock there is.
+   *
+   * By our own clock it holds only until a message tells the server's, which may be behind ours.
+   */
+  private _begin(replay: Replay): void {
+    if (replay.timestamp === undefined) this._began = replay.at;
+    else this._newest = Math.max(this._newest ?? 0, replay.timestamp);
+  }
+
+  private _holes(replay: Replay, since: number): Missing[] {
+    const proven = new Set<string>();
+    const counts = new Map<string, number>();
+    for (const { topic, id } of replay.history) {
+      counts.set(topic, (counts.get(topic) ?? 0) + 1);
+      if (this._near.get(topic)?.has(id)) proven.add(topic);
+    }
+    const holes: Missing[] = [];
+    for (const topic of new Set([...this._near.keys(), ...counts.keys(), ...replay.truncated])) {
+      if (replay.truncated.has(topic)) {
+        holes.push(missing(topic, 'history_trimmed'));
+      } else if (
+        !proven.has(topic) &&
+        ((counts.get(topic) ?? 0) >= this._history || this._expects(topic, since, replay.at))
+      ) {
+        holes.push(missing(topic, 'unproven'));
+      }
+    }
+    return holes;
+  }
+
+  /** Whether a replay must hold something of what is remembered. */
+  private _expects(topic: string, since: number, now: number): boolean {
+    for (const { at, until } of this._near.get(topic)?.values() ?? []) {
+      if (at > since && (until === undefined || now < until)) return true;
+    }
+    return false;
+  }
+
+  private _remember(message: Envelope): void {
+    const { topic, timestamp: at, ttl } = message;
+    let near = this._near.get(topic);
+    if (near) {
+      this._near.delete(topic);
+    } else {
+      if (this._near.size >= this._topics) {
+        for (const idle of this._near.keys()) {
+          this._near.delete(idle);
+          break;
+        }
+      }
+      near = new Map();
+    }
+    this._near.set(topic, near);
+    if (this._newest === undefined || at > this._newest) this._newest = at;
+    const edge = this._newest - this._overlap;
+    for (const [id, oldest] of near) {
+      if (oldest.at >= edge && near.size < this._ids) break;
+      near.delete(id);
+    }
+    near.set(message.id, { at, until: ttl === undefined ? undefined : at + ttl * 1000 });
+  }
+}
+
+function missing(topic: string, reason: Missing['reason']): Missing {
+  return { topic, from: undefined, to: undefined, missed: undefined, reason };
+}
+
+function newestOfEach(history: readonly Envelope[], limit: number): Envelope[] {
+  const left = new Map<string, number>();
+  return [...history]
+    .reverse()
+    .filter(({ topic }) => {
+      const n = left.get(topic) ?? limit;
+      left.set(topic, n - 1);
+      return n > 0;
+    })
+    .reverse();
+}

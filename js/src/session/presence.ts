@@ -1,0 +1,252 @@
+/** Who is present: a member map for each topic, folded from snapshots, joins, updates and leaves. */
+
+import {
+  type Envelope,
+  isPresenceMember,
+  type JsonObject,
+  type PresenceMember,
+} from '../generated/wire.js';
+import type { PresenceChangeKind } from './effects.js';
+
+/** What a message of each presence type does. */
+export const KINDS: ReadonlyMap<string, Exclude<PresenceChangeKind, 'snapshot'>> = new Map([
+  ['presence.join', 'join'],
+  ['presence.update', 'update'],
+  ['presence.leave', 'leave'],
+]);
+
+/** Topics whose members are kept; the one idle longest gives way. */
+const MAX_TOPICS = 10_000;
+
+/** Members kept of one topic; more are not shown. */
+const MAX_MEMBERS = 10_000;
+
+/** One change of the members of a topic; `member` is undefined for a snapshot. */
+export interface Change {
+  readonly topic: string;
+  readonly members: readonly PresenceMember[];
+  readonly change: PresenceChangeKind;
+  readonly member: PresenceMember | undefined;
+}
+
+class Room {
+  members = new Map<string, PresenceMember>();
+  complete = false;
+}
+
+/**
+ * Members by topic and client id (PRES-1, H-082 to H-085).
+ *
+ * What was known before a reconnect stays until the snapshot that follows it; then only the
+ * differences are told.
+ */
+export class PresenceMap {
+  private readonly _rooms = new Map<string, Room>();
+
+  /** Everybody known to be present, by time of joining. */
+  members(topic: string): readonly PresenceMember[] {
+    const room = this._rooms.get(topic);
+    return room ? inOrder(room) : [];
+  }
+
+  /** Every topic of which a snapshot has come, with its members. */
+  complete(): [topic: string, members: readonly PresenceMember[]][] {
+    return [...this._rooms]
+      .filter(([, room]) => room.complete)
+      .map(([topic, room]) => [topic, inOrder(room)]);
+  }
+
+  /** Take a complete list: told whole the first time, and as differences after that. */
+  snapshot(topic: string, members: readonly PresenceMember[]): Change[] {
+    const room = this._open(topic);
+    const old = room.members;
+    const fresh = new Map(members.slice(0, MAX_MEMBERS).map((one) => [one.client_id, one]));
+    if (!room.complete) {
+      room.complete = true;
+      room.members = fresh;
+      return [change(topic, room, 'snapshot')];
+    }
+    const out: Change[] = [];
+    room.members = new Map(old);
+    for (const [clientId, member] of old) {
+      if (!fresh.has(clientId)) {
+        room.members.delete(clientId);
+        out.push(change(topic, room, 'leave', member));
+      }
+    }
+    for (const [clientId, member] of fresh) {
+      const before = old.get(clientId);
+      if (!before || differs(before, member)) {
+        room.members.set(clientId, member);
+        out.push(change(topic, room, before ? 'update' : 'join', member));
+      }
+    }
+    return out;
+  }
+
+  /** Take a join, update or leave that came as a message. */
+  apply(message: Envelope): Change[] {
+    const kind = KINDS.get(message.type);
+    const data = memberData(message.data);
+    if (!kind || !data) return [];
+    const { topic } = message;
+    const clientId = data.client_id;
+    if (kind === 'leave' && !this._rooms.has(topic)) return [];
+    const room = this._open(topic);
+    const before = room.members.get(clientId);
+    if (kind === 'leave') {
+      if (!before) return [];
+      room.members.delete(clientId);
+      return [change(topic, room, 'leave', before)];
+    }
+    if (!before && room.members.size >= MAX_MEMBERS) return [];
+    const member = merge(before, data, message.timestamp);
+    if (!member || (before && !differs(before, member))) return [];
+    room.members.set(clientId, member);
+    return [change(topic, room, before ? 'update' : 'join', member)];
+  }
+
+  /**
+   * After a reconnect: drop the members that no snapshot is going to confirm.
+   *
+   * @param takes Whether a topic belongs to the subscription that has just been answered.
+   */
+  forgetUnproven(takes: (topic: string) => boolean): Change[] {
+    const out: Change[] = [];
+    for (const [topic, room] of this._rooms) {
+      if (!room.complete && room.members.size && takes(topic)) {
+        room.members = new Map();
+        out.push(change(topic, room, 'snapshot'));
+      }
+    }
+    return out;
+  }
+
+  /** Forget the topics that nobody wants any more. */
+  keep(wanted: (topic: string) => boolean): void {
+    for (const topic of this._rooms.keys()) {
+      if (!wanted(topic)) this._rooms.delete(topic);
+    }
+  }
+
+  private _open(topic: string): Room {
+    let room = this._rooms.get(topic);
+    if (room) {
+      this._rooms.delete(topic);
+    } else {
+      room = new Room();
+      if (this._rooms.size >= MAX_TOPICS) {
+        for (const idle of this._rooms.keys()) {
+          this._rooms.delete(idle);
+          break;
+        }
+      }
+    }
+    this._rooms.set(topic, room);
+    return room;
+  }
+}
+
+/** What the user said of itself, to be said again on a new connection (PRES-3). */
+export class OwnPresence {
+  private readonly _said = new Map<string | undefined, JsonObject>();
+
+  /** Merge an update: the last word on each key counts; null deletes on the server. */
+  update(topic: string | undefined, data: JsonObject): void {
+    if (topic === undefined) {
+      for (const [other, said] of this._said) {
+        const left = Object.entries(said).filter(([key]) => !Object.hasOwn(data, key));
+        if (left.length) this._said.set(other, Object.fromEntries(left));
+        else this._said.delete(other);
+      }
+    }
+    const said = this._said.get(topic);
+    this._said.delete(topic);
+    this._said.set(topic, { ...said, ...data });
+    for (const oldest of this._said.keys()) {
+      if (this._said.size <= MAX_TOPICS) break;
+      this._said.delete(oldest);
+    }
+  }
+
+  /** What to say: first that for all topics, then that for each. */
+  items(): [topic: string | undefined, data: JsonObject][] {
+    const all = [...this._said];
+    return [
+      ...all.filter(([topic]) => topic === undefined),
+      ...all.filter(([topic]) => topic !== undefined),
+    ];
+  }
+
+  /** Forget what was said on topics that nobody wants any more. */
+  keep(wanted: (topic: string) => boolean): void {
+    for (const topic of this._said.keys()) {
+      if (topic !== undefined && !wanted(topic)) this._said.delete(topic);
+    }
+  }
+}
+
+function change(
+  topic: string,
+  room: Room,
+  kind: PresenceChangeKind,
+  member?: PresenceMember,
+): Change {
+  return { topic, members: inOrder(room), change: kind, member };
+}
+
+function inOrder(room: Room): PresenceMember[] {
+  return [...room.members.values()].sort(
+    (a, b) => a.joined_at - b.joined_at || (a.client_id < b.client_id ? -1 : 1),
+  );
+}
+
+/** Whether anything but the time of the last sign of life is another. */
+function differs(a: PresenceMember, b: PresenceMember): boolean {
+  return a !== b && !same({ ...a, last_seen: 0 }, { ...b, last_seen: 0 });
+}
+
+/** Whether two JSON values are equal. */
+function same(a: unknown, b: unknown): boolean {
+  if (a === b) return true;
+  if (typeof a !== 'object' || typeof b !== 'object' || !a || !b) return false;
+  if (Array.isArray(a) !== Array.isArray(b)) return false;
+  const others = new Map(Object.entries(b));
+  const fields = Object.entries(a);
+  return (
+    fields.length === others.size &&
+    fields.every(([key, one]) => others.has(key) && same(one, others.get(key)))
+  );
+}
+
+type MemberData = JsonObject & { readonly client_id: string };
+
+/** The member in the data of a presence message: as it is, or under `member`. */
+function memberData(data: unknown): MemberData | undefined {
+  if (isMemberData(data)) return data;
+  const inner = isObject(data) ? data['member'] : undefined;
+  return isMemberData(inner) ? inner : undefined;
+}
+
+function isMemberData(data: unknown): data is MemberData {
+  return isObject(data) && typeof data['client_id'] === 'string';
+}
+
+function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const REQUIRED: ReadonlySet<string> = new Set(['user_id', 'name', 'joined_at', 'last_seen']);
+
+/** A member after a join or update whose data may be only a part; null is absent. */
+function merge(
+  before: PresenceMember | undefined,
+  data: MemberData,
+  at: number,
+): PresenceMember | undefined {
+  const whole = { user_id: '', name: '', joined_at: at, ...before, last_seen: at, ...data };
+  const fields: JsonObject = Object.fromEntries(
+    Object.entries(whole).filter(([key, value]) => value !== null || REQUIRED.has(key)),
+  );
+  return isPresenceMember(fields) ? fields : undefined;
+}

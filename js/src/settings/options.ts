@@ -1,0 +1,378 @@
+/**
+ * Every setting of a client: its default, its unit, its range, and the check of it.
+ *
+ * Defaults come from `spec/defaults.yaml`. Times are milliseconds, sizes bytes.
+ */
+
+import { InvalidOption } from '../errors.js';
+import { CLIENT, LIMITS } from '../generated/defaults.js';
+import type { SendPolicy as SessionPolicy } from '../session/events.js';
+import { type SessionOptions, sessionOptions, type TransportChoice } from '../session/options.js';
+import type { Logger, TokenCallback } from '../values.js';
+import { VERSION } from '../version.js';
+import {
+  checkChoice,
+  checkFlag,
+  checkFunction,
+  checkName,
+  checkNames,
+  checkTime,
+  checkToken,
+  checkWhole,
+  kind,
+} from './checks.js';
+import { endpoints, refusePlaintext } from './urls.js';
+
+/**
+ * What a full queue of unsent publishes does: reject with QueueFull, wait, give up the oldest, or
+ * keep only the newest of each key.
+ */
+export type SendPolicy = SessionPolicy | 'block';
+
+/** What a full queue of a subscription does: give up the oldest and tell a gap, or end with an error. */
+export type ReceivePolicy = 'gap' | 'error';
+
+/** Bounds of the publishes that wait to be sent or acknowledged. */
+export interface SendQueue {
+  /** At most so many, 1 to 1,000,000; default 1,000. */
+  readonly messages: number;
+  /** At most so many bytes of JSON, 1 to 1 GiB; default 1 MiB. */
+  readonly bytes: number;
+  /** What happens when it is full; default `error`. */
+  readonly policy: SendPolicy;
+}
+
+/** Bounds of the messages of one subscription that the program has not taken yet. */
+export interface ReceiveQueue {
+  /** At most so many, 1 to 1,000,000; default 1,024. */
+  readonly messages: number;
+  /** At most so many bytes, 1 to 1 GiB; default 8 MiB. */
+  readonly bytes: number;
+  /** What happens when it is full; default `gap`. */
+  readonly policy: ReceivePolicy;
+}
+
+/** When a lost connection is tried again: full jitter, U(0, min(cap, base × 2^attempt)). */
+export interface RetryOptions {
+  /** Milliseconds; default 1,000. */
+  readonly base: number;
+  /** Longest delay, not below `base`; default 30,000. A server's `retry_after` goes beyond it. */
+  readonly cap: number;
+  /** Time connected after which the attempts count anew; default 10,000. */
+  readonly stableAfter: number;
+}
+
+/** The part of a WebSocket that the client uses; that of browsers, Node 22 and `ws` all have it. */
+export interface WebSocketLike {
+  binaryType: string;
+  readonly readyState: number;
+  send(data: string): void;
+  close(code?: number, reason?: string): void;
+  addEventListener(type: string, listener: (event: never) => void): void;
+}
+
+/** The constructor of one. */
+export type WebSocketConstructor = new (url: string) => WebSocketLike;
+
+/** Times and limits by name. */
+export interface Settings {
+  /** For the token callback; default 10,000. */
+  readonly fetchTimeout: number;
+  /** To dial and authenticate; default 5,000. */
+  readonly openTimeout: number;
+  /** For publish, subscribe, history, presence; default 10,000. */
+  readonly operationTimeout: number;
+  /** To settle publishes on close; default 5,000. */
+  readonly closeTimeout: number;
+  /** Silence before a ping; default 15,000. The server gives up after 30,000. */
+  readonly pingInterval: number;
+  /** To wait for any byte after a ping; default 10,000. */
+  readonly pongTimeout: number;
+  /** Time without a connection until the state is `suspended`; default 120,000. */
+  readonly suspendAfter: number;
+  /** Before its end a token is renewed, where the server does not warn; default 45,000. */
+  readonly refreshMargin: number;
+  /** After which a WebSocket that is not open gives way; default 8,000. */
+  readonly fallbackAfter: number;
+  /** Failed openings after which it gives way; default 2. */
+  readonly fallbackFailures: number;
+  /** Connections in a row that die young after which it gives way; default 3. */
+  readonly shortLife: number;
+  /** After which a WebSocket is tried again; default 600,000. */
+  readonly upgradeAfter: number;
+  /** Replayed before the newest message, against a server without `seq`; default 5,000. */
+  readonly overlap: number;
+  /** Ids remembered a topic, against a server without `seq`; default 1,000. */
+  readonly rememberedIds: number;
+  /** Topics whose ids are remembered; default 1,000. */
+  readonly rememberedTopics: number;
+  /** Live messages of a subscription that wait for its replay; default 10,000. */
+  readonly heldMessages: number;
+  /** Bytes of the largest frame, event or answer accepted; default 32 MiB. */
+  readonly maxFrame: number;
+  /** Bytes of JSON-encoded `data`, until the server says otherwise; default 262,144. */
+  readonly maxPayload: number;
+  /** Attempts of an HTTP request; default 4. */
+  readonly restAttempts: number;
+  /** Messages asked for in one page of history; default 100. */
+  readonly historyPage: number;
+}
+
+/** What `new PubSub` takes. */
+export interface PubSubOptions extends Partial<Settings> {
+  /** `wss://host:8057/ws`; default the environment's `HANZO_PUBSUB_URL`, where there is one. */
+  readonly url?: string | URL | undefined;
+  /** Bearer token or API key, with or without `Bearer `; default `HANZO_PUBSUB_TOKEN`. */
+  readonly token?: string | undefined;
+  /** Called for a token before dialing and when the token ends soon, instead of `token`. */
+  readonly getToken?: TokenCallback | undefined;
+  /** `auto` starts with the WebSocket and falls back to server-sent events. */
+  readonly transport?: TransportChoice | undefined;
+  /** Base URL of the HTTP API; default derived from `url` (port 8057 becomes 8056). */
+  readonly restUrl?: string | URL | undefined;
+  /** Send the token over `ws://` or `http://` to hosts other than this machine. */
+  readonly allowInsecure?: boolean | undefined;
+  /** Name of the program, told to the server; at most 128 characters. */
+  readonly name?: string | undefined;
+  /** Whether subscriptions get the messages that this client published; default true. */
+  readonly echo?: boolean | undefined;
+  readonly sendQueue?: Partial<SendQueue> | undefined;
+  /** Bounds of a subscription that names none of its own. */
+  readonly receiveQueue?: Partial<ReceiveQueue> | undefined;
+  readonly retry?: Partial<RetryOptions> | undefined;
+  /** Makes WebSockets where there is no global one, as in Node 20: that of the package `ws`. */
+  readonly WebSocket?: WebSocketConstructor | undefined;
+  /** Makes HTTP requests; default the global one. */
+  readonly fetch?: typeof fetch | undefined;
+  /** Default: warnings and errors to the console. */
+  readonly logger?: Logger | undefined;
+}
+
+/** Everything a client is set to, checked. */
+export interface ClientOptions extends Settings {
+  readonly socketUrl: string;
+  readonly httpUrl: string;
+  readonly token: string | undefined;
+  readonly getToken: TokenCallback | undefined;
+  readonly transport: TransportChoice;
+  readonly name: string | undefined;
+  readonly echo: boolean;
+  readonly sendQueue: SendQueue;
+  readonly receiveQueue: ReceiveQueue;
+  readonly retry: RetryOptions;
+  readonly WebSocket: WebSocketConstructor | undefined;
+  readonly fetch: typeof fetch;
+  readonly logger: Logger;
+}
+
+const TIMES = [
+  'fetchTimeout',
+  'openTimeout',
+  'operationTimeout',
+  'closeTimeout',
+  'pingInterval',
+  'pongTimeout',
+  'suspendAfter',
+  'refreshMargin',
+  'fallbackAfter',
+  'upgradeAfter',
+] as const;
+const COUNTS = [
+  'fallbackFailures',
+  'shortLife',
+  'rememberedIds',
+  'rememberedTopics',
+  'heldMessages',
+] as const;
+const OTHERS = ['overlap', 'maxFrame', 'maxPayload', 'restAttempts', 'historyPage'] as const;
+const ARGUMENTS = [
+  'url',
+  'token',
+  'getToken',
+  'transport',
+  'restUrl',
+  'allowInsecure',
+  'name',
+  'echo',
+  'sendQueue',
+  'receiveQueue',
+  'retry',
+  'WebSocket',
+  'fetch',
+  'logger',
+];
+const TRANSPORTS = ['auto', 'websocket', 'sse'] as const;
+const SEND_POLICIES = ['error', 'block', 'drop_oldest', 'latest'] as const;
+const RECEIVE_POLICIES = ['gap', 'error'] as const;
+
+/**
+ * Join what was given, the environment and the defaults, and check it all.
+ *
+ * @throws InvalidOption A value has a wrong type or lies out of range, a needed one is missing, or
+ *   a name is not known; `field` names it.
+ * @throws InsecureUrl A token would go unencrypted to another machine.
+ */
+export function readOptions(given: PubSubOptions, environ = environment()): ClientOptions {
+  checkNames('options', given, [...ARGUMENTS, ...TIMES, ...COUNTS, ...OTHERS]);
+  let { url, token, restUrl } = given;
+  const { getToken } = given;
+  if (url === undefined) {
+    url = environ['HANZO_PUBSUB_URL'] || undefined;
+    restUrl = restUrl ?? (environ['HANZO_PUBSUB_REST_URL'] || undefined);
+  }
+  if (url === undefined) {
+    throw new InvalidOption('No URL was given.', {
+      remedy: 'Pass `url`, for example wss://pubsub.example.com/ws, or set HANZO_PUBSUB_URL.',
+      field: 'url',
+    });
+  }
+  const found = endpoints(url, restUrl);
+  checkFunction('getToken', getToken);
+  if (token !== undefined && getToken !== undefined) {
+    throw new InvalidOption('Both `token` and `getToken` were given.', {
+      remedy: 'Pass one of them.',
+      field: 'token',
+    });
+  }
+  if (token === undefined && getToken === undefined) {
+    token = environ['HANZO_PUBSUB_TOKEN'] || undefined;
+    if (token === undefined) {
+      throw new InvalidOption('No token was given.', {
+        remedy: 'Pass `token` or `getToken`, or set HANZO_PUBSUB_TOKEN.',
+        field: 'token',
+      });
+    }
+  }
+  if (!checkFlag('allowInsecure', given.allowInsecure ?? false)) refusePlaintext(found);
+  checkFunction('WebSocket', given.WebSocket);
+  checkFunction('fetch', given.fetch);
+  return {
+    ...readSettings(given),
+    socketUrl: found.socket,
+    httpUrl: found.http,
+    token: token === undefined ? undefined : checkToken(token),
+    getToken,
+    transport: checkChoice('transport', given.transport ?? 'auto', TRANSPORTS),
+    name: given.name === undefined ? undefined : checkName(given.name),
+    echo: checkFlag('echo', given.echo ?? true),
+    sendQueue: readSendQueue(given.sendQueue ?? {}),
+    receiveQueue: readReceiveQueue(given.receiveQueue ?? {}),
+    retry: readRetry(given.retry ?? {}),
+    WebSocket: given.WebSocket,
+    fetch: given.fetch ?? ((input, init) => globalThis.fetch(input, init)),
+    logger: readLogger(given.logger),
+  };
+}
+
+/** Bounds of one subscription, checked; what is not given comes from the client's. */
+export function readReceiveQueue(
+  given: Partial<ReceiveQueue>,
+  base: ReceiveQueue = {
+    messages: CLIENT.receiveQueueMessages,
+    bytes: CLIENT.receiveQueueBytes,
+    policy: 'gap',
+  },
+  field = 'receiveQueue',
+): ReceiveQueue {
+  checkNames(field, given, ['messages', 'bytes', 'policy']);
+  const { messages = base.messages, bytes = base.bytes, policy = base.policy } = given;
+  return {
+    messages: checkWhole(`${field}.messages`, messages, 1, 1_000_000, 'messages'),
+    bytes: checkWhole(`${field}.bytes`, bytes, 1, undefined, 'bytes'),
+    policy: checkChoice(`${field}.policy`, policy, RECEIVE_POLICIES),
+  };
+}
+
+/** What the session needs of it. */
+export function sessionOptionsOf(options: ClientOptions): SessionOptions {
+  return sessionOptions({
+    renewable: options.getToken !== undefined,
+    transport: options.transport,
+    clientName: options.name ?? '@hanzoai/pubsub',
+    clientVersion: VERSION,
+    fetchTimeout: options.fetchTimeout,
+    openTimeout: options.openTimeout,
+    closeTimeout: options.closeTimeout,
+    pingInterval: options.pingInterval,
+    pongTimeout: options.pongTimeout,
+    retryBase: options.retry.base,
+    retryCap: options.retry.cap,
+    stableAfter: options.retry.stableAfter,
+    suspendAfter: options.suspendAfter,
+    refreshMargin: options.refreshMargin,
+    fallbackAfter: options.fallbackAfter,
+    fallbackFailures: options.fallbackFailures,
+    shortLife: options.shortLife,
+    upgradeAfter: options.upgradeAfter,
+    overlap: options.overlap,
+    rememberedIds: options.rememberedIds,
+    rememberedTopics: options.rememberedTopics,
+    sendQueueMessages: options.sendQueue.messages,
+    sendQueueBytes: options.sendQueue.bytes,
+    heldMessages: options.heldMessages,
+  });
+}
+
+function readSettings(given: PubSubOptions): Settings {
+  const settings = { ...CLIENT, maxPayload: LIMITS.maxPayload };
+  for (const name of TIMES) settings[name] = checkTime(name, given[name] ?? settings[name]);
+  for (const name of COUNTS) {
+    settings[name] = checkWhole(name, given[name] ?? settings[name], 1, 1_000_000);
+  }
+  const { overlap, restAttempts, historyPage, maxFrame, maxPayload } = given;
+  return {
+    ...settings,
+    overlap: checkTime('overlap', overlap ?? settings.overlap, 0, 3_600_000),
+    restAttempts: checkWhole('restAttempts', restAttempts ?? settings.restAttempts, 1, 100),
+    historyPage: checkWhole(
+      'historyPage',
+      historyPage ?? settings.historyPage,
+      1,
+      LIMITS.historyPageMax,
+      'messages',
+    ),
+    maxFrame: checkWhole('maxFrame', maxFrame ?? settings.maxFrame, 1_024, undefined, 'bytes'),
+    maxPayload: checkWhole('maxPayload', maxPayload ?? settings.maxPayload, 1, undefined, 'bytes'),
+  };
+}
+
+function readSendQueue(given: Partial<SendQueue>): SendQueue {
+  checkNames('sendQueue', given, ['messages', 'bytes', 'policy']);
+  const { messages = CLIENT.sendQueueMessages, bytes = CLIENT.sendQueueBytes } = given;
+  return {
+    messages: checkWhole('sendQueue.messages', messages, 1, 1_000_000, 'messages'),
+    bytes: checkWhole('sendQueue.bytes', bytes, 1, undefined, 'bytes'),
+    policy: checkChoice('sendQueue.policy', given.policy ?? 'error', SEND_POLICIES),
+  };
+}
+
+function readRetry(given: Partial<RetryOptions>): RetryOptions {
+  checkNames('retry', given, ['base', 'cap', 'stableAfter']);
+  const base = checkTime('retry.base', given.base ?? CLIENT.retryBase);
+  const cap = checkTime('retry.cap', given.cap ?? CLIENT.retryCap);
+  const stableAfter = checkTime('retry.stableAfter', given.stableAfter ?? CLIENT.stableAfter);
+  if (cap < base) {
+    throw new InvalidOption('`retry.cap` is below `retry.base`.', {
+      remedy: 'Raise the one or lower the other.',
+      field: 'retry.cap',
+    });
+  }
+  return { base, cap, stableAfter };
+}
+
+function readLogger(logger: Logger | undefined): Logger {
+  if (logger === undefined) {
+    return { warn: (...said) => console.warn(...said), error: (...said) => console.error(...said) };
+  }
+  if (typeof logger?.warn === 'function' && typeof logger.error === 'function') return logger;
+  throw new InvalidOption(`\`logger\` is ${kind(logger)} without \`warn\` and \`error\`.`, {
+    remedy: 'Pass console, or an object with functions of these names.',
+    field: 'logger',
+  });
+}
+
+/** The environment, where the platform has one. */
+function environment(): Readonly<Record<string, string | undefined>> {
+  const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
+  return process?.env ?? {};
+}

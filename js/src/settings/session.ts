@@ -1,0 +1,55 @@
+/** What a session is set to. Times in milliseconds, sizes in bytes. */
+
+import { CLIENT } from '../generated/defaults.js';
+
+/** `auto` begins with a WebSocket and falls back to SSE. */
+export type TransportChoice = 'auto' | 'websocket' | 'sse';
+
+/** Settings of a session; the defaults are those of `spec/defaults.yaml`. */
+export interface SessionOptions {
+  /** Asking for a token again may give another one; false for a fixed token. */
+  readonly renewable: boolean;
+  readonly transport: TransportChoice;
+  /** Told to the server in `auth`. */
+  readonly clientName: string;
+  /** Likewise. */
+  readonly clientVersion: string | undefined;
+  /** Likewise. */
+  readonly clientLang: string | undefined;
+  readonly fetchTimeout: number;
+  readonly openTimeout: number;
+  readonly closeTimeout: number;
+  readonly pingInterval: number;
+  readonly pongTimeout: number;
+  readonly retryBase: number;
+  readonly retryCap: number;
+  readonly stableAfter: number;
+  readonly suspendAfter: number;
+  readonly refreshMargin: number;
+  readonly fallbackAfter: number;
+  readonly fallbackFailures: number;
+  readonly shortLife: number;
+  readonly upgradeAfter: number;
+  readonly overlap: number;
+  readonly rememberedIds: number;
+  readonly rememberedTopics: number;
+  /** Unsent publishes, and once more as many sent and unanswered. */
+  readonly sendQueueMessages: number;
+  /** Likewise, in bytes. */
+  readonly sendQueueBytes: number;
+  readonly heldMessages: number;
+  readonly paceInterval: number;
+}
+
+/** All settings: those given, and the defaults of the others. */
+export function sessionOptions(given: Partial<SessionOptions> = {}): SessionOptions {
+  return {
+    renewable: true,
+    transport: 'auto',
+    clientName: '@hanzoai/pubsub',
+    clientVersion: undefined,
+    clientLang: 'typescript',
+    ...CLIENT,
+    ...given,
+  };
+}

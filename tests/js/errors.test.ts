@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import {
+  AuthError,
+  CLASSES,
+  ConnectionFailed,
+  fromCode,
+  InsecureUrl,
+  InvalidOption,
+  InvalidTopic,
+  LimitExceeded,
+  OperationTimeout,
+  PayloadTooLarge,
+  PubSubError,
+  TokenExpired,
+} from '../../js/src/errors.js';
+import { CODES } from '../../js/src/generated/errors.js';
+
+test('every code builds its class with meaning and remedy', () => {
+  assert.ok(CODES.size > 30);
+  for (const [code, row] of CODES) {
+    const error = fromCode(code);
+    assert.equal(error.name, row.error);
+    assert.equal(error.constructor, CLASSES[row.error]);
+    assert.deepEqual(
+      [error.code, error.message, error.remedy, error.retryable],
+      [code, row.meaning, row.remedy, row.retryable],
+    );
+  }
+});
+
+test('every class has a code of its own name in the table', () => {
+  for (const [name, Class] of Object.entries(CLASSES)) {
+    const error = new Class();
+    assert.equal(error.name, name);
+    assert.equal(CODES.get(error.code)?.error, name);
+    assert.ok(error instanceof PubSubError && error instanceof Error);
+    assert.match(error.stack ?? '', new RegExp(`^${name}: `));
+  }
+  assert.equal(Object.keys(CLASSES).length, 24);
+});
+
+test('the tree is that of every SDK', () => {
+  assert.ok(new TokenExpired() instanceof AuthError);
+  assert.ok(new InsecureUrl() instanceof InvalidOption);
+  assert.ok(fromCode('connection_limit') instanceof LimitExceeded);
+  assert.ok(fromCode('auth_refused') instanceof AuthError);
+});
+
+test('the text of an error says what went wrong and what to do', () => {
+  const error = new InvalidTopic('`a..b` has an empty segment.', {
+    topic: 'a..b',
+    remedy: 'Write `a.b`.',
+  });
+  assert.equal(String(error), 'InvalidTopic: `a..b` has an empty segment. Write `a.b`.');
+  assert.equal(error.topic, 'a..b');
+});
+
+test('a code of a later server is kept and not retried', () => {
+  for (const code of ['quota_exceeded', 'constructor', '__proto__']) {
+    const error = fromCode(code, 'Out of credits.', { retryAfter: 2_500 });
+    assert.equal(error.name, 'PubSubError');
+    assert.deepEqual([error.code, error.message, error.remedy], [code, 'Out of credits.', '']);
+    assert.ok(!error.retryable);
+    assert.equal(error.retryAfter, 2_500);
+  }
+  assert.equal(fromCode('x').message, 'Error `x`.');
+});
+
+test('a timeout says whether the outcome is unknown', () => {
+  assert.ok(!new OperationTimeout().outcomeUnknown);
+  const unknown = fromCode('outcome_unknown');
+  assert.ok(unknown instanceof OperationTimeout && unknown.outcomeUnknown);
+  assert.equal(new OperationTimeout('late', { id: 'msg_1' }).id, 'msg_1');
+});
+
+test('a payload too large tells both sizes', () => {
+  const error = new PayloadTooLarge(undefined, { size: 300_000, limit: 262_144 });
+  assert.equal(error.message, 'The payload has 300,000 bytes of JSON; the limit is 262,144.');
+});
+
+test('an endless message of a server is cut', () => {
+  assert.equal(fromCode('internal', 'x'.repeat(1_000_000)).message.length, 2_001);
+  assert.equal(fromCode('internal', '😀'.repeat(2_001)).message, `${'😀'.repeat(2_000)}…`);
+});
+
+test('a cause is kept', () => {
+  const cause = new Error('refused');
+  assert.equal(new ConnectionFailed(undefined, { cause }).cause, cause);
+});

@@ -1,0 +1,35 @@
+// Compiles the TypeScript sources with their tests, and runs them.
+// Usage: node run.mjs [--build]; with --build it prints where the compiled files are, and ends.
+
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const built = join(root, 'node_modules', '.cache', 'js-tests', String(process.pid));
+
+function node(...args) {
+  const { status } = spawnSync(process.execPath, args, { cwd: root, stdio: ['ignore', 2, 2] });
+  return status ?? 1;
+}
+
+rmSync(built, { recursive: true, force: true });
+mkdirSync(built, { recursive: true });
+writeFileSync(join(built, 'package.json'), '{"type":"module"}\n');
+const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+let status = node(compiler, '--project', 'tests/js/tsconfig.json', '--outDir', built);
+if (status === 0 && process.argv[2] === '--build') {
+  process.stdout.write(`${built}\n`);
+  process.exit(0);
+}
+if (status === 0) {
+  const tests = readdirSync(join(built, 'tests', 'js'), { recursive: true })
+    .filter((name) => name.endsWith('.test.js'))
+    .sort()
+    .map((name) => join(built, 'tests', 'js', name));
+  const reporter = join(root, 'tests', 'js', 'reporter.mjs');
+  status = node('--enable-source-maps', '--test', `--test-reporter=${reporter}`, ...tests);
+}
+rmSync(built, { recursive: true, force: true });
+process.exit(status);

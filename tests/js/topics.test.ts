@@ -1,0 +1,148 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+
+import { InvalidTopic } from '../../js/src/errors.js';
+import {
+  isWildcard,
+  matches,
+  TopicTrie,
+  validatePattern,
+  validateTopic,
+} from '../../js/src/topics.js';
+import { load } from './files.js';
+
+interface Topics {
+  readonly topics: readonly { topic: string; valid: boolean; why: string }[];
+  readonly patterns: readonly { pattern: string; valid: boolean; why: string }[];
+  readonly matches: readonly { pattern: string; topic: string; matches: boolean; why: string }[];
+}
+
+const spec = load<Topics>('topics.json');
+
+function isValid(check: (name: string) => string, name: string): boolean {
+  try {
+    assert.equal(check(name), name);
+    return true;
+  } catch (error) {
+    assert.ok(error instanceof InvalidTopic);
+    assert.match(error.message, /^[ -~…]+$/);
+    return false;
+  }
+}
+
+/** By the number of segments that `**` takes. */
+function plainly(pattern: readonly string[], topic: readonly string[]): boolean {
+  const [first, ...rest] = pattern;
+  if (first === undefined) return topic.length === 0;
+  if (first === '**') return topic.some((_, n) => plainly(rest, topic.slice(n + 1)));
+  return topic.length > 0 && [topic[0], '*'].includes(first) && plainly(rest, topic.slice(1));
+}
+
+describe('a name is valid as the spec says', () => {
+  for (const { topic, valid, why } of spec.topics) {
+    test(why, () => assert.equal(isValid(validateTopic, topic), valid));
+  }
+});
+
+describe('a pattern is valid as the spec says', () => {
+  for (const { pattern, valid, why } of spec.patterns) {
+    test(why, () => assert.equal(isValid(validatePattern, pattern), valid));
+  }
+});
+
+describe('a pattern matches as the spec says', () => {
+  for (const { pattern, topic, matches: expected, why } of spec.matches) {
+    test(why, () => assert.equal(matches(pattern, topic), expected));
+  }
+});
+
+test('an invalid topic is named with its problem and place, in the words of every SDK', () => {
+  const said = (name: unknown) => {
+    try {
+      return validateTopic(name);
+    } catch (error) {
+      assert.ok(error instanceof InvalidTopic);
+      assert.ok(error.remedy);
+      return error.message;
+    }
+  };
+  assert.equal(said(''), "The topic '' is empty.");
+  assert.equal(said('a..b'), "The topic 'a..b' has an empty segment at character 3.");
+  assert.equal(said('ä'), "The topic '\\xe4' has '\\xe4' as character 1.");
+  assert.equal(said('a.\n'), "The topic 'a.\\n' has '\\n' as character 3.");
+  assert.equal(said("a'b"), 'The topic "a\'b" has "\'" as character 2.');
+  assert.equal(said('😀'), "The topic '\\U0001f600' has '\\U0001f600' as character 1.");
+  assert.equal(said('a.b*'), "The topic 'a.b*' has the wildcard '*' as character 4.");
+  assert.match(said('a'.repeat(256)), /'a{80}\\u2026' has 256 bytes\.$/);
+  assert.equal(said(7), 'A topic is a string, not number.');
+  assert.equal(said(null), 'A topic is a string, not null.');
+});
+
+test('a wildcard is a whole segment', () => {
+  for (const pattern of ['a*', '*a', 'a.***', 'a.b**.c']) {
+    assert.throws(() => validatePattern(pattern), /mixes/);
+  }
+  for (const pattern of ['*', '**', 'a.**.b', '**.**']) assert.ok(isWildcard(pattern));
+  assert.ok(!isWildcard('a.b'));
+});
+
+test('names of the prototype are topics like any other', () => {
+  const trie = new TopicTrie<string>();
+  for (const name of ['constructor', '__proto__', 'toString.valueOf']) {
+    assert.deepEqual(trie.match(name), []);
+    assert.ok(trie.insert(name, name));
+    assert.ok(trie.insert(`${name}.*`, name));
+    assert.deepEqual(trie.match(name), [name]);
+    assert.deepEqual(trie.match(`${name}.x`), [name]);
+  }
+});
+
+test('a trie finds each value of a matching pattern once, after any insertions and removals', () => {
+  let seed = 1;
+  const below = (n: number) => {
+    seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
+    return (seed >>> 16) % n;
+  };
+  const path = (words: readonly string[]) =>
+    Array.from({ length: 1 + below(5) }, () => words[below(words.length)] ?? '').join('.');
+  for (let round = 0; round < 300; round += 1) {
+    const trie = new TopicTrie<number>();
+    const model = new Set<string>();
+    for (let n = below(40); n > 0; n -= 1) {
+      const pattern = path(['a', 'b', '*', '**']);
+      const value = below(3);
+      const key = `${pattern} ${value}`;
+      if (below(3)) {
+        assert.equal(trie.insert(pattern, value), !model.has(key));
+        model.add(key);
+      } else {
+        assert.equal(trie.remove(pattern, value), model.delete(key));
+      }
+    }
+    assert.equal(trie.size, model.size);
+    assert.deepEqual([...trie].map((pair) => pair.join(' ')).sort(), [...model].sort());
+    const topic = path(['a', 'b']);
+    const expected = [...model]
+      .map((key) => key.split(' '))
+      .filter(([pattern]) => plainly((pattern ?? '').split('.'), topic.split('.')))
+      .map(([, value]) => Number(value));
+    assert.deepEqual(trie.match(topic).sort(), [...new Set(expected)].sort());
+  }
+});
+
+test('the order of values is that of their insertion', () => {
+  const trie = new TopicTrie<string>();
+  for (const value of ['third', 'first', 'second']) {
+    trie.insert('a.b', value);
+    trie.insert('a.*', `${value}*`);
+  }
+  const found = ['third', 'first', 'second', 'third*', 'first*', 'second*'];
+  assert.deepEqual(trie.match('a.b'), found);
+});
+
+test('many double wildcards do not blow up', () => {
+  const trie = new TopicTrie<number>();
+  trie.insert(Array(60).fill('**').join('.'), 1);
+  trie.insert(Array(30).fill('**.a').join('.'), 2);
+  assert.deepEqual(trie.match(Array(120).fill('a').join('.')).sort(), [1, 2]);
+});
