@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pubsub_server.errors import ServiceError
     from pubsub_server.hub.codec import Draft, SubscribeRequest, UnsubscribeRequest
     from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.topic_index import Survey
 
 
 class WireForm(IntEnum):
@@ -191,6 +192,10 @@ class Sink(Protocol):
 
     def close(self, code: int, reason: str) -> None:
         """Send what was written, then end the connection with this close code."""
+        ...
+
+    def hold(self, on: bool) -> None:
+        """Read nothing more from the client until what it asked for is done; or read on."""
         ...
 
     def abort(self) -> None:
@@ -450,6 +455,13 @@ class Backplane(Protocol):
         allowed: Callable[[str], bool],
     ) -> Replay | Awaitable[Replay]:
         """Retained messages of the topics and of whatever the patterns match, oldest first."""
+        ...
+
+    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
+        """How to find the topics that a replay of these patterns begins with, piece by piece.
+
+        None where `replay` finds them quickly, or takes its time without holding up others.
+        """
         ...
 
     def page(

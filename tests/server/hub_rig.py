@@ -78,6 +78,7 @@ class FakeSink:
         self.ended: tuple[int, str] | None = None
         self.aborted = False
         self.freezes: list[bool] = []
+        self.holds: list[bool] = []
 
     def write(self, data: bytes) -> None:
         assert self.ended is None, "nothing is written after the close"
@@ -88,6 +89,9 @@ class FakeSink:
 
     def close(self, code: int, reason: str) -> None:
         self.ended = (code, reason)
+
+    def hold(self, on: bool) -> None:
+        self.holds.append(on)
 
     def abort(self) -> None:
         self.aborted = True

@@ -90,7 +90,8 @@ async def renew(rig: Rig, peer: Peer, token: str) -> str:
     peer.hear()
     peer.say("auth", token=token)
     await rig.settle()
-    return next(f["type"] for f in peer.hear() if f["type"].startswith("auth."))
+    kind: str = next(f["type"] for f in peer.hear() if f["type"].startswith("auth."))
+    return kind
 
 
 async def test_organizations_that_a_renewed_token_leaves_or_joins_are_counted() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.topic_index import TopicIndex
+from pubsub_server.hub.topic_index import Survey, TopicIndex
 from pubsub_server.hub.wire_forms import envelope
 from pubsub_server.interfaces import Entry, Page, Published, Replay, TopicReport
 
@@ -307,6 +307,10 @@ class MemoryStore:
             entries = entries[-REPLAY_MESSAGES:]
         positions = {topic: log.last for topic, log in found.items()}
         return Replay(entries, positions, truncated, reset)
+
+    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
+        """See `interfaces.Backplane`."""
+        return self._index.survey(patterns, allowed)
 
     def page(
         self,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.history import MemoryStore
     from pubsub_server.errors import ServiceError
     from pubsub_server.hub.codec import Draft
+    from pubsub_server.hub.topic_index import Survey
 
 
 class MemoryBackplane:
@@ -68,6 +69,10 @@ class MemoryBackplane:
             newest=newest,
             allowed=allowed,
         )
+
+    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
+        """See `interfaces.Backplane`."""
+        return self.store.survey(patterns, allowed)
 
     def page(
         self,

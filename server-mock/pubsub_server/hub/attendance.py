@@ -104,12 +104,22 @@ class Attendance:
             self._tell("update", name, member, id=id)
         return id, now
 
-    def show(self, connection: Connection, topics: Sequence[str]) -> None:
-        """Send snapshots of the topics that a new subscription covers."""
+    def show(
+        self, connection: Connection, topics: Sequence[str], found: Sequence[str] | None = None
+    ) -> None:
+        """Send snapshots of the topics that a new subscription covers.
+
+        Args:
+            connection: To whom.
+            topics: Topics and patterns of the subscription.
+            found: Topics of the patterns that may be read, where they have been searched for.
+        """
         core = self._core
         patterns = [topic for topic in topics if is_wildcard(topic)]
         names = {topic: None for topic in topics if not is_wildcard(topic)}
-        if patterns:
+        if found is not None:
+            names |= dict.fromkeys(found[:SNAPSHOTS_MAX])
+        elif patterns:
             for topic in core.presence.matching(patterns):
                 if len(names) >= SNAPSHOTS_MAX:
                     break

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    import asyncio
     from collections import deque
     from collections.abc import Iterator
 
+    from pubsub_server.hub.codec import SubscribeRequest
     from pubsub_server.interfaces import Identity, Sink, WireForm
 
 PAUSED: Final = 1
@@ -47,7 +49,9 @@ class Connection:
         stalled: Why nothing is written: `PAUSED`, `REPLAYING`, `FROZEN`, or 0.
         held: Bytes in ``pending`` while it is stalled.
         backlog: Frames of history, made when there is room.
-        waiting: Inbound frames that came while the first ``auth`` was being checked.
+        busy: What it asked for takes several turns of the loop; what it asks next waits.
+        waiting: Inbound frames that came meanwhile, or while the first ``auth`` was being checked.
+        room: Done when its backlog is sent.
         verdicts: Whether it may read a topic, for patterns; dropped when it authenticates anew.
         last_heard: When a byte came last, monotonic seconds.
         deadline: When it must be authenticated, and then when its token ends.
@@ -58,6 +62,7 @@ class Connection:
         "authenticating",
         "backlog",
         "bad_frames",
+        "busy",
         "client_id",
         "closed",
         "deadline",
@@ -70,6 +75,7 @@ class Connection:
         "noticed",
         "patterns",
         "pending",
+        "room",
         "silent",
         "sink",
         "stalled",
@@ -91,9 +97,11 @@ class Connection:
         self.stalled = 0
         self.held = 0
         self.backlog: deque[Iterator[bytes]] | None = None
-        self.waiting: list[str | bytes] | None = None
+        self.waiting: deque[str | bytes | SubscribeRequest] | None = None
+        self.room: asyncio.Future[None] | None = None
         self.verdicts: dict[str, bool] | None = None
         self.authenticating = False
+        self.busy = False
         self.closed = False
         self.noticed = False
         self.bad_frames = 0

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pubsub_server.hub.delivery import Delivery
     from pubsub_server.hub.presence import Presence
     from pubsub_server.hub.routing import Router
+    from pubsub_server.hub.turns import Turns
     from pubsub_server.hub.wheel import Wheel
     from pubsub_server.interfaces import (
         Audit,
@@ -56,6 +57,7 @@ class Core:
     presence: Presence
     wheel: Wheel
     stats: Stats
+    turns: Turns
     connections: dict[str, Connection]
     clock: Callable[[], float]
     wall: Callable[[], int]

@@ -7,6 +7,7 @@ brings to a connection leaves in one system call.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,8 @@ JOIN_BYTES: Final = 65_536
 bytes would be its own."""
 HELD_PIECES: Final = 100_000
 BACKLOGS: Final = 10_000
+CROWDED: Final = 32
+"""Replays that wait for one connection before it is asked to read first."""
 
 
 class _Nothing(list[bytes]):
@@ -159,6 +162,16 @@ class Delivery:
         else:
             self._pump(connection)
 
+    def crowded(self, connection: Connection) -> bool:
+        """Whether so many replays wait that it should read some before it asks for more."""
+        return connection.backlog is not None and len(connection.backlog) >= CROWDED
+
+    async def room(self, connection: Connection) -> None:
+        """Wait until its replays are sent, or it is gone."""
+        if self.crowded(connection):
+            connection.room = asyncio.get_running_loop().create_future()
+            await connection.room
+
     def stall(self, connection: Connection, why: int) -> None:
         """Write nothing more to it for this reason."""
         connection.stalled |= why
@@ -184,6 +197,7 @@ class Delivery:
         connection.pending = None
         connection.backlog = None
         connection.held = connection.stalled = 0
+        _has_room(connection)
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone: nothing waits for it, now or later."""
@@ -282,3 +296,10 @@ class Delivery:
             connection.backlog = None
             connection.stalled &= ~REPLAYING
             self._write_pending(connection)
+            _has_room(connection)
+
+
+def _has_room(connection: Connection) -> None:
+    room, connection.room = connection.room, None
+    if room is not None and not room.done():
+        room.set_result(None)

@@ -25,6 +25,7 @@ from pubsub_server.hub.presence import Presence
 from pubsub_server.hub.publishing import Publishing
 from pubsub_server.hub.routing import Router
 from pubsub_server.hub.subscriptions import Subscriptions
+from pubsub_server.hub.turns import Turns
 from pubsub_server.hub.wheel import Wheel
 from pubsub_server.interfaces import (
     AuthOk,
@@ -138,6 +139,7 @@ class Hub:
             presence=Presence(settings.presence_max_members),
             wheel=Wheel(clock_, loop.call_at if clock is None else None),
             stats=stats,
+            turns=Turns(loop),
             connections={},
             clock=clock_,
             wall=wall,
@@ -197,6 +199,8 @@ class Hub:
 
     def resume(self, connection: Connection) -> None:
         """See `interfaces.Service`."""
+        # It has taken what was sent: it lives, though it may not have been listened to.
+        connection.last_heard = self.core.clock()
         self.core.delivery.release(connection, PAUSED)
 
     def closed(self, connection: Connection, code: int | None = None) -> None:
@@ -284,7 +288,7 @@ class Hub:
 
     def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
         """See `interfaces.Service`."""
-        self.subscriptions.subscribe(connection, request)
+        self.inbound.subscribe(connection, request)
 
     def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
         """See `interfaces.Service`."""

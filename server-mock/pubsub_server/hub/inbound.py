@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
     from pubsub_server.hub.publishing import Publishing
-    from pubsub_server.hub.subscriptions import Subscriptions
+    from pubsub_server.hub.subscriptions import Groundwork, Subscriptions
     from pubsub_server.interfaces import Published
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,8 @@ BAD_FRAMES: Final = 20
 """Unreadable frames in a row that end a connection."""
 WAITING_FRAMES: Final = 256
 """Inbound frames kept while the first ``auth`` is being checked."""
+WAITING_BYTES: Final = 1_048_576
+"""Likewise, together."""
 
 
 class End(Protocol):
@@ -80,6 +84,7 @@ class Inbound:
         self._attendance = attendance
         self._end = end
         self._spawn = spawn
+        self._surveying = asyncio.Lock()
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
         """Take one frame; see `interfaces.Service`."""
@@ -87,15 +92,83 @@ class Inbound:
             return
         core = self._core
         core.stats.frames_in += 1
-        if connection.authenticating and connection.identity is None:
-            waiting = connection.waiting
-            if waiting is None:
-                waiting = connection.waiting = []
-            if len(waiting) < WAITING_FRAMES:
-                waiting.append(data)
+        if connection.busy:
+            # No more is read until it is done, so these are few.
+            _wait(connection, data)
+        elif connection.authenticating and connection.identity is None:
+            waiting = connection.waiting or ()
+            size = len(data) + sum(len(each) for each in waiting if isinstance(each, str | bytes))
+            if len(waiting) < WAITING_FRAMES and size <= WAITING_BYTES:
+                _wait(connection, data)
             else:
                 core.refuse(connection, not_yet())
+        else:
+            self._take(connection, data)
+
+    def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
+        """Perform a subscribe, at once or in its turn; see `interfaces.Service`."""
+        core = self._core
+        if connection.busy:
+            _wait(connection, request)
             return
+        groundwork = self._subscriptions.groundwork(connection, request)
+        if groundwork is None and core.turns.free and not core.delivery.crowded(connection):
+            self._subscriptions.subscribe(connection, request)
+            return
+        connection.busy = True
+        connection.sink.hold(True)
+        self._spawn(self._subscribe_later(connection, request, groundwork))
+
+    async def _subscribe_later(
+        self, connection: Connection, request: SubscribeRequest, groundwork: Groundwork | None
+    ) -> None:
+        core = self._core
+
+        async def turn(units: int) -> None:
+            await core.turns.wait(units)
+            connection.last_heard = core.clock()
+            if connection.closed:
+                raise ServiceError("unauthenticated", "the connection has ended")
+
+        try:
+            await core.delivery.room(connection)
+            if groundwork is None:
+                await turn(0)
+                self._subscriptions.subscribe(connection, request)
+            else:
+                # One at a time: each holds the names of all topics while it runs.
+                async with self._surveying:
+                    with groundwork:
+                        await groundwork.run(turn)
+                        self._subscriptions.subscribe(connection, request, groundwork)
+        except ServiceError as error:
+            core.refuse(connection, error, request.ref)
+        except Exception:
+            logger.exception("a subscription failed")
+            failure = ServiceError("internal", "the server failed on this frame")
+            core.refuse(connection, failure, request.ref)
+        finally:
+            connection.busy = False
+            if groundwork is not None:
+                groundwork.end()
+        self._go_on(connection)
+        if not connection.busy:
+            connection.sink.hold(False)
+
+    def _go_on(self, connection: Connection) -> None:
+        """Take what has waited, until something of it takes its time again."""
+        waiting = connection.waiting
+        while waiting and not connection.busy and not connection.closed:
+            frame = waiting.popleft()
+            if isinstance(frame, SubscribeRequest):
+                self.subscribe(connection, frame)
+            else:
+                self._take(connection, frame)
+        if not waiting:
+            connection.waiting = None
+
+    def _take(self, connection: Connection, data: str | bytes) -> None:
+        core = self._core
         ref: str | None = None
         try:
             frame = parse(data)
@@ -135,7 +208,7 @@ class Inbound:
             case PingRequest():
                 self._ping(connection, request)
             case SubscribeRequest():
-                self._subscriptions.subscribe(connection, request)
+                self.subscribe(connection, request)
             case UnsubscribeRequest():
                 self._subscriptions.unsubscribe(connection, request)
             case PresenceRequest():
@@ -178,9 +251,7 @@ class Inbound:
         if request.ref is not None:
             frame["ref"] = request.ref
         self._core.send(connection, frame)
-        waiting, connection.waiting = connection.waiting, None
-        for data in waiting or ():
-            self.receive(connection, data)
+        self._go_on(connection)
 
     def _refuse_auth(
         self, connection: Connection, error: ServiceError, ref: str | None, first: bool
@@ -276,6 +347,12 @@ class Inbound:
         if request.ref is not None:
             frame["ref"] = request.ref
         self._core.send(connection, frame)
+
+
+def _wait(connection: Connection, frame: str | bytes | SubscribeRequest) -> None:
+    if connection.waiting is None:
+        connection.waiting = deque()
+    connection.waiting.append(frame)
 
 
 def result_json(result: Published | ServiceError) -> dict[str, object]:

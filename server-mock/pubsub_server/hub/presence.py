@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.codec import encode_payload
 from pubsub_server.hub.connection import with_name, without_name
-from pubsub_server.hub.topic_index import TopicIndex
+from pubsub_server.hub.topic_index import Survey, TopicIndex
 from pubsub_server.interfaces import Member
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pubsub_server.interfaces import Identity
 
@@ -100,6 +100,10 @@ class Presence:
     def matching(self, patterns: Iterable[str]) -> list[str]:
         """Topics with a member that any of the patterns matches."""
         return self._index.matching(patterns)
+
+    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
+        """As `matching`, where there are many; see `topic_index.TopicIndex.survey`."""
+        return self._index.survey(patterns, allowed)
 
     def client(self, client_id: str) -> Client | None:
         """The client of this id, if it is a member of anything."""

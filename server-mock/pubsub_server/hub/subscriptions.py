@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import orjson
 
-from hanzoai.pubsub.topics import is_wildcard
+from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.connection import REPLAYING, with_name, without_name
 from pubsub_server.hub.core import wants_presence
@@ -24,10 +26,46 @@ if TYPE_CHECKING:
     )
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
+    from pubsub_server.hub.topic_index import Survey
     from pubsub_server.interfaces import Entry, HookEvent, Identity
 
 FRAME_BYTES: Final = 1_048_576
 """History of one `subscribed` frame; the rest follows in others (`more`)."""
+
+
+SURVEYED_TOPICS: Final = 10_000
+"""Of a survey, whose messages and positions one answer has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groundwork:
+    """Searches that come before a subscription to patterns; a context, so that they end.
+
+    Attributes:
+        topics: For those with a log.
+        members: For those with members.
+    """
+
+    topics: Survey | None
+    members: Survey | None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """They need not follow what comes and goes any more."""
+        for survey in (self.topics, self.members):
+            if survey is not None:
+                survey.end()
+
+    async def run(self, turn: Callable[[int], Awaitable[None]]) -> None:
+        """See `topic_index.Survey.run`."""
+        for survey in (self.topics, self.members):
+            if survey is not None:
+                await survey.run(turn)
 
 
 class Subscriptions:
@@ -50,8 +88,35 @@ class Subscriptions:
         self._spawn = spawn
         self.admission: Admission
 
-    def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
-        """Register, then replay; answers through the connection."""
+    def groundwork(self, connection: Connection, request: SubscribeRequest) -> Groundwork | None:
+        """What has to be found out first, where the patterns could match a great many topics."""
+        core = self._core
+        identity = connection.identity
+        patterns = [each for each in request.topics if is_wildcard(each)]
+        if identity is None or not patterns:
+            return None
+
+        def allowed(topic: str) -> bool:
+            return core.policy.may_subscribe(identity, topic)
+
+        topics = core.backplane.survey(patterns, allowed)
+        loud = wants_presence(request.presence)
+        members = core.presence.survey(patterns, allowed) if loud else None
+        return None if topics is None and members is None else Groundwork(topics, members)
+
+    def subscribe(
+        self,
+        connection: Connection,
+        request: SubscribeRequest,
+        groundwork: Groundwork | None = None,
+    ) -> None:
+        """Register, then replay; answers through the connection.
+
+        Args:
+            connection: Whose.
+            request: What it asks for.
+            groundwork: That of `groundwork`, done.
+        """
         core = self._core
         identity = connection.identity
         if identity is None:
@@ -68,16 +133,27 @@ class Subscriptions:
             else:
                 denied.append(error)
                 core.count(error)
+        named = [each for each in granted if not is_wildcard(each)]
+        patterns = [each for each in granted if is_wildcard(each)]
+        members: list[str] | None = None
+        if groundwork is not None:
+            if groundwork.members is not None:
+                members = _of(patterns, groundwork.members)
+            if groundwork.topics is not None:
+                named += islice(_of(patterns, groundwork.topics), SURVEYED_TOPICS)
+                patterns = []
         replay = core.backplane.replay(
-            [each for each in granted if not is_wildcard(each)],
-            [each for each in granted if is_wildcard(each)],
+            named,
+            patterns,
             since=request.since,
             after=request.after or {},
             newest=request.history,
             allowed=lambda topic: core.may_read(connection, topic),
         )
+        core.turns.spend(sum(map(len, request.topics)))
         if isinstance(replay, Replay):
-            self._answer(connection, request, granted, denied, replay, loud)
+            core.turns.spend(len(replay.entries) + len(replay.positions))
+            self._answer(connection, request, granted, denied, replay, loud, members)
         else:
             core.delivery.stall(connection, REPLAYING)
             self._spawn(self._answer_later(connection, request, granted, denied, replay, loud))
@@ -181,6 +257,7 @@ class Subscriptions:
         denied: Sequence[ServiceError],
         replay: Replay,
         loud: bool,
+        members: Sequence[str] | None = None,
     ) -> None:
         core = self._core
         core.stats.replayed += len(replay.entries)
@@ -199,7 +276,7 @@ class Subscriptions:
             for topic in named:
                 self._attendance.enter(connection, topic)
         if loud:
-            self._attendance.show(connection, granted)
+            self._attendance.show(connection, granted, members)
 
     def _frames(
         self,
@@ -255,6 +332,16 @@ class Subscriptions:
                 "timestamp": self._core.wall(),
             }
             hooks.notify(event, pattern, orjson.dumps(body))
+
+
+def _of(patterns: Sequence[str], survey: Survey) -> list[str]:
+    """What was found for these patterns; a pattern of the request may have been refused since."""
+    if survey.patterns <= set(patterns):
+        return list(survey.found)
+    trie: TopicTrie[None] = TopicTrie()
+    for pattern in patterns:
+        trie.insert(pattern, None)
+    return [topic for topic in survey.found if trie.match(topic)]
 
 
 def _split(entries: Sequence[Entry]) -> list[Sequence[Entry]]:

@@ -70,6 +70,9 @@ class StreamSink:
         """Ends the stream; what was written goes out first."""
         self.end()
 
+    def hold(self, on: bool) -> None:
+        """Nothing more is read from it as it is."""
+
     def abort(self) -> None:
         """Cuts the connection."""
         transport = self._protocol.transport

@@ -40,6 +40,8 @@ HANDSHAKE_BYTES: Final = 32_768
 """Of a request for the upgrade."""
 SOFT_BYTES: Final = 262_144
 """Unsent bytes in a transport; the hub keeps what comes beyond."""
+HELD: Final = 1
+FROZEN: Final = 2
 CLOSE_SECONDS: Final = 1.0
 """For a closing handshake, or for what was written to leave; then the connection is cut."""
 FRAGMENTS: Final = 16_384
@@ -65,6 +67,7 @@ class SocketProtocol(asyncio.Protocol):
         "_parser",
         "_transport",
         "_unread",
+        "_unwilling",
     )
 
     def __init__(self, listener: WebSocketListener) -> None:
@@ -76,6 +79,8 @@ class SocketProtocol(asyncio.Protocol):
         # Its own parser while a frame or a fragmented message is half read.
         self._parser: Protocol | None = None
         self._unread = 0
+        # Why nothing is read at the moment: HELD, FROZEN, or 0.
+        self._unwilling = 0
         self._fragments: list[bytes] | None = None
         self._closing = False
         self._deadline = 0.0
@@ -155,10 +160,21 @@ class SocketProtocol(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def hold(self, on: bool) -> None:
+        """See `interfaces.Sink`."""
+        self._read_unless(HELD, on)
+
     def freeze(self, frozen: bool) -> None:
         """Read nothing, for tests; or read again."""
-        if self._transport is not None and not self._transport.is_closing():
-            (self._transport.pause_reading if frozen else self._transport.resume_reading)()
+        self._read_unless(FROZEN, frozen)
+
+    def _read_unless(self, why: int, on: bool) -> None:
+        before = self._unwilling
+        self._unwilling = before | why if on else before & ~why
+        transport = self._transport
+        if transport is None or transport.is_closing() or bool(before) is bool(self._unwilling):
+            return
+        (transport.pause_reading if self._unwilling else transport.resume_reading)()
 
     # ------------------------------------------------------------ the wheel
 
