@@ -197,3 +197,23 @@ async def test_a_lost_answer_is_unknown_where_the_peer_publishes_no_id_once(
     assert isinstance(result, OperationTimeout)
     assert result.outcome_unknown
     assert len(peer.requests) == 1
+
+
+async def test_a_batch_that_ran_out_of_time_is_unknown_for_each_of_its_messages(
+    api: HttpApi, peer: Peer
+) -> None:
+    hangs = asyncio.Event()
+
+    class Hanging(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            await hangs.wait()
+            raise AssertionError("cancelled before")
+
+    api.rest._transport = Hanging()
+    items = [prepare("a", {"data": n}, 100) for n in range(2)]
+    results = await api.publish(items, 0.05, batch=True, certain=True)
+    assert results is not None
+    for item, result in zip(items, results, strict=True):
+        assert isinstance(result, OperationTimeout)
+        assert result.outcome_unknown
+        assert result.id == item.id

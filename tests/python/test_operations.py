@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hanzoai.pubsub import ClosedError, ConnectionFailed, SendQueue
+from hanzoai.pubsub import ClosedError, ConnectionFailed, SendQueue, TokenContext
 from hanzoai.pubsub.runtime.operations import chunks
 from hanzoai.pubsub.runtime.publishing import prepare
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
@@ -59,3 +59,30 @@ async def test_what_waits_is_given_up_by_unsubscribe(pubsub_memory: MemoryServer
     assert [message async for message in sub] == []
     stats = sub.stats
     assert (stats.queued, stats.dropped) == (0, 3)
+
+
+async def test_what_became_of_the_first_of_many_is_told_where_the_client_ends_before_the_rest(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+    pubsub_memory.lose_next("published", 2)
+    items = [("a.b", {"data": n}) for n in range(1_500)]
+    task = asyncio.create_task(ps.publish_many(items))
+    await clock_of(pubsub_memory).settle()
+    await ps.close(0)
+    codes = [getattr(result, "code", None) for result in await task]
+    assert codes == ["outcome_unknown"] * 1_000 + ["closed"] * 500
+
+
+async def test_a_client_without_a_connection_says_what_failed_last(
+    pubsub_memory: MemoryServer,
+) -> None:
+    async def get_token(context: TokenContext) -> str:
+        return await asyncio.Future[str]()
+
+    ps = pubsub_memory.client(get_token=get_token, fetch_timeout=1, operation_timeout=60)
+    task = asyncio.create_task(ps.connect(timeout=8))
+    await clock_of(pubsub_memory).advance(8)
+    with pytest.raises(ConnectionFailed, match="token callback did not answer"):
+        await task

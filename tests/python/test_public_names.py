@@ -113,3 +113,15 @@ def test_importing_the_package_or_its_pytest_plugin_loads_neither_client_nor_ser
     )
     assert done.stdout.strip() == "[]"
     assert done.stderr == ""
+
+
+def test_importing_a_client_brings_in_no_library_that_only_some_programs_need() -> None:
+    script = (
+        "import sys; from hanzoai.pubsub import PubSub, PubSubClient; "
+        "print([name for name in ('httpx', 'rich', 'tenacity', 'websockets') "
+        "if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -602,3 +602,38 @@ def test_causes_of_a_failure_are_told_apart() -> None:
     assert "cannot be reached (ValueError)" in why_unreachable(ValueError(), "h")
     both = ExceptionGroup("x", [OSError("y"), ConnectionRefusedError()])
     assert "nothing listens" in why_unreachable(both, "h")
+
+
+async def test_what_was_never_sent_of_a_batch_has_no_unknown_outcome(
+    rest: Rest, server: Any
+) -> None:
+    rest.features = frozenset({"batch"})  # and no idempotency: one attempt
+    ids = [f"m{n}" for n in range(1_000)]
+    server.post(BATCH).mock(side_effect=[results(*ids), httpx.ReadError("cut")])
+    found = await rest.publish_many([one(f"m{n}") for n in range(2_500)])
+    codes = [result.error and result.error.code for result in found]
+    assert codes == [None] * 1_000 + ["outcome_unknown"] * 1_000 + ["timeout"] * 500
+    assert [result.id for result in found[-2:]] == ["m2498", "m2499"]
+
+
+async def test_a_first_batch_that_failed_does_not_speak_for_those_behind_it(
+    rest: Rest, server: Any
+) -> None:
+    rest.features = frozenset({"batch"})
+    server.post(BATCH).mock(side_effect=httpx.ReadError("cut"))
+    found = await rest.publish_many([one(f"m{n}") for n in range(1_001)])
+    assert {result.error and result.error.code for result in found[:1_000]} == {"outcome_unknown"}
+    assert found[1_000].error is not None
+    assert found[1_000].error.code == "timeout"
+
+
+async def test_a_token_that_does_not_come_leaves_no_outcome_unknown(clock: QuickClock) -> None:
+    class Never(Tokens):
+        async def current(self) -> str:
+            return await asyncio.Future[str]()
+
+    rest = Rest(make_options(), Never(), clock, random=lambda: 0.5)
+    with pytest.raises(OperationTimeout, match="get_token gave no token") as told:
+        await rest.publish(one(), timeout=0.01)
+    assert not told.value.outcome_unknown
+    await rest.close()

@@ -48,7 +48,7 @@ async def test_it_can_be_left_early() -> None:
 
 
 def test_why_a_client_is_not_connected_is_told_in_words() -> None:
-    assert reason_of(None) == "nothing was tried yet."
-    assert reason_of(change("The host is gone.", 1006)) == "The host is gone (1006)."
-    assert reason_of(change("refused")) == "refused."
-    assert reason_of(change()) == "the state is reconnecting."
+    assert reason_of(None, "connecting") == "nothing failed yet, the state is connecting."
+    assert reason_of(change("The host is gone.", 1006), "connecting") == "The host is gone (1006)."
+    assert reason_of(change("refused"), "connecting") == "refused."
+    assert reason_of(change(), "connecting") == "the state is reconnecting."

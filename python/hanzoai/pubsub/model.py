@@ -24,7 +24,6 @@ class Model(BaseModel):
         frozen=True,
         strict=True,
         extra="allow",
-        use_attribute_docstrings=True,
         hide_input_in_errors=True,
     )
 

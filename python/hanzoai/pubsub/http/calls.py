@@ -13,7 +13,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from hanzoai.pubsub.errors import ProtocolError, PubSubError, from_code
+from hanzoai.pubsub.errors import OperationTimeout, ProtocolError, PubSubError, from_code
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.generated.wire import (
@@ -272,13 +272,21 @@ def read_error(
 def error_info(error: PubSubError) -> ErrorInfo:
     """An exception as the result of one item of a batch."""
     wait = error.retry_after
+    unknown = isinstance(error, OperationTimeout) and error.outcome_unknown
     return ErrorInfo(
-        code=error.code,
+        code="outcome_unknown" if unknown else error.code,
         message=error.message,
         remedy=error.remedy,
         retry_after_ms=None if wait is None else round(wait * 1000),
         topic=error.topic,
     )
+
+
+def not_sent(error: PubSubError) -> ErrorInfo:
+    """What a message of a batch gets that was not sent, because one before it failed."""
+    if isinstance(error, OperationTimeout):
+        return error_info(OperationTimeout("It was not sent: a message before it got no answer."))
+    return error_info(error)
 
 
 def _publish_result(fields: dict[str, object], key: str | None) -> PublishResult:

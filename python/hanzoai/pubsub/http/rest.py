@@ -168,7 +168,7 @@ class Rest:
             timeout: Seconds for all of them; default `operation_timeout`.
 
         Raises:
-            PubSubError: Nothing was published, for this reason.
+            PubSubError: None of them can be told apart: all went in one request, which failed.
         """
         limit = self._options.max_payload
         sizes = [check_publication(publication, limit) for publication in publications]
@@ -180,12 +180,14 @@ class Rest:
             try:
                 results += await self._publish_chunk(chunk, left)
             except PubSubError as error:
-                if not results:
+                if not results and len(chunk) == len(publications):
                     raise
-                # What went out is told; the rest was refused with the chunk that could not go.
-                missing = publications[len(results) :]
+                # Each message is told what became of it: only this chunk was sent.
                 info = rest_calls.error_info(error)
-                results += [PublishResult(id=one.id, error=info) for one in missing]
+                results += [PublishResult(id=one.id, error=info) for one in chunk]
+                info = rest_calls.not_sent(error)
+                left_out = publications[len(results) :]
+                results += [PublishResult(id=one.id, error=info) for one in left_out]
                 break
         return results
 
@@ -265,6 +267,7 @@ class Rest:
         """
         seconds = self._options.operation_timeout if timeout is None else timeout
         unknown = False
+        asked = asyncio.Event()
 
         def may_repeat(error: BaseException) -> bool:
             nonlocal unknown
@@ -286,7 +289,7 @@ class Rest:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return await retrying(self._attempt, call)
+                return await retrying(self._attempt, call, asked)
         except _Failed as failed:
             error = failed.error
             if unknown and not failed.unknown and call.carries_ids:
@@ -296,6 +299,13 @@ class Rest:
         except TimeoutError:
             if not limit.expired():
                 raise
+            if not asked.is_set():
+                raise OperationTimeout(
+                    f"get_token gave no token within {seconds:g} s; nothing was sent.",
+                    remedy="Let the callback answer faster, or give up by itself.",
+                    topic=call.topic,
+                    id=call.id,
+                ) from None
             raise OperationTimeout(
                 f"No answer within {seconds:g} s.",
                 topic=call.topic,
@@ -303,8 +313,9 @@ class Rest:
                 id=call.id,
             ) from None
 
-    async def _attempt(self, call: Call[T]) -> T:
+    async def _attempt(self, call: Call[T], asked: asyncio.Event) -> T:
         token = await self._tokens.current()
+        asked.set()
         status, headers, body = await self._exchange(call, token)
         if status == 401:
             other = await self._tokens.replace(token)

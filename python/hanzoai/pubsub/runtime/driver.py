@@ -81,7 +81,8 @@ class Driver:
         self.loop = asyncio.get_running_loop()
         self.inboxes: dict[int, tuple[Inbox, Inbox]] = {}
         self.state: StateName = "initialized"
-        self.last_change: StateChange | None = None
+        self.last_failure: StateChange | None = None
+        """What ended the last connection or attempt, until there is a connection again."""
         self.finished = False
         self.error: PubSubError | None = None
         self.client_id: str | None = None
@@ -425,7 +426,7 @@ class Driver:
         if before == effect.public:
             return
         self.state = effect.public
-        change = self.last_change = StateChange(
+        change = StateChange(
             from_=before,
             to=effect.public,
             code=effect.code,
@@ -433,6 +434,10 @@ class Driver:
             retry_in=effect.retry_in,
             attempt=effect.attempt,
         )
+        if effect.public == "connected":
+            self.last_failure = None
+        elif effect.code is not None or effect.reason:
+            self.last_failure = change
         logger.debug("%s -> %s %s", before, effect.public, effect.code or "")
         self._on_state(change)
         self._notify()

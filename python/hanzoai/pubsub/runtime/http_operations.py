@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.errors import NotFound, PermissionDenied, PubSubError, from_code
+from hanzoai.pubsub.errors import (
+    NotFound,
+    OperationTimeout,
+    PermissionDenied,
+    PubSubError,
+    from_code,
+)
+from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.http import calls as rest_calls
-from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.runtime.times import unix_ms
 from hanzoai.pubsub.values import Published
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from hanzoai.pubsub.generated.wire import AuthOkFrame, PresenceMember, PublishResult
+    from hanzoai.pubsub.generated.wire import AuthOkFrame, PresenceMember
+    from hanzoai.pubsub.http.rest import Rest
     from hanzoai.pubsub.runtime.publishing import Prepared
     from hanzoai.pubsub.runtime.surroundings import Surroundings
     from hanzoai.pubsub.runtime.tokens import TokenSource
@@ -41,6 +48,7 @@ class HttpApi:
         self._around = around
         self._tokens = tokens
         self._made: Rest | None = None
+        self._features: frozenset[str] | None = None
         self._found: bool | None = None
         self._ask_again_at = 0.0
         self._order = asyncio.Lock()
@@ -49,6 +57,10 @@ class HttpApi:
     def rest(self) -> Rest:
         """The HTTP API, set up at its first use."""
         if self._made is None:
+            # httpx takes a third of the time that importing this package takes, and many a program
+            # never asks anything over HTTP.
+            from hanzoai.pubsub.http.rest import Rest
+
             self._made = Rest(
                 self._options,
                 self._tokens,
@@ -56,6 +68,7 @@ class HttpApi:
                 random=self._around.random,
                 transport=self._transport,
             )
+            self._made.features = self._features
         return self._made
 
     @property
@@ -66,7 +79,9 @@ class HttpApi:
     def learn(self, frame: AuthOkFrame) -> None:
         """Take note of what the server can do."""
         features = () if frame.version is None else frame.features or ()
-        self.rest.features = frozenset(features)
+        self._features = frozenset(features)
+        if self._made is not None:
+            self._made.features = self._features
 
     async def close(self) -> None:
         """Close its connections."""
@@ -97,7 +112,7 @@ class HttpApi:
                 else:
                     results = [await self.rest.publish(publications[0], timeout=seconds)]
             except PubSubError as error:
-                return [error for _ in items]
+                return [error] if len(items) == 1 else [failure(error, item) for item in items]
         return [published(result, item) for result, item in zip(results, items, strict=True)]
 
     async def _is_there(self, topic: str, seconds: float) -> bool:
@@ -214,10 +229,21 @@ def published(result: PublishResult, item: Prepared) -> Published | PubSubError:
     error = result.error
     if error is None:
         return Published(result.id or item.id, result.timestamp, result.seq, bool(result.duplicate))
-    return from_code(
+    told = from_code(
         error.code,
         error.message,
         remedy=error.remedy,
         topic=error.topic or item.publication.topic,
         retry_after=None if error.retry_after_ms is None else error.retry_after_ms / 1000,
     )
+    if isinstance(told, OperationTimeout):
+        told.id = item.id
+    return told
+
+
+def failure(error: PubSubError, item: Prepared) -> PubSubError:
+    """The error of a whole batch, as the one of a message in it."""
+    told = published(PublishResult(error=rest_calls.error_info(error)), item)
+    assert isinstance(told, PubSubError)
+    told.__cause__ = error.__cause__
+    return told

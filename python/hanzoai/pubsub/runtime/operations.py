@@ -16,7 +16,7 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.handlers import Listener
-from hanzoai.pubsub.runtime.http_operations import HttpApi, published
+from hanzoai.pubsub.runtime.http_operations import HttpApi, failure, published
 from hanzoai.pubsub.runtime.publishing import (
     PRESENCE_UPDATE,
     Prepared,
@@ -133,9 +133,7 @@ class Operations:
         seconds = self._seconds(timeout)
         if not await driver.until(lambda: driver.state == "connected", seconds):
             self._refuse_ended()
-            raise ConnectionFailed(
-                f"Not connected within {seconds:g} s: {reason_of(driver.last_change)}"
-            )
+            raise ConnectionFailed(self._why_not(seconds))
 
     async def close(self, timeout: float | None) -> None:
         """End; see ``PubSubClient.close``."""
@@ -184,6 +182,10 @@ class Operations:
         driver = self._driver
         if driver.finished:
             raise driver.error.with_traceback(None) if driver.error else ClosedError()
+
+    def _why_not(self, seconds: float) -> str:
+        why = reason_of(self._driver.last_failure, self._driver.state)
+        return f"Not connected within {seconds:g} s: {why}"
 
     def _seconds(self, timeout: float | None) -> float:
         return self._options.operation_timeout if timeout is None else max(0.0, timeout)
@@ -261,7 +263,13 @@ class Operations:
         results: list[Published | PubSubError] = []
         for chunk in chunks(items, self._driver.limits.max_batch or 1_000):
             left = deadline - self._clock.now()
-            results += await self._publish(chunk, None, left, via, batch=True)
+            try:
+                results += await self._publish(chunk, None, left, via, batch=True)
+            except PubSubError as error:
+                if not results:
+                    raise
+                # What became of the messages before it is not lost with this chunk.
+                results += [failure(error, item) for item in chunk]
         return results
 
     async def _publish(
@@ -357,7 +365,7 @@ class Operations:
         if not await driver.until(lambda: driver.state == "connected", seconds):
             self._refuse_ended()
             raise ConnectionFailed(
-                f"Not connected within {seconds:g} s: {reason_of(driver.last_change)}",
+                self._why_not(seconds),
                 code="not_connected",
                 topic=topic,
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hanzoai.pubsub.values import StateChange
+    from hanzoai.pubsub.values import StateChange, StateName
 
 _KEPT: Final = 256
 
@@ -64,9 +64,14 @@ class StateStream:
                 waiter.set_result(None)
 
 
-def reason_of(change: StateChange | None) -> str:
-    """Why a client is not connected, in words."""
-    if change is None:
-        return "nothing was tried yet."
-    said = change.reason.rstrip(".") or f"the state is {change.to}"
-    return f"{said} ({change.code})." if change.code is not None else f"{said}."
+def reason_of(failure: StateChange | None, state: StateName) -> str:
+    """Why a client is not connected, in words.
+
+    Args:
+        failure: What ended the last connection or attempt.
+        state: The state at this moment.
+    """
+    if failure is None:
+        return f"nothing failed yet, the state is {state}."
+    said = failure.reason.rstrip(".") or f"the state is {failure.to}"
+    return f"{said} ({failure.code})." if failure.code is not None else f"{said}."
