@@ -107,10 +107,8 @@ class Server:
                 listener.stop_listening()
         if self._hub is not None:
             await self._hub.drain(left())
-        if self._ws_listener is not None:
-            await self._ws_listener.stop(left())
-        if self._http_listener is not None:
-            await self._http_listener.stop(left())
+        listeners = (self._ws_listener, self._http_listener)
+        await asyncio.gather(*(each.stop(left()) for each in listeners if each is not None))
         if self._webhooks is not None:
             await self._webhooks.close(left())
         if self._jwks is not None:

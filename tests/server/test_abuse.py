@@ -12,8 +12,10 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from pubsub_server.auth.identity import Identity, identity_from_claims
+from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import routing
+from pubsub_server.hub import delivery, inbound, routing, topic_index, turns
+from pubsub_server.hub.codec import Draft
 from pubsub_server.hub.limits import ConnectionLimiter
 from pubsub_server.interfaces import WireForm
 from pubsub_server.listeners import websocket
@@ -242,3 +244,131 @@ async def test_a_stream_cut_before_its_first_message_resumes_on_a_topic_without_
         lines = await events(http, again, lambda line: line.startswith("data:"))
         history = orjson.loads(lines[-1].removeprefix("data: "))["history"]
         assert [message["data"] for message in history] == ["while you were away"]
+
+
+def many_topics(rig: Rig, count: int) -> None:
+    store = rig.hub.core.backplane
+    assert isinstance(store, MemoryBackplane)
+    drafts = [Draft(f"org.o{n % 7}.t{n}", "t", b"1", None, None, None) for n in range(count)]
+    store.publish(drafts, ("service", "s"))
+
+
+async def test_many_topics_are_searched_piece_by_piece_and_none_is_missed() -> None:
+    rig = Rig()
+    many_topics(rig, 3 * topic_index.AT_ONCE)
+    rig.rules.unreadable = lambda identity, topic: topic.startswith("org.o3.")
+    alice = await rig.client("alice")
+    writer = await rig.client("writer")
+    alice.say("subscribe", topics=["org.**"], since=0, ref="1", presence=False)
+    alice.say("ping", ref="2")
+    assert alice.hear() == []
+    assert alice.sink.holds == [True]
+    # The search has begun; this topic comes in the middle of it.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    writer.publish("org.new.topic", "in between")
+    await rig.settle()
+    frames = alice.hear()
+    assert [frame["type"] for frame in frames] == ["subscribed", "pong"]
+    assert [m["data"] for m in frames[0]["history"] if m["topic"] == "org.new.topic"] == [
+        "in between"
+    ]
+    readable = sum(n % 7 != 3 for n in range(3 * topic_index.AT_ONCE))
+    assert len(frames[0]["positions"]) == readable + 1
+    assert not any(topic.startswith("org.o3.") for topic in frames[0]["positions"])
+    assert alice.sink.holds == [True, False]
+    writer.publish("org.new.topic", "afterwards")
+    assert [message["data"] for message in alice.messages()] == ["afterwards"]
+
+
+async def test_a_search_among_many_topics_lets_others_go_on() -> None:
+    rig = Rig()
+    many_topics(rig, 5 * topic_index.AT_ONCE)
+    mallory, bob = await rig.client("mallory"), await rig.client("bob")
+    mallory.say("subscribe", topics=["**"])
+    answers = 0
+    while rig.hub._tasks:
+        bob.say("ping")
+        answers += len(bob.hear())
+        await asyncio.sleep(0)
+    assert answers >= 5 * topic_index.AT_ONCE / topic_index.PIECE
+
+
+async def test_a_search_for_one_who_has_gone_is_given_up() -> None:
+    rig = Rig()
+    many_topics(rig, 2 * topic_index.AT_ONCE)
+    mallory = await rig.client("mallory")
+    mallory.say("subscribe", topics=["**"])
+    await asyncio.sleep(0)
+    mallory.close()
+    await rig.settle()
+    store = rig.hub.core.backplane
+    assert isinstance(store, MemoryBackplane)
+    assert store.store._index._surveys == {}
+    assert len(rig.hub.core.router) == 0
+
+
+async def test_subscriptions_that_come_all_at_once_take_turns_in_their_order() -> None:
+    rig = Rig(history_max_messages=1000)
+    writer, mallory, bob = [await rig.client(name) for name in ("writer", "mallory", "bob")]
+    for n in range(1000):
+        writer.publish("a", n)
+    writer.hear()
+    for n in range(100):
+        mallory.say("subscribe", topics=["a"], history=1000, presence=False, ref=str(n))
+    mallory.say("unsubscribe", topics=["a"], ref="last")
+    done = len(mallory.hear())
+    assert done * 1000 <= turns.UNITS + 1000
+    # Nothing heavy begins before those that wait, of whomever it is.
+    bob.say("subscribe", topics=["b"], ref="b", presence=False)
+    bob.say("ping", ref="p")
+    assert bob.hear() == []
+    await rig.settle()
+    assert [frame["ref"] for frame in bob.hear()] == ["b", "p"]
+    refs = [frame["ref"] for frame in mallory.hear() if "ref" in frame]
+    assert refs == [*map(str, range(done, 100)), "last"]
+    assert mallory.connection.waiting is None
+
+
+async def test_one_who_reads_nothing_cannot_let_replays_pile_up() -> None:
+    rig = Rig()
+    writer, mallory = await rig.client("writer"), await rig.client("mallory")
+    writer.publish("a", 1)
+    rig.hub.pause(mallory.connection)
+    for n in range(500):
+        mallory.say("subscribe", topics=["a"], history=10, presence=False, ref=str(n))
+    backlog = mallory.connection.backlog
+    assert backlog is not None
+    assert len(backlog) == delivery.CROWDED
+    assert mallory.sink.holds == [True]
+    rig.hub.resume(mallory.connection)
+    await rig.settle()
+    assert [frame["ref"] for frame in mallory.hear()] == [str(n) for n in range(500)]
+    assert mallory.sink.holds[-1] is False
+
+
+async def test_one_who_reads_nothing_and_waits_for_replays_is_cut_for_its_silence() -> None:
+    rig = Rig()
+    mallory = await rig.client("mallory")
+    rig.hub.pause(mallory.connection)
+    for n in range(100):
+        mallory.say("subscribe", topics=["a"], history=10, presence=False, ref=str(n))
+    rig.advance(31)
+    assert mallory.ending() == (4408, "idle_timeout")
+    await rig.settle()
+
+
+async def test_what_waits_for_the_first_auth_is_bounded_in_bytes() -> None:
+    rig = Rig()
+    rig.people.gate = asyncio.Event()
+    mallory = rig.stranger()
+    mallory.say("auth", token="mallory")
+    for _ in range(20):
+        mallory.send(b'{"type":"ping","pad":"' + b"x" * 200_000 + b'"}')
+    waiting = mallory.connection.waiting
+    assert waiting is not None
+    assert sum(len(each) for each in waiting if isinstance(each, bytes)) <= inbound.WAITING_BYTES
+    rig.people.gate.set()
+    await rig.settle()
+    kinds = [frame["type"] for frame in mallory.hear()]
+    assert kinds.count("pong") == len(kinds) - 1 - kinds.count("error") == 5

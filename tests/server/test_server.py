@@ -414,3 +414,33 @@ async def test_sighup_opens_the_audit_log_anew(environ: dict[str, str], tmp_path
         process.send_signal(signal.SIGTERM)
         assert (await ended(process))[0] == 0
     assert len(audit.read_text(encoding="utf-8").splitlines()) == 2
+
+
+async def test_clients_that_are_stuck_do_not_hold_up_the_end(environ: dict[str, str]) -> None:
+    flags = ("serve", "--dev", "--http-port", "0", "--ws-port", "0", "--drain-timeout", "300ms")
+    upgrade = (
+        b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    async with program(*flags, environ=environ) as process, asyncio.timeout(PATIENCE):
+        assert process.stdout is not None
+        ready = json.loads(await process.stdout.readline())
+        http, ws = (int(ready[each].split(":")[2].split("/")[0]) for each in ("http", "ws"))
+        writers = []
+        for port, said in (
+            (http, b""),
+            (http, b"GET /v1/ses"),
+            (http, b"GET /v1/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 500),
+            (ws, b""),
+            (ws, b"GET /w"),
+            (ws, upgrade),
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            writer.write(said)
+            writers.append(writer)
+            if said.endswith(b"\n\r\n"):
+                await reader.readline()
+        process.terminate()
+        assert await process.wait() == 0
+        for writer in writers:
+            writer.transport.abort()

@@ -39,6 +39,8 @@ ALLOWED_HEADERS: Final = (
     "X-Request-Id"
 )
 PREFLIGHT_SECONDS: Final = 600
+SHORTEST: Final = 0.05
+"""Seconds that open requests have at the end, though the time is over."""
 
 MAX_LINE: Final = 65_536
 """Bytes of a request line: room for some hundred topics."""
@@ -269,7 +271,8 @@ class HttpListener:
         self.stop_listening()
         manager = self._runner.server
         if manager is not None:
-            await manager.shutdown(seconds)
+            # It waits twice, for handlers and for connections, and takes 0 for ever.
+            await manager.shutdown(max(seconds / 2, SHORTEST))
         await self._runner.cleanup()
 
     def _application(self, faults: Faults | None) -> web.Application:

@@ -231,6 +231,13 @@ class SocketProtocol(asyncio.Protocol):
         if rest:
             self.data_received(rest)
 
+    def leave(self) -> None:
+        """The server ends."""
+        if self._head is not None and not self._closing:
+            self._answer_plainly(503, "The server is shutting down.\n")
+        else:
+            self.close(1001, "going_away")
+
     def _answer_plainly(self, status: int, text: str) -> None:
         core = ServerProtocol(logger=_QUIET)
         core.send_response(core.reject(status, text))
@@ -409,7 +416,7 @@ class WebSocketListener:
         """Waits until every connection has closed, so long at most, and cuts the rest."""
         self.stop_listening()
         for protocol in list(self.protocols):
-            protocol.close(1001, "going_away")
+            protocol.leave()
         if self.protocols:
             self._empty = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._empty], timeout=seconds)
