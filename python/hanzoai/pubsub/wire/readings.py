@@ -212,7 +212,7 @@ def _envelope(kind: str, fields: Mapping[str, object]) -> Envelope | str:
         "timestamp": _whole(fields.get("timestamp")) or 0,
         "sender": _sender(fields.get("sender")),
         "ttl": _whole(fields.get("ttl")),
-        "seq": _whole(fields.get("seq"), _SEQ_MAX),
+        "seq": _whole(fields.get("seq")),
         "meta": _object(fields.get("meta")),
     }
     return wire.Envelope.model_construct(**full)  # type: ignore[arg-type]
@@ -256,15 +256,15 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _whole(value: object, high: int | None = None) -> int | None:
-    """A count that may have come as a float or in digits; None for anything else."""
+def _whole(value: object) -> int | None:
+    """A count up to 2^53-1 that may have come as a float or in digits; None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
         value = int(value) if len(value) <= 20 and value.isdecimal() else None
     if isinstance(value, float):
         value = int(value) if 0 <= value <= _SEQ_MAX else None
-    if not isinstance(value, int) or value < 0 or (high is not None and value > high):
+    if not isinstance(value, int) or not 0 <= value <= _SEQ_MAX:
         return None
     return value
 

@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+
+import type { ServerFrame } from '../../js/src/generated/wire.js';
+import { decode, decodeEvent, encode, Malformed, Unknown } from '../../js/src/wire/codec.js';
+import { load } from './files.js';
+import { canonical } from './traces/mapping.js';
+
+interface Reading {
+  readonly why: string;
+  readonly event?: string;
+  readonly text: string;
+  readonly frame?: unknown;
+  readonly malformed?: string;
+  readonly unknown?: string;
+}
+
+const SECRET = 'the-payload-nobody-may-log';
+const { readings } = load<{ readings: readonly Reading[] }>('readings.json');
+
+function read({ text, event }: Reading): ServerFrame | Malformed | Unknown {
+  return event === undefined ? decode(text) : decodeEvent(event, text);
+}
+
+describe('a text is read as the spec says', () => {
+  for (const reading of readings) {
+    test(reading.why, () => {
+      const got = read(reading);
+      if (got instanceof Malformed) {
+        assert.equal(got.reason.replace(/^not JSON:.*/, 'not JSON'), reading.malformed);
+      } else if (got instanceof Unknown) {
+        assert.equal(got.type, reading.unknown);
+      } else {
+        assert.equal(canonical(got), canonical(reading.frame));
+      }
+    });
+  }
+});
+
+test('bytes are read like text, and what is no UTF-8 is malformed', () => {
+  const bytes = new TextEncoder().encode('\ufeff{"type":"pong"}');
+  assert.deepEqual(decode(bytes), { type: 'pong' });
+  for (const odd of [[0xff, 0xfe], [0xed, 0xa0, 0x80], []]) {
+    assert.ok(decode(Uint8Array.from(odd)) instanceof Malformed);
+  }
+});
+
+test('hostile keys change no prototype', () => {
+  for (const reading of readings) read(reading);
+  assert.equal(Object.hasOwn(Object.prototype, 'polluted'), false);
+  assert.equal(Reflect.get({}, 'polluted'), undefined);
+  const got = decode(
+    '{"type":"auth.ok","__proto__":{"version":1},"limits":{"__proto__":{"publish_rate":1}}}',
+  );
+  assert.ok(!(got instanceof Malformed || got instanceof Unknown) && got.type === 'auth.ok');
+  assert.equal(got.version, undefined);
+  assert.equal(got.limits?.publish_rate, undefined);
+});
+
+test('a payload number beyond 2^53 is delivered, rounded', () => {
+  const text =
+    '{"type":"message","message":{"id":"m","topic":"a","type":"t","timestamp":1,"data":9007199254740993}}';
+  const got = decode(text);
+  assert.ok(!(got instanceof Malformed || got instanceof Unknown) && got.type === 'message');
+  assert.equal(got.message.data, 9007199254740992);
+});
+
+test('endless nesting is malformed and breaks nothing', () => {
+  for (const depth of [5_000, 200_000]) {
+    const text = `{"type":"x","a":${'['.repeat(depth)}${']'.repeat(depth)}}`;
+    assert.ok(decode(text) instanceof Malformed);
+    assert.ok(decode('['.repeat(depth)) instanceof Malformed);
+  }
+});
+
+test('a message without an id gets one of its own', () => {
+  const text = '{"type":"message","message":{"topic":"a","type":"t","data":1}}';
+  const ids = [decode(text), decode(text)].map((got) => {
+    assert.ok(!(got instanceof Malformed || got instanceof Unknown) && got.type === 'message');
+    assert.match(got.message.id, /^msg_[0-9A-HJKMNP-TV-Z]{26}$/);
+    assert.equal(got.message.timestamp, 0);
+    return got.message.id;
+  });
+  assert.notEqual(ids[0], ids[1]);
+});
+
+test('a reason never holds a payload', () => {
+  for (const text of [
+    `{"type":"message","message":{"data":"${SECRET}"}}`,
+    `{"type":"subscribed","topics":{"x":"${SECRET}"}}`,
+    `{"type":"presence.snapshot","topic":{"a":"${SECRET}"},"members":"${SECRET}"}`,
+    `{"type":"message","message":{"data":"${SECRET}"`,
+    SECRET,
+  ]) {
+    const got = decode(text);
+    assert.ok(got instanceof Malformed);
+    assert.ok(!JSON.stringify(got).includes(SECRET));
+  }
+});
+
+test('no text makes the decoder throw', () => {
+  const texts = readings.map(({ text }) => text);
+  let seed = 7;
+  const below = (n: number) => {
+    seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
+    return (seed >>> 16) % n;
+  };
+  for (let n = 0; n < 20_000; n += 1) {
+    const one = texts[below(texts.length)] ?? '';
+    const other = texts[below(texts.length)] ?? '';
+    const text = one.slice(0, below(one.length + 1)) + other.slice(below(other.length + 1));
+    decode(text);
+    decodeEvent(['message', 'presence', 'subscribed', 'x'][below(4)] ?? '', text);
+  }
+});
+
+test('a frame is written compactly', () => {
+  assert.equal(encode({ type: 'ping' }), '{"type":"ping"}');
+  const message = { topic: 'a', type: 'message', data: { x: null }, id: 'm' };
+  const text = encode({ type: 'publish', message, ref: '7' });
+  assert.equal(
+    text,
+    '{"type":"publish","message":{"topic":"a","type":"message","data":{"x":null},"id":"m"},"ref":"7"}',
+  );
+});

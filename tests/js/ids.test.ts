@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { IdMaker, messageId } from '../../js/src/wire/ids.js';
+
+test('an id is msg_ and a ULID of its millisecond', () => {
+  const maker = new IdMaker(
+    () => 1_469_918_176_385,
+    (count) => new Uint8Array(count).fill(31),
+  );
+  assert.equal(maker.messageId(), 'msg_01ARYZ6S41ZZZZZZZZZZZZZZZZ');
+  assert.equal(maker.ulid(), '01ARYZ6S420000000000000000'.replace(/0{16}$/, 'Z'.repeat(16)));
+});
+
+test('ids sort in the order of their making, also while the clock stands or goes back', () => {
+  const times = [5, 5, 5, 9, 3, 3, 10];
+  const maker = new IdMaker(
+    () => times.shift() ?? 10,
+    (count) => Uint8Array.from({ length: count }, (_, n) => 31 - n),
+  );
+  const ids = Array.from({ length: 200 }, () => maker.ulid());
+  assert.deepEqual([...ids].sort(), ids);
+  assert.equal(new Set(ids).size, ids.length);
+});
+
+test('ids of one process are all different', () => {
+  const ids = Array.from({ length: 5_000 }, messageId);
+  assert.equal(new Set(ids).size, ids.length);
+});
