@@ -476,8 +476,8 @@ class Backplane(Protocol):
         """One page of one topic."""
         ...
 
-    def reports(self, prefix: str) -> list[TopicReport]:
-        """Topics with a log whose name begins so; ``subscribers`` is 0."""
+    def reports(self, prefix: str, limit: int) -> list[TopicReport]:
+        """Topics with a log whose name begins so, the first by name; ``subscribers`` is 0."""
         ...
 
     def expire(self) -> None:

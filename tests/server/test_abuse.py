@@ -12,6 +12,7 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from pubsub_server.auth.identity import Identity, identity_from_claims
+from pubsub_server.backplanes.history import TopicLog
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import delivery, inbound, routing, topic_index, turns
@@ -25,6 +26,8 @@ from tests.server.test_websocket import BOUND, close_code, raw, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pubsub_server.interfaces import Entry
 
 
 @pytest.mark.parametrize("depth", range(240, 256))
@@ -372,3 +375,40 @@ async def test_what_waits_for_the_first_auth_is_bounded_in_bytes() -> None:
     await rig.settle()
     kinds = [frame["type"] for frame in mallory.hear()]
     assert kinds.count("pong") == len(kinds) - 1 - kinds.count("error") == 5
+
+
+async def test_a_list_of_topics_looks_into_those_it_names_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    many_topics(rig, 500)
+    looked: list[TopicLog] = []
+    alive = TopicLog.alive
+
+    def counted(log: TopicLog, now: int) -> list[Entry]:
+        looked.append(log)
+        return alive(log, now)
+
+    monkeypatch.setattr(TopicLog, "alive", counted)
+    boss = await rig.client("boss:admin")
+    boss.subscribe("org.o0.t0", "org.o0.t0a", "z")
+    looked.clear()
+    assert boss.connection.identity is not None
+    reports, more = rig.hub.topics(boss.connection.identity, prefix="org.", limit=3)
+    names = [report.topic for report in reports]
+    assert (names, more) == (["org.o0.t0", "org.o0.t0a", "org.o0.t105"], True)
+    assert len(looked) <= 4
+
+
+async def test_one_who_joins_and_leaves_without_end_is_paced_by_those_who_are_told() -> None:
+    rig = Rig()
+    mallory = await rig.client("mallory")
+    for n in range(200):
+        (await rig.client(f"user{n}")).subscribe("room")
+        await asyncio.sleep(0)
+    for _ in range(1000):
+        mallory.say("subscribe", topics=["room"], presence=False)
+        mallory.say("unsubscribe", topics=["room"])
+    assert rig.hub.stats.presence_changes < 1000
+    mallory.close()
+    await rig.settle()

@@ -432,7 +432,7 @@ def test_reports_count_what_is_alive() -> None:
     lab.append("a.y", ttl=1)
     lab.append("b")
     lab.now += 2_000
-    found = {r.topic: (r.messages, r.last_message_at) for r in lab.store.reports("a", lab.now)}
+    found = {r.topic: (r.messages, r.last_message_at) for r in lab.store.reports("a", lab.now, 9)}
     assert found == {"a.x": (1, NOW), "a.y": (0, NOW)}
 
 

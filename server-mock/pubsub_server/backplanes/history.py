@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -352,12 +353,13 @@ class MemoryStore:
             [entry.body for entry in chosen], len(entries) > len(chosen), log.last, short, False
         )
 
-    def reports(self, prefix: str, now: int) -> list[TopicReport]:
-        """Every topic with a log whose name begins so."""
+    def reports(self, prefix: str, now: int, limit: int) -> list[TopicReport]:
+        """Topics with a log whose name begins so: the first by name."""
+        names = nsmallest(limit, (topic for topic in self._logs if topic.startswith(prefix)))
+        logs = [(name, self._logs[name]) for name in names]
         return [
-            TopicReport(topic, 0, len(log.alive(now)), log.last, log.last_at or None)
-            for topic, log in self._logs.items()
-            if topic.startswith(prefix)
+            TopicReport(name, 0, len(log.alive(now)), log.last, log.last_at or None)
+            for name, log in logs
         ]
 
 

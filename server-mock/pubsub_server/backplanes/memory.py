@@ -88,9 +88,9 @@ class MemoryBackplane:
             topic, self._wall(), since=since, before=before, after=after, limit=limit
         )
 
-    def reports(self, prefix: str) -> list[TopicReport]:
+    def reports(self, prefix: str, limit: int) -> list[TopicReport]:
         """See `interfaces.Backplane`."""
-        return self.store.reports(prefix, self._wall())
+        return self.store.reports(prefix, self._wall(), limit)
 
     def expire(self) -> None:
         """See `interfaces.Backplane`."""

@@ -152,6 +152,7 @@ class Attendance:
         hooked = hooks is not None and hooks.wants(change, topic)
         if not hearing and not hooked:
             return
+        core.turns.spend(len(hearing))
         now = core.wall()
         body = orjson.dumps(
             {

@@ -352,7 +352,7 @@ class Hub:
             raise ServiceError("forbidden", "only an admin may list topics")
         if not 1 <= limit <= _TOPICS_MAX:
             raise ServiceError("invalid_option", f"`limit` is 1 to {_TOPICS_MAX}", field="limit")
-        known = {report.topic: report for report in core.backplane.reports(prefix)}
+        known = {report.topic: report for report in core.backplane.reports(prefix, limit + 1)}
         for topic in core.router.exact_topics():
             if topic.startswith(prefix) and topic not in known:
                 known[topic] = TopicReport(topic, 0, 0, None, None)
