@@ -9,7 +9,7 @@ from hanzoai.pubsub.generated.wire import Envelope
 from hanzoai.pubsub.runtime.handlers import Handlers, Listener, call
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.settings.options import ReceiveQueue
-from hanzoai.pubsub.values import Gap, PresenceChange
+from hanzoai.pubsub.values import Gap, Message, PresenceChange
 
 GAP = Gap("a", 1, 2, 2, "history_trimmed")
 
@@ -104,3 +104,36 @@ async def test_a_listener_that_is_behind_keeps_the_newest() -> None:
         listener.tell(number)
     await tasks[0]
     assert heard == list(range(744, 1_000))
+
+
+async def test_a_handler_that_lets_a_cancellation_through_gets_the_next_message() -> None:
+    reported: list[Exception] = []
+    seen: list[str] = []
+
+    async def handle(message: Message) -> None:
+        seen.append(message.id)
+        if message.id == "1":
+            other = asyncio.create_task(asyncio.sleep(5))
+            other.cancel()
+            await other
+
+    inbox = Inbox(("a",), ReceiveQueue(), lambda: None)
+    for name in ("1", "2"):
+        inbox.put(Envelope(id=name, topic="a", type="t", data=1, timestamp=1))
+    inbox.finish()
+    handlers = Handlers(handle, None, None, None, lambda error, topic: reported.append(error))
+    async with asyncio.timeout(5):
+        await handlers.run(inbox)
+    assert seen == ["1", "2"]
+    assert [type(error) for error in reported] == [RuntimeError]
+
+
+async def test_a_handler_is_cancelled_with_the_task_that_calls_it() -> None:
+    async def handle(_: object) -> None:
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(call(handle, 1))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task], timeout=5)
+    assert task.cancelled()

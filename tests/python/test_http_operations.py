@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from hanzoai.pubsub.errors import NotFound, OperationTimeout, Unavailable
+from hanzoai.pubsub.errors import ClosedError, NotFound, OperationTimeout, Unavailable
 from hanzoai.pubsub.generated.wire import AuthOkFrame
 from hanzoai.pubsub.runtime.http_operations import HttpApi
 from hanzoai.pubsub.runtime.publishing import prepare
@@ -59,7 +59,7 @@ async def api(peer: Peer) -> AsyncGenerator[HttpApi]:
     around = Surroundings(peer.clock, peer.random, peer)
     api = HttpApi(options, around, TokenSource(options, peer.clock))
     yield api
-    await api.close()
+    await api.close(0)
 
 
 def envelope(seq: int) -> dict[str, object]:
@@ -217,3 +217,15 @@ async def test_a_batch_that_ran_out_of_time_is_unknown_for_each_of_its_messages(
         assert isinstance(result, OperationTimeout)
         assert result.outcome_unknown
         assert result.id == item.id
+
+
+async def test_what_is_asked_after_the_close_opens_no_connection(api: HttpApi, peer: Peer) -> None:
+    peer.answer = log(1, 10)
+    pages = api.history("a", since=None, before=None, after=0, limit=None, seconds=5)
+    await anext(pages)
+    await api.close(0)
+    with pytest.raises(ClosedError):
+        await read(api)
+    with pytest.raises(ClosedError):
+        _ = [message async for message in pages]
+    assert len(peer.requests) == 1

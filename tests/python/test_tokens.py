@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hanzoai.pubsub.errors import AuthError, AuthRefused, InvalidOption
+from hanzoai.pubsub.errors import AuthError, AuthRefused, ClosedError, InvalidOption
 from hanzoai.pubsub.runtime.tokens import TokenSource, fetch_token
 from hanzoai.pubsub.settings.options import read_options
 from hanzoai.pubsub.testing import VirtualClock
@@ -182,3 +182,28 @@ async def test_a_callback_that_fails_for_a_request_is_an_auth_error_with_its_cau
     assert told.value.code == "token_unavailable"
     assert "secret" not in str(told.value)
     assert isinstance(told.value.__cause__, OSError)
+
+
+async def test_whoever_waits_for_a_token_at_the_close_is_told_and_not_cancelled() -> None:
+    asked = asyncio.Event()
+
+    async def get_token(context: TokenContext) -> str:
+        asked.set()
+        return await asyncio.Future[str]()
+
+    tokens = source(get_token)
+    async with asyncio.timeout(5):
+        waiting = asyncio.create_task(tokens.current())
+        await asked.wait()
+        await tokens.close()
+        with pytest.raises(ClosedError):
+            await waiting
+
+
+async def test_a_callback_that_lets_a_cancellation_through_has_failed() -> None:
+    async def get_token(context: TokenContext) -> str:
+        raise asyncio.CancelledError
+
+    async with asyncio.timeout(5):
+        with pytest.raises(AuthError, match="RuntimeError"):
+            await source(get_token).current()

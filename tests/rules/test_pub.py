@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -12,11 +12,13 @@ from hanzoai.pubsub import (
     OperationTimeout,
     PermissionDenied,
     Published,
+    PubSubClient,
     QueueFull,
     SendQueue,
     Superseded,
 )
 from hanzoai.pubsub.testing import MemoryServer
+from pubsub_server.testing import running_server
 
 from .help import TOPIC, clock_of, connected, numbers, read, say, soon, waiting
 
@@ -292,3 +294,22 @@ async def test_pub_5_the_queue_drains_within_the_rate_and_latest_collapses_to_on
         assert [type(outcome) for outcome in outcomes[:-1]] == [Superseded] * 499
         assert isinstance(outcomes[-1], Published)
         await ps.close()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("kind", "count"), [("service", 400), ("user", 25)])
+async def test_pub_5_pipelined_publishes_over_the_rate_arrive_in_order_and_none_is_refused(
+    kind: Literal["service", "user"], count: int
+) -> None:
+    async with asyncio.timeout(50), running_server() as real:
+        token = real.token("alice", kind=kind)
+        async with (
+            PubSubClient(real.ws, token, rest_url=real.http, transport="websocket") as ps,
+            ps.subscribe("demo.rate") as sub,
+        ):
+            await asyncio.gather(
+                *(ps.publish("demo.rate", say(n), timeout=40) for n in range(count))
+            )
+            seen = [(await anext(sub)).data["n"] for _ in range(count)]
+        assert seen == list(range(count))
+        assert real.stats.refused.get("rate_limited", 0) == 0

@@ -8,6 +8,7 @@ than asking once. `Retry-After` is the least wait, full jitter spreads what is a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random as random_module
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from tenacity import (
 )
 
 from hanzoai.pubsub.errors import (
+    ClosedError,
     ConnectionFailed,
     NotFound,
     OperationTimeout,
@@ -60,6 +62,9 @@ _NOT_SENT: Final = (
 )
 _NOT_DONE: Final = frozenset({429, 503})
 """The server says that it did nothing, and that later it may."""
+
+_END: Final = 1.0
+"""Seconds that calls which were cut get to end."""
 
 
 class Tokens(Protocol):
@@ -123,20 +128,51 @@ class Rest:
         self._host = urlsplit(options.http_url).hostname or ""
         self._made: httpx.AsyncClient | None = None
         self._closed = False
+        self._running: dict[asyncio.Timeout, bool] = {}
+        self._quiet = asyncio.Event()
         self.features: frozenset[str] | None = None
 
     @property
     def client(self) -> httpx.AsyncClient:
-        """The HTTP client, built at first use."""
+        """The HTTP client, built at first use.
+
+        Raises:
+            ClosedError: `close` was called.
+        """
+        if self._closed:
+            raise ClosedError
         if self._made is None:
             self._made = make_client(self._options, self._transport)
         return self._made
 
-    async def close(self) -> None:
-        """Close its connections."""
+    async def close(self, patience: float = 0.0) -> None:
+        """End every call, then close the connections. Idempotent.
+
+        Args:
+            patience: Seconds for publishes that are on their way; what else is asked ends at once.
+        """
+        self._closed = True
+        self._cut(publishes=False)
+        await self._until_quiet(patience)
+        self._cut(publishes=True)
+        await self._until_quiet(_END)
         made, self._made = self._made, None
         if made is not None:
             await made.aclose()
+
+    def _cut(self, *, publishes: bool) -> None:
+        now = asyncio.get_running_loop().time()
+        for limit, is_publish in self._running.items():
+            if publishes or not is_publish:
+                with contextlib.suppress(RuntimeError):  # its time has just passed
+                    limit.reschedule(now)
+
+    async def _until_quiet(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._running:
+                    self._quiet.clear()
+                    await self._quiet.wait()
 
     # ------------------------------------------------------------ operations
 
@@ -286,7 +322,10 @@ class Rest:
         )
         if seconds <= 0:
             raise OperationTimeout("There was no time left to ask.", topic=call.topic, id=call.id)
+        if self._closed:
+            raise ClosedError(topic=call.topic)
         limit = asyncio.timeout(seconds)
+        self._running[limit] = call.carries_ids
         try:
             async with limit:
                 return await retrying(self._attempt, call, asked)
@@ -299,6 +338,12 @@ class Rest:
         except TimeoutError:
             if not limit.expired():
                 raise
+            if self._closed:
+                raise (
+                    _lost(call)
+                    if call.carries_ids and asked.is_set()
+                    else ClosedError(topic=call.topic)
+                ) from None
             if not asked.is_set():
                 raise OperationTimeout(
                     f"get_token gave no token within {seconds:g} s; nothing was sent.",
@@ -309,9 +354,13 @@ class Rest:
             raise OperationTimeout(
                 f"No answer within {seconds:g} s.",
                 topic=call.topic,
+                remedy=None if call.carries_ids else "Try again, or raise `timeout`.",
                 outcome_unknown=call.carries_ids,
                 id=call.id,
             ) from None
+        finally:
+            del self._running[limit]
+            self._quiet.set()
 
     async def _attempt(self, call: Call[T], asked: asyncio.Event) -> T:
         token = await self._tokens.current()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections import deque
@@ -12,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from hanzoai.pubsub.values import Gap, Message, PresenceChange
 
 if TYPE_CHECKING:
-    import asyncio
-
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.values import Event
 
@@ -37,10 +36,21 @@ Report: TypeAlias = Callable[[Exception, str | None], None]
 
 
 async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object) -> None:
-    """Call a handler, and wait where it is asynchronous."""
-    result = handler(*arguments)
-    if inspect.isawaitable(result):
-        await result
+    """Call a handler, and wait where it is asynchronous.
+
+    Raises:
+        RuntimeError: Something that it awaited was cancelled. As a cancellation that would end the
+            task that calls handlers, and no further message would be handled.
+    """
+    try:
+        result = handler(*arguments)
+        if inspect.isawaitable(result):
+            await result
+    except asyncio.CancelledError as error:
+        me = asyncio.current_task()
+        if me is None or me.cancelling():
+            raise
+        raise RuntimeError("A handler let through the cancellation of what it awaited") from error
 
 
 @dataclass(frozen=True, slots=True)

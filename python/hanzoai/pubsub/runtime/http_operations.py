@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import (
+    ClosedError,
     NotFound,
     OperationTimeout,
     PermissionDenied,
@@ -49,13 +50,20 @@ class HttpApi:
         self._tokens = tokens
         self._made: Rest | None = None
         self._features: frozenset[str] | None = None
+        self._closed = False
         self._found: bool | None = None
         self._ask_again_at = 0.0
         self._order = asyncio.Lock()
 
     @property
     def rest(self) -> Rest:
-        """The HTTP API, set up at its first use."""
+        """The HTTP API, set up at its first use.
+
+        Raises:
+            ClosedError: The client is closed.
+        """
+        if self._closed:
+            raise ClosedError
         if self._made is None:
             # httpx takes a third of the time that importing this package takes, and many a program
             # never asks anything over HTTP.
@@ -83,10 +91,11 @@ class HttpApi:
         if self._made is not None:
             self._made.features = self._features
 
-    async def close(self) -> None:
-        """Close its connections."""
+    async def close(self, patience: float) -> None:
+        """End what runs; publishes get these seconds."""
+        self._closed = True
         if self._made is not None:
-            await self._made.close()
+            await self._made.close(patience)
 
     async def publish(
         self, items: Sequence[Prepared], seconds: float, *, batch: bool, certain: bool

@@ -137,8 +137,10 @@ class Operations:
 
     async def close(self, timeout: float | None) -> None:
         """End; see ``PubSubClient.close``."""
+        patience = self._options.close_timeout if timeout is None else timeout
+        ends = self._clock.now() + patience
         await self._driver.close(timeout)
-        await self._http.close()
+        await self._http.close(max(0.0, ends - self._clock.now()))
         await self._tokens.close()
         for stream in list(self._streams):
             stream.finish()

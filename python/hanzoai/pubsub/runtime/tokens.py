@@ -8,7 +8,7 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from hanzoai.pubsub.errors import AuthError, InvalidOption, PubSubError
+from hanzoai.pubsub.errors import AuthError, ClosedError, InvalidOption, PubSubError
 from hanzoai.pubsub.settings.options import check_token
 from hanzoai.pubsub.values import Token, TokenContext
 
@@ -36,6 +36,7 @@ class TokenSource:
         self._task: asyncio.Task[Token] | None = None
         self._given_up: set[asyncio.Task[Token]] = set()
         self._waiting = 0
+        self._closed = False
         self._rejections = 0
         self._fetched_at = 0.0
         self._life: float | None = None
@@ -50,6 +51,7 @@ class TokenSource:
 
         Raises:
             InvalidOption: The callback returned something else than a token.
+            ClosedError: The client was closed meanwhile.
             Exception: Whatever it raised.
         """
         if self._callback is None:
@@ -64,6 +66,16 @@ class TokenSource:
         self._waiting += 1
         try:
             token = await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            me = asyncio.current_task()
+            if me is None or me.cancelling():
+                raise
+            # Not whoever asks was cancelled: that must not end as a cancelled task of the program.
+            if self._closed:
+                raise ClosedError from None
+            raise RuntimeError(
+                "get_token let through the cancellation of what it awaited"
+            ) from error
         finally:
             self._waiting -= 1
             if self._waiting == 0 and not task.done():
@@ -85,6 +97,7 @@ class TokenSource:
 
     async def close(self) -> None:
         """Give up a callback that is still under way, and wait for its end, a second at most."""
+        self._closed = True
         if self._task is not None and not self._task.done():
             self._give_up(self._task)
         if self._given_up:
