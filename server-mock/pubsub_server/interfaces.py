@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from pubsub_server.auth.identity import Identity as Identity
     from pubsub_server.errors import ServiceError
-    from pubsub_server.hub.codec import Draft, SubscribeRequest, UnsubscribeRequest
     from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.requests import Draft, SubscribeRequest, UnsubscribeRequest
     from pubsub_server.hub.topic_index import Survey
 
 

@@ -16,10 +16,10 @@ from pubsub_server.backplanes.history import TopicLog
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import delivery, inbound, routing, topic_index, turns
-from pubsub_server.hub.codec import Draft
 from pubsub_server.hub.limits import ConnectionLimiter
+from pubsub_server.hub.requests import Draft
 from pubsub_server.interfaces import WireForm
-from pubsub_server.listeners import websocket
+from pubsub_server.listeners import socket_protocol
 from pubsub_server.testing import running_server
 from tests.server.hub_rig import START_MS, Peer, Rig
 from tests.server.test_websocket import BOUND, close_code, raw, serving
@@ -56,14 +56,18 @@ async def test_pongs_do_not_pile_up_for_one_who_reads_none(
         (protocol,) = server.listener.protocols
         pings = Frame(Opcode.PING, b"x" * 125).serialize(mask=True) * 500
         heard = asyncio.Event()
-        monkeypatch.setattr(server.hub, "receive", lambda *frame: heard.set())
+
+        def receive(connection: object, data: object) -> None:
+            heard.set()
+
+        monkeypatch.setattr(server.hub, "receive", receive)
         for _ in range(300):
             mallory.write(pings)
             await mallory.writer.drain()
         mallory.frame(b"{}")
         async with asyncio.timeout(BOUND):
             await heard.wait()
-        assert protocol.buffered() < 2 * websocket.SOFT_BYTES
+        assert protocol.buffered() < 2 * socket_protocol.SOFT_BYTES
 
 
 async def test_fragments_without_end_are_refused_though_they_are_empty() -> None:
@@ -72,7 +76,7 @@ async def test_fragments_without_end_are_refused_though_they_are_empty() -> None
         assert b"auth.ok" in (await mallory.hear())[1]
         mallory.frame(b"", fin=False)
         empty = Frame(Opcode.CONT, b"", False).serialize(mask=True)
-        mallory.write(empty * (websocket.FRAGMENTS + 1))
+        mallory.write(empty * (socket_protocol.FRAGMENTS + 1))
         assert b"payload_too_large" in (await mallory.hear())[1]
         opcode, payload = await mallory.hear()
         assert (opcode, close_code(payload)) == (Opcode.CLOSE, 4413)

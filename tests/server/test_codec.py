@@ -11,7 +11,8 @@ from websockets.protocol import CLIENT, Protocol
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import codec, wire_forms
-from pubsub_server.hub.codec import (
+from pubsub_server.hub.codec import decode
+from pubsub_server.hub.requests import (
     AuthRequest,
     Draft,
     PingRequest,
@@ -19,7 +20,6 @@ from pubsub_server.hub.codec import (
     PublishRequest,
     SubscribeRequest,
     UnsubscribeRequest,
-    decode,
 )
 from pubsub_server.interfaces import WireForm
 

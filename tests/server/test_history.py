@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pubsub_server.backplanes import history
 from pubsub_server.backplanes.history import MemoryStore
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.codec import Draft
+from pubsub_server.hub.requests import Draft
 from pubsub_server.interfaces import Entry, Page, Published, Replay
 
 NOW = 1_700_000_000_000

@@ -12,7 +12,7 @@ from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import inbound as module
 from pubsub_server.hub import subscriptions
-from pubsub_server.hub.codec import Draft
+from pubsub_server.hub.requests import Draft
 from pubsub_server.interfaces import Published, WireForm
 from tests.server.hub_rig import START_MS, Rig
 

@@ -21,7 +21,8 @@ from websockets.protocol import CLIENT, Protocol
 from pubsub_server.hub.hub import Hub
 from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.listeners import websocket
-from pubsub_server.listeners.websocket import SocketProtocol, WebSocketListener
+from pubsub_server.listeners.socket_protocol import SocketProtocol
+from pubsub_server.listeners.websocket import WebSocketListener
 from pubsub_server.settings.config import Settings
 from tests.server.hub_rig import People, Rules
 

@@ -22,7 +22,7 @@ from pubsub_server.interfaces import Entry, Page, Published, Replay, TopicReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pubsub_server.hub.codec import Draft
+    from pubsub_server.hub.requests import Draft
 
 SEQ_PER_MS: Final = 1000
 """A log that begins is numbered from the time, so that its numbers exceed those of a lost one."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplanes.history import MemoryStore
     from pubsub_server.errors import ServiceError
-    from pubsub_server.hub.codec import Draft
+    from pubsub_server.hub.requests import Draft
     from pubsub_server.hub.topic_index import Survey
 
 

@@ -7,8 +7,7 @@ JSON, made once, in the frame of a WebSocket text message or in a chunk of an ev
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -18,9 +17,20 @@ from hanzoai.pubsub.generated import wire
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.topics import validate_pattern, validate_topic
 from pubsub_server.errors import ServiceError
+from pubsub_server.hub.requests import (
+    AuthRequest,
+    Draft,
+    PingRequest,
+    PresenceRequest,
+    PublishRequest,
+    Ref,
+    Request,
+    SubscribeRequest,
+    UnsubscribeRequest,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pydantic_core import ErrorDetails
 
@@ -31,88 +41,6 @@ MAX_META: Final = 8_192
 MAX_BATCH: Final = 1_000
 MAX_NAMED: Final = 1_000
 """Topics of one subscribe frame; positions in its ``after`` may be ten times as many."""
-
-Ref: TypeAlias = str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A publication whose form is checked, its payload already JSON."""
-
-    topic: str
-    type: str
-    data: bytes
-    ttl: int | None
-    id: str | None
-    meta: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class AuthRequest:
-    """`auth`: H-041, H-153."""
-
-    token: str
-    client_id: str | None
-    ref: Ref
-
-    def __repr__(self) -> str:
-        return "AuthRequest(...)"
-
-
-@dataclass(frozen=True, slots=True)
-class SubscribeRequest:
-    """`subscribe`: valid patterns in the order given, each once; errors of the others."""
-
-    topics: Sequence[str]
-    since: int | None = None
-    after: Mapping[str, int] | None = None
-    history: int | None = None
-    presence: bool | None = None
-    ref: Ref = None
-    invalid: Sequence[ServiceError] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UnsubscribeRequest:
-    """`unsubscribe`: patterns as they were subscribed."""
-
-    topics: Sequence[str]
-    ref: Ref = None
-
-
-@dataclass(frozen=True, slots=True)
-class PublishRequest:
-    """`publish`: one item, or a batch with an answer for each."""
-
-    items: Sequence[Draft | ServiceError]
-    batch: bool
-    ref: Ref
-
-
-@dataclass(frozen=True, slots=True)
-class PresenceRequest:
-    """`presence.update`: on one topic, or on all where the connection is a member."""
-
-    topic: str | None
-    data: Mapping[str, Any]
-    ref: Ref
-
-
-@dataclass(frozen=True, slots=True)
-class PingRequest:
-    """`ping`."""
-
-    ref: Ref
-
-
-Request: TypeAlias = (
-    AuthRequest
-    | SubscribeRequest
-    | UnsubscribeRequest
-    | PublishRequest
-    | PresenceRequest
-    | PingRequest
-)
 
 
 class _Subscribe(BaseModel):

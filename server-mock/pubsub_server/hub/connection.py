@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Iterator
 
-    from pubsub_server.hub.codec import SubscribeRequest
+    from pubsub_server.hub.requests import SubscribeRequest
     from pubsub_server.interfaces import Identity, Sink, WireForm
 
 PAUSED: Final = 1

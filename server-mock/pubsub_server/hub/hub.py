@@ -16,7 +16,7 @@ from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.admission import Admission
 from pubsub_server.hub.attendance import Attendance
-from pubsub_server.hub.codec import Draft, SubscribeRequest, UnsubscribeRequest, error_frame
+from pubsub_server.hub.codec import error_frame
 from pubsub_server.hub.connection import PAUSED, Connection
 from pubsub_server.hub.core import Core
 from pubsub_server.hub.delivery import Delivery
@@ -41,6 +41,7 @@ from pubsub_server.interfaces import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from pubsub_server.hub.requests import Draft, SubscribeRequest, UnsubscribeRequest
     from pubsub_server.interfaces import (
         Audit,
         Authenticator,

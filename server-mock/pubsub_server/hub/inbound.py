@@ -9,7 +9,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.codec import (
+from pubsub_server.hub.codec import decode_object, error_frame, error_info, parse, ref_of
+from pubsub_server.hub.requests import (
     AuthRequest,
     PingRequest,
     PresenceRequest,
@@ -17,11 +18,6 @@ from pubsub_server.hub.codec import (
     Request,
     SubscribeRequest,
     UnsubscribeRequest,
-    decode_object,
-    error_frame,
-    error_info,
-    parse,
-    ref_of,
 )
 from pubsub_server.hub.subscriptions import not_yet
 

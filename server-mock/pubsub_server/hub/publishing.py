@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import orjson
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.codec import Draft
+from pubsub_server.hub.requests import Draft
 from pubsub_server.hub.wire_forms import envelope
 from pubsub_server.interfaces import Published
 

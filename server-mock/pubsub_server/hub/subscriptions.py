@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 
     from pubsub_server.hub.admission import Admission
     from pubsub_server.hub.attendance import Attendance
-    from pubsub_server.hub.codec import (
-        SubscribeRequest,
-        UnsubscribeRequest,
-    )
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
+    from pubsub_server.hub.requests import SubscribeRequest, UnsubscribeRequest
     from pubsub_server.hub.topic_index import Survey
     from pubsub_server.interfaces import Entry, HookEvent, Identity
 

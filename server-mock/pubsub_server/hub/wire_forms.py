@@ -14,7 +14,7 @@ from pubsub_server.interfaces import WireForm
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pubsub_server.hub.codec import Draft
+    from pubsub_server.hub.requests import Draft
 
 
 def envelope(

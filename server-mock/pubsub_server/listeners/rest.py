@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from pubsub_server.access.policy import Policy
-    from pubsub_server.hub.codec import Draft
     from pubsub_server.hub.faults import Faults
+    from pubsub_server.hub.requests import Draft
     from pubsub_server.interfaces import Member, Page, Published, Service, TopicReport
     from pubsub_server.settings.config import Settings
 

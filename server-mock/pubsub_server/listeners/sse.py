@@ -10,7 +10,7 @@ from aiohttp import web
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import codec
-from pubsub_server.hub.codec import SubscribeRequest
+from pubsub_server.hub.requests import SubscribeRequest
 from pubsub_server.interfaces import WireForm
 from pubsub_server.listeners import requests
 from pubsub_server.settings import documents
@@ -164,7 +164,8 @@ class EventStreams:
         try:
             await self._service.authenticate(connection, token)
             self._check(connection.identity, wanted)
-            response = web.StreamResponse(headers=HEADERS)
+            own = {"Client-Id": connection.client_id}
+            response = web.StreamResponse(headers={**HEADERS, **own})
             response.enable_chunked_encoding()
             response.force_close()
             await response.prepare(request)

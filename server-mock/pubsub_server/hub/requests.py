@@ -1,0 +1,93 @@
+"""What clients ask for, in whatever form it came: frames and bodies after `codec` has read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pubsub_server.errors import ServiceError
+
+Ref: TypeAlias = str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A publication whose form is checked, its payload already JSON."""
+
+    topic: str
+    type: str
+    data: bytes
+    ttl: int | None
+    id: str | None
+    meta: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuthRequest:
+    """`auth`: H-041, H-153."""
+
+    token: str
+    client_id: str | None
+    ref: Ref
+
+    def __repr__(self) -> str:
+        return "AuthRequest(...)"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRequest:
+    """`subscribe`: valid patterns in the order given, each once; errors of the others."""
+
+    topics: Sequence[str]
+    since: int | None = None
+    after: Mapping[str, int] | None = None
+    history: int | None = None
+    presence: bool | None = None
+    ref: Ref = None
+    invalid: Sequence[ServiceError] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeRequest:
+    """`unsubscribe`: patterns as they were subscribed."""
+
+    topics: Sequence[str]
+    ref: Ref = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """`publish`: one item, or a batch with an answer for each."""
+
+    items: Sequence[Draft | ServiceError]
+    batch: bool
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceRequest:
+    """`presence.update`: on one topic, or on all where the connection is a member."""
+
+    topic: str | None
+    data: Mapping[str, Any]
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class PingRequest:
+    """`ping`."""
+
+    ref: Ref
+
+
+Request: TypeAlias = (
+    AuthRequest
+    | SubscribeRequest
+    | UnsubscribeRequest
+    | PublishRequest
+    | PresenceRequest
+    | PingRequest
+)

@@ -1,0 +1,357 @@
+"""One WebSocket connection: handshake, frames, closing. `websocket` listens for them.
+
+The protocol itself (handshake, parsing, fragments, pings, closing) is the sans-I/O core of the
+`websockets` library. Two things keep a connection small: its handshake is forgotten once it is
+open, and one parser serves all connections that are between two frames; a connection has its own
+only while a frame of it is half read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, cast
+
+from websockets.exceptions import PayloadTooBig
+from websockets.frames import Close, Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import OPEN, Protocol
+from websockets.server import ServerProtocol
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.interfaces import WireForm
+
+if TYPE_CHECKING:
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.listeners.websocket import WebSocketListener
+
+QUIET: Final = logging.getLogger("pubsub_server.websocket.protocol")
+QUIET.setLevel(logging.WARNING)
+
+HANDSHAKE_BYTES: Final = 32_768
+"""Of a request for the upgrade."""
+SOFT_BYTES: Final = 262_144
+"""Unsent bytes in a transport; the hub keeps what comes beyond."""
+HELD: Final = 1
+FROZEN: Final = 2
+CLOSE_SECONDS: Final = 1.0
+"""For a closing handshake, or for what was written to leave; then the connection is cut."""
+FRAGMENTS: Final = 16_384
+"""Of one message; empty ones count, for they cost memory too."""
+
+
+class SocketProtocol(asyncio.Protocol):
+    """One WebSocket connection; the hub's `interfaces.Sink`.
+
+    Args:
+        listener: What all connections share.
+    """
+
+    __slots__ = (
+        "_closing",
+        "_connection",
+        "_deadline",
+        "_fragments",
+        "_head",
+        "_listener",
+        "_parser",
+        "_transport",
+        "_unread",
+        "_unwilling",
+    )
+
+    def __init__(self, listener: WebSocketListener) -> None:
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._connection: Connection | None = None
+        # Bytes of the request for the upgrade, until it is complete.
+        self._head: bytearray | None = bytearray()
+        # Its own parser while a frame or a fragmented message is half read.
+        self._parser: Protocol | None = None
+        self._unread = 0
+        # Why nothing is read at the moment: HELD, FROZEN, or 0.
+        self._unwilling = 0
+        self._fragments: list[bytes] | None = None
+        self._closing = False
+        self._deadline = 0.0
+
+    # ------------------------------------------------------------ asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come; it has `handshake` seconds for its request."""
+        # uvloop's transport does not derive from asyncio's.
+        socket = self._transport = cast("asyncio.Transport", transport)
+        listener = self._listener
+        listener.protocols.add(self)
+        if len(listener.protocols) > listener.settings.max_connections or listener.service.refusing:
+            self._answer_plainly(503, "Too many connections, or shutting down. Try again later.\n")
+            return
+        socket.set_write_buffer_limits(high=SOFT_BYTES)
+        self._expire_in(listener.settings.auth_deadline / 1000)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._head is not None:
+            self._shake_hands(data)
+            return
+        connection = self._connection
+        if connection is not None:
+            connection.last_heard = self._listener.clock()
+            self._parse(connection, data)
+
+    def eof_received(self) -> bool:
+        """The client has ended its side: so do we."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The transport holds too much."""
+        if self._connection is not None:
+            self._listener.service.pause(self._connection)
+
+    def resume_writing(self) -> None:
+        """It has room again."""
+        if self._connection is not None:
+            self._listener.service.resume(self._connection)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        connection, self._connection = self._connection, None
+        self._transport = self._parser = self._fragments = self._head = None
+        self._closing = True
+        self._listener.gone(self)
+        if connection is not None:
+            self._listener.service.closed(connection, None)
+
+    # ------------------------------------------------------------ Sink
+
+    def write(self, data: bytes) -> None:
+        """See `interfaces.Sink`."""
+        transport = self._transport
+        if transport is not None and not self._closing:
+            transport.write(data)
+
+    def buffered(self) -> int:
+        """See `interfaces.Sink`."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def close(self, code: int, reason: str) -> None:
+        """See `interfaces.Sink`: the client has a second to answer, then the connection is cut."""
+        transport = self._transport
+        if transport is None or self._closing:
+            return
+        self._closing = True
+        frame = Frame(Opcode.CLOSE, Close(code, reason[:120]).serialize())
+        transport.write(frame.serialize(mask=False))
+        self._expire_in(CLOSE_SECONDS)
+
+    def abort(self) -> None:
+        """See `interfaces.Sink`."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def hold(self, on: bool) -> None:
+        """See `interfaces.Sink`."""
+        self._read_unless(HELD, on)
+
+    def freeze(self, frozen: bool) -> None:
+        """Read nothing, for tests; or read again."""
+        self._read_unless(FROZEN, frozen)
+
+    def _read_unless(self, why: int, on: bool) -> None:
+        before = self._unwilling
+        self._unwilling = before | why if on else before & ~why
+        transport = self._transport
+        if transport is None or transport.is_closing() or bool(before) is bool(self._unwilling):
+            return
+        (transport.pause_reading if self._unwilling else transport.resume_reading)()
+
+    # ------------------------------------------------------------ the wheel
+
+    def due(self, now: float) -> float | None:
+        """See `wheel.Waiting`: a handshake or a close took too long."""
+        transport = self._transport
+        if transport is None or not (self._closing or self._head is not None):
+            return None
+        if now < self._deadline:
+            return self._deadline
+        transport.abort()
+        return None
+
+    def _expire_in(self, seconds: float) -> None:
+        wheel = self._listener.wheel
+        self._deadline = wheel.now() + seconds
+        wheel.add(self, self._deadline)
+
+    # ------------------------------------------------------------ opening
+
+    def _shake_hands(self, data: bytes) -> None:
+        head = self._head
+        if head is None or self._closing:
+            return
+        begin = max(0, len(head) - 3)
+        head += data
+        end = head.find(b"\r\n\r\n", begin)
+        if end < 0 or end > HANDSHAKE_BYTES:
+            if len(head) > HANDSHAKE_BYTES:
+                self._answer_plainly(431, "The request is too large.\n")
+            return
+        core = ServerProtocol(origins=self._listener.origins, max_size=None, logger=QUIET)
+        core.receive_data(bytes(head[: end + 4]))
+        events = core.events_received()
+        if not events:
+            # No HTTP at all, or a head that the library refuses; it has written why.
+            self._finish(core)
+            return
+        request = events[0]
+        assert isinstance(request, Request)
+        response = self._listener.respond(core, request)
+        core.send_response(response)
+        if response.status_code != 101:
+            self._finish(core)
+            return
+        try:
+            self._connection = self._listener.service.open(self, WireForm.SOCKET)
+        except ServiceError as error:
+            self._answer_plainly(503, f"{error.message}\n")
+            return
+        rest = bytes(head[end + 4 :])
+        self._head = None
+        self.write(b"".join(core.data_to_send()))
+        if rest:
+            self.data_received(rest)
+
+    def leave(self) -> None:
+        """The server ends."""
+        if self._head is not None and not self._closing:
+            self._answer_plainly(503, "The server is shutting down.\n")
+        else:
+            self.close(1001, "going_away")
+
+    def _answer_plainly(self, status: int, text: str) -> None:
+        core = ServerProtocol(logger=QUIET)
+        core.send_response(core.reject(status, text))
+        self._finish(core)
+
+    def _finish(self, core: Protocol) -> None:
+        """Write the library's last words and end."""
+        transport = self._transport
+        if transport is None:
+            return
+        self._closing = True
+        transport.write(b"".join(core.data_to_send()))
+        transport.close()
+        self._expire_in(CLOSE_SECONDS)
+
+    # ------------------------------------------------------------ frames
+
+    def _parse(self, connection: Connection, data: bytes) -> None:
+        listener = self._listener
+        parser = self._parser
+        shared = parser is None
+        if parser is None:
+            parser = listener.take_parser(connection)
+        parser.receive_data(data)
+        unread = self._unread + len(data)
+        for event in parser.events_received():
+            assert isinstance(event, Frame)
+            unread -= _wire_size(event)
+            self._handle(connection, parser, event)
+        if parser.parser_exc is not None:
+            self._parser = None
+            self._fail(connection, parser)
+        elif parser.state is not OPEN:
+            self._parser = None
+        elif unread == 0 and self._fragments is None:
+            # Between two frames: the parser is as good as new, for any connection.
+            self._answer_pings(parser)
+            if shared:
+                listener.give_parser(connection, parser)
+            self._parser, self._unread = None, 0
+        else:
+            self._answer_pings(parser)
+            self._parser, self._unread = parser, unread
+
+    def _handle(self, connection: Connection, parser: Protocol, frame: Frame) -> None:
+        opcode = frame.opcode
+        if opcode is Opcode.PING or opcode is Opcode.PONG:
+            return
+        if opcode is Opcode.CLOSE:
+            self._closed_by_client(connection, parser)
+            return
+        data = bytes(frame.data)
+        if self._fragments is not None or not frame.fin:
+            if self._fragments is None:
+                self._fragments = []
+                if opcode is Opcode.TEXT:
+                    self._fragments.append(b"")
+            self._fragments.append(data)
+            if len(self._fragments) > FRAGMENTS:
+                self._refuse_fragments(connection)
+                return
+            if not frame.fin:
+                return
+            pieces, self._fragments = self._fragments, None
+            text = pieces[0] == b""
+            data = b"".join(pieces)
+        else:
+            text = opcode is Opcode.TEXT
+        if self._closing:
+            return
+        if not text:
+            self._listener.service.receive(connection, data)
+            return
+        try:
+            decoded = data.decode()
+        except UnicodeDecodeError:
+            self._listener.service.closed(connection, 1007)
+            self.close(1007, "the text is not valid UTF-8")
+            return
+        self._listener.service.receive(connection, decoded)
+
+    def _refuse_fragments(self, connection: Connection) -> None:
+        self._fragments = []
+        self._listener.service.end(
+            connection,
+            ServiceError("payload_too_large", f"a message has at most {FRAGMENTS:,} fragments"),
+        )
+
+    def _answer_pings(self, parser: Protocol) -> None:
+        """Write the pongs; who reads none gets no more of them, for they would pile up."""
+        writes = parser.data_to_send()
+        if writes and self.buffered() < SOFT_BYTES:
+            self.write(b"".join(writes))
+
+    def _closed_by_client(self, connection: Connection, parser: Protocol) -> None:
+        code = None if parser.close_rcvd is None else parser.close_rcvd.code
+        self._listener.service.closed(connection, 1000 if code == 1005 else code)
+        transport = self._transport
+        if transport is None:
+            return
+        if not self._closing:
+            transport.write(b"".join(parser.data_to_send()))
+        self._closing = True
+        transport.close()
+        self._expire_in(CLOSE_SECONDS)
+
+    def _fail(self, connection: Connection, parser: Protocol) -> None:
+        if isinstance(parser.parser_exc, PayloadTooBig):
+            limit = self._listener.max_frame(connection)
+            self._listener.service.end(
+                connection,
+                ServiceError("payload_too_large", f"a frame has at most {limit:,} bytes"),
+            )
+            return
+        close = parser.close_sent
+        self._listener.service.closed(connection, None)
+        self.close(1002 if close is None else close.code, "" if close is None else close.reason)
+
+
+def _wire_size(frame: Frame) -> int:
+    """Bytes of a masked frame, in the shortest form of its length, as every client sends it.
+
+    One who wastes bytes on the length is taken to be in the middle of a frame, which only costs a
+    parser of its own.
+    """
+    length = len(frame.data)
+    return length + (6 if length < 126 else 8 if length < 65_536 else 14)
