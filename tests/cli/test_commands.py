@@ -227,11 +227,14 @@ async def test_presence_lists_members_one_a_line(
     assert [member["user_id"] for member in outcome.records] == ["other"]
 
 
+@pytest.mark.parametrize("transport", ["websocket", "sse"])
 async def test_presence_watch_tells_who_comes_and_leaves_itself_out(
-    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]], transport: str
 ) -> None:
     async with ps.subscribe("demo.a"):
-        outcome = await run("presence", "demo.a", "--watch", "--timeout", "1s")
+        outcome = await run(
+            "presence", "demo.a", "--watch", "--timeout", "1s", "--transport", transport
+        )
     assert [(r["change"], r["member"]["user_id"]) for r in outcome.records] == [("join", "other")]
 
 

@@ -145,3 +145,16 @@ async def test_a_refusal_by_the_access_rules_raises_in_the_call_that_asked(node:
             await ps.subscribe("user.bob.alerts")
         with pytest.raises(PermissionDenied):
             await ps.publish(TOPIC, {"type": "token", "data": {}})
+
+
+@pytest.mark.parametrize("transport", ["websocket", "sse"])
+async def test_a_client_finds_itself_among_the_members_by_its_id(
+    node: Node, transport: Literal["websocket", "sse"]
+) -> None:
+    async with (
+        asyncio.timeout(PATIENCE),
+        PubSubClient(node.ws, node.iam.token(), rest_url=node.http, transport=transport) as ps,
+        ps.subscribe(TOPIC, presence=True),
+    ):
+        members = await ps.presence(TOPIC)
+        assert [member.client_id for member in members] == [ps.client_id]

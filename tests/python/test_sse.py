@@ -20,6 +20,7 @@ from hanzoai.pubsub.generated.wire import (
     AuthOkFrame,
     ClientFrame,
     ErrorFrame,
+    Limits,
     MessageFrame,
     PingFrame,
     PresenceSnapshotFrame,
@@ -871,3 +872,40 @@ async def test_no_url_and_no_log_holds_a_token_or_a_payload(
     assert "the-payload" not in caplog.text
     assert all(TOKEN not in str(request.url) for request in peer.requests)
     assert TOKEN not in repr(client.transport)
+
+
+# ---------------------------------------------------------------- who this client is
+
+
+async def test_the_client_is_known_by_the_id_of_its_stream(client: Client, peer: Peer) -> None:
+    info = {**INFO, "expires_at": 9_000, "server_time": 1_000}
+    peer.answer("/v1/session", httpx.Response(200, json=info))
+    assert (await client.authenticate()).client_id == "cl_1"
+    client.clock.time += 5
+
+    def stream(request: httpx.Request) -> httpx.Response:
+        opened = Stream(request)
+        peer.streams.put_nowait(opened)
+        headers = {"Content-Type": "text/event-stream", "Client-Id": "cl_2"}
+        return httpx.Response(200, headers=headers, stream=opened)
+
+    peer.answer("/v1/subscribe", stream)
+    await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    (said,) = await client.next()
+    assert isinstance(said, AuthOkFrame)
+    assert (said.client_id, said.limits) == ("cl_2", Limits(publish_rate=10))
+    assert (said.expires_at, said.server_time) == (9_000, 6_000)
+    assert said.ref is None
+
+
+async def test_an_event_of_an_id_and_a_comment_is_no_message(
+    client: Client, peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.authenticate()
+    stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    for chunk in (b"id: 7-a.b@7\n: keepalive\n\n", b": x\nid: 8\n\n", b"event: message\n\n"):
+        stream.queue.put_nowait(chunk)
+    stream.queue.put_nowait(message(9))
+    (frame,) = await client.next()
+    assert numbers([frame]) == [9]
+    assert "left out" not in caplog.text

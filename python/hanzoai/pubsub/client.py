@@ -113,7 +113,11 @@ class PubSubClient:
 
     @property
     def client_id(self) -> str | None:
-        """The id the server gave this client; None before it was ever connected."""
+        """The id the server gave this client; None before it was ever connected.
+
+        Members of a topic have it as ``client_id``. Over server-sent events each stream has its
+        own; before the first stream it is the one of requests over HTTP.
+        """
         return None if self._operations is None else self._operations.client_id
 
     @property

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-EXPOSED: Final = "Retry-After, X-Request-Id, WWW-Authenticate"
+EXPOSED: Final = "Client-Id, Retry-After, X-Request-Id, WWW-Authenticate"
 ALLOWED_HEADERS: Final = (
     "Authorization, Content-Type, Accept, Cache-Control, Idempotency-Key, Last-Event-ID, "
     "X-Request-Id"

@@ -69,6 +69,7 @@ async def _watch(ps: PubSubClient, args: Namespace, output: Output) -> None:
     await ps.connect(DEFAULT_TIMEOUT)
     writer = Writer(output)
     known: dict[str, PresenceMember] = {}
+    own: set[str | None] = set()  # an event stream that is opened anew is another member
     subscription = ps.subscribe(args.topic, presence=True)
     reached = asyncio.timeout(args.timeout)
     try:
@@ -76,7 +77,8 @@ async def _watch(ps: PubSubClient, args: Namespace, output: Output) -> None:
             async for event in subscription.events():
                 if not isinstance(event, PresenceChange):
                     continue
-                present = {m.client_id: m for m in event.members if m.client_id != ps.client_id}
+                own.add(ps.client_id)
+                present = {m.client_id: m for m in event.members if m.client_id not in own}
                 for change, member in differences(known, present):
                     if output.pretty:
                         status = f" ({member.status})" if member.status else ""

@@ -65,12 +65,14 @@ class EventStream:
     Attributes:
         retry: Seconds to wait before the next one, as the server's `retry:` said.
         skipped: Events that were malformed or of an unknown kind.
+        client_id: Under which presence knows this stream, where the server says so.
     """
 
     def __init__(self, response: httpx.Response, watched: _Watched) -> None:
         self._source = EventSource(response)
         self._watched = watched
         self.retry: float | None = None
+        self.client_id: str | None = response.headers.get("Client-Id")
         self.skipped: int = 0
 
     async def frames(self) -> AsyncGenerator[ServerFrame]:

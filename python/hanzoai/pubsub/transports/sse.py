@@ -100,6 +100,8 @@ class SseTransport:
         self._room = asyncio.Event()
         self._ended: TransportClosed | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._greeting: AuthOkFrame | None = None
+        self._greeted_at = 0.0
         self._authenticating: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -214,18 +216,18 @@ class SseTransport:
             self._put(AuthOkFrame(client_id="", ref=frame.ref))
         else:
             self._rest.features = frozenset(info.features or ())
-            self._put(
-                AuthOkFrame(
-                    client_id=info.client_id,
-                    user_id=info.user_id,
-                    version=info.version,
-                    features=info.features,
-                    expires_at=info.expires_at,
-                    server_time=info.server_time,
-                    limits=info.limits,
-                    ref=frame.ref,
-                )
+            self._greeting = AuthOkFrame(
+                client_id=info.client_id,
+                user_id=info.user_id,
+                version=info.version,
+                features=info.features,
+                expires_at=info.expires_at,
+                server_time=info.server_time,
+                limits=info.limits,
+                ref=frame.ref,
             )
+            self._greeted_at = self._clock.now()
+            self._put(self._greeting)
         if again and (self._reading is not None or self._opening is not None):
             self._reopen()
 
@@ -264,6 +266,7 @@ class SseTransport:
         generation = subscriptions.generation
         self._cancel(self._reading)
         self._reading, self._opening = asyncio.current_task(), None
+        self._introduce(stream.client_id)
         async for frame in stream.frames():
             for told in subscriptions.translate(frame, generation):
                 self._put(told)
@@ -271,6 +274,20 @@ class SseTransport:
                 self._room.clear()
                 await self._room.wait()
         return stream.retry
+
+    def _introduce(self, client_id: str | None) -> None:
+        """Say again who this client is: presence knows the stream, not the request before it."""
+        said = self._greeting
+        if said is None or not client_id:
+            return
+        since = round((self._clock.now() - self._greeted_at) * 1000)
+        then = said.server_time
+        new = {
+            "client_id": client_id[:64],
+            "server_time": None if then is None else then + since,
+            "ref": None,
+        }
+        self._put(said.model_copy(update=new))
 
     @asynccontextmanager
     async def _open(self) -> AsyncGenerator[EventStream]:
