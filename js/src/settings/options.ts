@@ -7,7 +7,6 @@
 import { InvalidOption } from '../errors.js';
 import { CLIENT, LIMITS } from '../generated/defaults.js';
 import type { SendPolicy as SessionPolicy } from '../session/events.js';
-import { type SessionOptions, sessionOptions, type TransportChoice } from '../session/options.js';
 import type { Logger, TokenCallback } from '../values.js';
 import { VERSION } from '../version.js';
 import {
@@ -21,6 +20,7 @@ import {
   checkWhole,
   kind,
 } from './checks.js';
+import { type SessionOptions, sessionOptions, type TransportChoice } from './session.js';
 import { endpoints, refusePlaintext } from './urls.js';
 
 /**
@@ -126,8 +126,8 @@ export interface PubSubOptions extends Partial<Settings> {
   readonly token?: string | undefined;
   /** Called for a token before dialing and when the token ends soon, instead of `token`. */
   readonly getToken?: TokenCallback | undefined;
-  /** `auto` starts with the WebSocket and falls back to server-sent events. */
-  readonly transport?: TransportChoice | undefined;
+  /** `auto` and `websocket` both mean the WebSocket. */
+  readonly transport?: Exclude<TransportChoice, 'sse'> | undefined;
   /** Base URL of the HTTP API; default derived from `url` (port 8057 becomes 8056). */
   readonly restUrl?: string | URL | undefined;
   /** Send the token over `ws://` or `http://` to hosts other than this machine. */
@@ -201,7 +201,7 @@ const ARGUMENTS = [
   'fetch',
   'logger',
 ];
-const TRANSPORTS = ['auto', 'websocket', 'sse'] as const;
+const TRANSPORTS = ['auto', 'websocket'] as const;
 const SEND_POLICIES = ['error', 'block', 'drop_oldest', 'latest'] as const;
 const RECEIVE_POLICIES = ['gap', 'error'] as const;
 
@@ -212,7 +212,10 @@ const RECEIVE_POLICIES = ['gap', 'error'] as const;
  *   a name is not known; `field` names it.
  * @throws InsecureUrl A token would go unencrypted to another machine.
  */
-export function readOptions(given: PubSubOptions, environ = environment()): ClientOptions {
+export function readOptions(
+  given: PubSubOptions,
+  environ: Readonly<Record<string, string | undefined>> = environment(),
+): ClientOptions {
   checkNames('options', given, [...ARGUMENTS, ...TIMES, ...COUNTS, ...OTHERS]);
   let { url, token, restUrl } = given;
   const { getToken } = given;
@@ -287,7 +290,8 @@ export function readReceiveQueue(
 export function sessionOptionsOf(options: ClientOptions): SessionOptions {
   return sessionOptions({
     renewable: options.getToken !== undefined,
-    transport: options.transport,
+    // Nothing else is there to fall back to.
+    transport: 'websocket',
     clientName: options.name ?? '@hanzoai/pubsub',
     clientVersion: VERSION,
     fetchTimeout: options.fetchTimeout,

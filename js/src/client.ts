@@ -1,0 +1,258 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
+/** `PubSub`: what a program holds. */
+
+import { SystemClock } from './clock.js';
+import { ClosedError, InvalidOption, type PubSubError } from './errors.js';
+import type { JsonObject } from './generated/wire.js';
+import { type Handler, Handlers } from './runtime/handlers.js';
+import { Inbox } from './runtime/inbox.js';
+import { Operations, type PublishOptions, type Waiting } from './runtime/operations.js';
+import { readRequest, type SubscribeOptions } from './runtime/subscribing.js';
+import { Subscription } from './runtime/subscription.js';
+import { type ClientOptions, type PubSubOptions, readOptions } from './settings/options.js';
+import { TopicHandle } from './topic.js';
+import type {
+  ClientEvents,
+  Outgoing,
+  PayloadOf,
+  Published,
+  StateChange,
+  StateName,
+} from './values.js';
+
+/**
+ * A client of Hanzo PubSub (HIP-56, Client SDK).
+ *
+ * Making one does no I/O. It connects at the first use or at `connect()`, and reconnects by itself
+ * until it is closed or fails for good. `Topics` maps topics to the types of their payloads.
+ */
+export class PubSub<Topics extends object = Record<never, never>> {
+  private readonly _options: ClientOptions;
+  private readonly _operations: Operations;
+  private _closed = false;
+
+  /**
+   * @throws InvalidOption An option is of a wrong type or out of range; the error names it.
+   * @throws InsecureUrl The token would go over an unencrypted connection.
+   */
+  constructor(options: PubSubOptions = {}) {
+    this._options = readOptions(options);
+    this._operations = new Operations(this._options, new SystemClock(), Math.random);
+  }
+
+  /** The state at this moment. */
+  get state(): StateName {
+    return this._operations.state;
+  }
+
+  /** The id the server gave this client; undefined before it was ever connected. */
+  get clientId(): string | undefined {
+    return this._operations.clientId;
+  }
+
+  /** The URL of the WebSocket; it never holds a token. */
+  get url(): string {
+    return this._options.socketUrl;
+  }
+
+  /**
+   * Connect, and wait until the client is connected.
+   *
+   * Needed only to connect ahead of the first use or to learn of errors early. When the time runs
+   * out the client goes on trying.
+   *
+   * @throws ConnectionFailed Not connected in time; the message says why the last attempt failed.
+   * @throws AuthError The server refused the token, or `getToken` refused.
+   * @throws PermissionDenied The server does not let this identity connect.
+   * @throws ClosedError The client is closed.
+   */
+  async connect(options: Waiting = {}): Promise<void> {
+    this._refuseClosed();
+    await this._operations.connect(options);
+  }
+
+  /**
+   * End: settle what was published, close the connection, end the subscriptions.
+   *
+   * Idempotent, and may be called from handlers. Iterations end after the messages they hold.
+   *
+   * @param options `timeout`: milliseconds for publishes still on their way; default
+   *   `closeTimeout`. What is not settled then rejects in its own call. 0 ends at once.
+   */
+  async close(options: { readonly timeout?: number | undefined } = {}): Promise<void> {
+    this._closed = true;
+    await this._operations.close(options.timeout);
+  }
+
+  /** `close()` under the name that HIP-56's sample has for it. */
+  async disconnect(): Promise<void> {
+    await this.close();
+  }
+
+  /**
+   * Changes of state from this call on; ends when the client has ended.
+   *
+   * One that is not read holds its newest 256 changes.
+   */
+  states(): AsyncIterableIterator<StateChange> {
+    return this._operations.states();
+  }
+
+  /**
+   * Have a function called with every `state` change, `gap` or `error`, in order.
+   *
+   * Errors are those that no call can throw: exceptions of handlers, refusals by the server that
+   * concern no call. Without a listener they are logged.
+   *
+   * @returns Stops it.
+   */
+  on<Name extends keyof ClientEvents>(
+    name: Name,
+    listener: Handler<[event: ClientEvents[Name]]>,
+  ): () => void {
+    if (name !== 'state' && name !== 'gap' && name !== 'error') {
+      throw new InvalidOption(`There is no event \`${String(name).slice(0, 64)}\`.`, {
+        remedy: 'Listen to `state`, `gap` or `error`.',
+        field: 'name',
+      });
+    }
+    if (typeof listener !== 'function') {
+      throw new InvalidOption('The listener is not a function.', { field: 'listener' });
+    }
+    return this._operations.on(name, listener);
+  }
+
+  /**
+   * Subscribe to topics or patterns, and wait until the server has answered.
+   *
+   * @param topics A pattern or several: segments joined by dots, `*` for one segment, `**` for one
+   *   or more.
+   * @throws InvalidTopic A pattern is not valid.
+   * @throws InvalidOption Another argument is not valid.
+   * @throws PermissionDenied The access rules allow none of the topics.
+   * @throws OperationTimeout The server did not answer in time; the subscription has ended.
+   * @throws ClosedError The client is closed.
+   */
+  async subscribe<Topic extends string>(
+    topics: Topic | readonly Topic[],
+    options: SubscribeOptions<PayloadOf<Topics, Topic>> = {},
+  ): Promise<Subscription<PayloadOf<Topics, Topic>>> {
+    this._refuseClosed();
+    const operations = this._operations;
+    const { signal } = options;
+    const sub = operations.nextSubscription();
+    const { event, queue } = readRequest(sub, topics, options, this._options.receiveQueue);
+    signal?.throwIfAborted();
+    const { onMessage, onPresence, onGap } = options;
+    const handlers = new Handlers(
+      onMessage,
+      onPresence,
+      onGap,
+      (gap) => operations.tellGap(gap),
+      (error) => operations.report(error),
+    );
+    const inbox = new Inbox(event.topics, queue, () => leave());
+    for (const [topic, seq] of event.after ?? []) inbox.positions.set(topic, seq);
+    // Beside an iteration there is nobody else to call `onPresence`.
+    const apart = onPresence !== undefined && onMessage === undefined;
+    const presence = apart ? new Inbox(event.topics, queue, () => {}) : inbox;
+    const end = (): void => void subscription.unsubscribe();
+    const leave = (): void => {
+      presence.finish();
+      signal?.removeEventListener('abort', end);
+      operations.remove(sub);
+    };
+    const subscription = new Subscription<PayloadOf<Topics, Topic>>(inbox, handlers, leave);
+    operations.add(event, { inbox, presence });
+    signal?.addEventListener('abort', end);
+    if (onMessage || apart) void handlers.run(presence);
+    try {
+      await operations.waitJoined(inbox, options);
+      if (inbox.error) throw inbox.error;
+      return subscription;
+    } catch (error) {
+      await subscription.unsubscribe();
+      throw error;
+    }
+  }
+
+  /**
+   * Publish one message, and wait until the server has it.
+   *
+   * Concurrent publishes are pipelined, in the order of the calls. Retries carry the same id, so the
+   * server publishes once. A message of type `presence.update` updates the presence of this client
+   * on the topic.
+   *
+   * @param topic A topic without wildcards.
+   * @param message `{type, data}`, optionally `ttl`, `id`, `meta`.
+   * @throws InvalidTopic The topic is not valid or has a wildcard.
+   * @throws InvalidPayload The data is not JSON.
+   * @throws PayloadTooLarge The data is over the limit.
+   * @throws PermissionDenied The access rules do not allow it.
+   * @throws QueueFull Too much waits to be sent (policy `error`), or it was dropped
+   *   (`drop_oldest`).
+   * @throws Superseded A newer message with its key took its place (`latest`).
+   * @throws OperationTimeout Not settled in time; `outcomeUnknown` says whether it may have been
+   *   published, `id` lets it be repeated.
+   * @throws ClosedError The client is closed.
+   */
+  async publish<Topic extends string>(
+    topic: Topic,
+    message: Outgoing<PayloadOf<Topics, Topic>>,
+    options: PublishOptions = {},
+  ): Promise<Published> {
+    this._refuseClosed();
+    return this._operations.publish(topic, message, options);
+  }
+
+  /**
+   * Publish several messages in one request, in order.
+   *
+   * @param messages `[topic, message]` pairs, or messages with a `topic`; split by the server's
+   *   limit of a batch.
+   * @returns One result a message, in the same order: what became of it, or the error.
+   * @throws InvalidTopic A topic is not valid; nothing was sent.
+   * @throws InvalidPayload A payload is not JSON; nothing was sent.
+   * @throws PayloadTooLarge A payload is over the limit; nothing was sent.
+   */
+  async publishMany(
+    messages: readonly (
+      | readonly [topic: string, message: Outgoing]
+      | (Outgoing & { readonly topic: string })
+    )[],
+    options: PublishOptions = {},
+  ): Promise<(Published | PubSubError)[]> {
+    this._refuseClosed();
+    return this._operations.publishMany(messages, options);
+  }
+
+  /**
+   * Change how this client appears, on one topic or (undefined) on all that it is a member of.
+   *
+   * @param data `status`, `name`, `avatar_url` change the member, other keys go into `metadata`;
+   *   null deletes.
+   */
+  async updatePresence(
+    topic: string | undefined,
+    data: JsonObject,
+    options: Waiting = {},
+  ): Promise<void> {
+    this._refuseClosed();
+    await this._operations.updatePresence(topic, data, options);
+  }
+
+  /** A handle on one topic, with no effect on the wire; it has the same operations. */
+  topic<Topic extends string>(name: Topic): TopicHandle<Topics, Topic> {
+    return new TopicHandle(this, name);
+  }
+
+  /** Settle what was published and close. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  private _refuseClosed(): void {
+    if (this._closed) throw new ClosedError();
+  }
+}

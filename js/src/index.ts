@@ -1,0 +1,23 @@
+/** Typed client of Hanzo PubSub for browsers and Node. */
+
+export { PubSub } from './client.js';
+export * from './errors.js';
+export type { Denial, Envelope, Limits, Sender } from './generated/wire.js';
+export type { MessageHandler, PresenceHandler } from './runtime/handlers.js';
+export type { PublishOptions, Waiting } from './runtime/operations.js';
+export type { SubscribeOptions } from './runtime/subscribing.js';
+export { Subscription } from './runtime/subscription.js';
+export type {
+  PubSubOptions,
+  ReceivePolicy,
+  ReceiveQueue,
+  RetryOptions,
+  SendPolicy,
+  SendQueue,
+  WebSocketConstructor,
+  WebSocketLike,
+} from './settings/options.js';
+export { TopicHandle } from './topic.js';
+export { isWildcard, matches, validatePattern, validateTopic } from './topics.js';
+export type * from './values.js';
+export { VERSION } from './version.js';

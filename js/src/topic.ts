@@ -1,0 +1,40 @@
+/** `ps.topic(…)`: the operations of a client, on one topic. */
+
+import type { PubSub } from './client.js';
+import type { JsonObject } from './generated/wire.js';
+import type { PublishOptions, Waiting } from './runtime/operations.js';
+import type { SubscribeOptions } from './runtime/subscribing.js';
+import type { Subscription } from './runtime/subscription.js';
+import { validatePattern } from './topics.js';
+import type { Outgoing, PayloadOf, Published } from './values.js';
+
+/** One topic of a client. */
+export class TopicHandle<Topics extends object, Topic extends string> {
+  /** @throws InvalidTopic The name is not valid. */
+  constructor(
+    private readonly _client: PubSub<Topics>,
+    readonly name: Topic,
+  ) {
+    validatePattern(name);
+  }
+
+  /** See `PubSub.subscribe`. */
+  subscribe(
+    options: SubscribeOptions<PayloadOf<Topics, Topic>> = {},
+  ): Promise<Subscription<PayloadOf<Topics, Topic>>> {
+    return this._client.subscribe(this.name, options);
+  }
+
+  /** See `PubSub.publish`. */
+  publish(
+    message: Outgoing<PayloadOf<Topics, Topic>>,
+    options: PublishOptions = {},
+  ): Promise<Published> {
+    return this._client.publish(this.name, message, options);
+  }
+
+  /** See `PubSub.updatePresence`. */
+  updatePresence(data: JsonObject, options: Waiting = {}): Promise<void> {
+    return this._client.updatePresence(this.name, data, options);
+  }
+}

@@ -1,0 +1,136 @@
+/** The reference server for tests: started on free ports, with a door for faults. */
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import WebSocket from 'ws';
+
+import { PubSub, type PubSubOptions, type WebSocketConstructor } from '../../../js/src/index.js';
+
+/** No test waits longer than that for anything. */
+export const BOUND = 20_000;
+
+const local = join(process.cwd(), '.venv', 'bin', 'hanzo-pubsub');
+const COMMAND = existsSync(local) ? local : 'hanzo-pubsub';
+
+/** A running server. */
+export class Server {
+  private readonly _clients: PubSub[] = [];
+  private _adminToken = '';
+
+  private constructor(
+    private readonly _process: ChildProcess,
+    private readonly _folder: string,
+    readonly ws: string,
+    readonly http: string,
+  ) {}
+
+  /** Start one, and wait until it accepts connections. */
+  static async start(...settings: string[]): Promise<Server> {
+    const folder = mkdtempSync(join(tmpdir(), 'pubsub-js-'));
+    const key = join(folder, 'dev.key');
+    const ports = ['--http-port', '0', '--ws-port', '0'];
+    const started = spawn(
+      COMMAND,
+      ['serve', '--dev', '--dev-key-file', key, ...ports, '--faults', ...settings],
+      { stdio: ['ignore', 'pipe', 'pipe'] },
+    );
+    let said = '';
+    started.stderr.on('data', (chunk: Buffer) => {
+      said = `${said}${chunk}`.slice(-4_000);
+    });
+    const lines = createInterface({ input: started.stdout });
+    const ended = once(started, 'exit').then(() => Promise.reject(new Error(`It ended: ${said}`)));
+    ended.catch(() => {});
+    const [line] = (await Promise.race([once(lines, 'line'), ended])) as [string];
+    const { ws, http } = JSON.parse(line) as { ws: string; http: string };
+    return new Server(started, folder, ws, http);
+  }
+
+  /** A token, as the command line makes it. */
+  token(...claims: string[]): string {
+    const key = join(this._folder, 'dev.key');
+    const made = spawnSync(COMMAND, ['token', '--dev-key-file', key, ...claims], {
+      encoding: 'utf8',
+    });
+    if (made.status !== 0) throw new Error(made.stderr);
+    return made.stdout.trim();
+  }
+
+  /** Let something go wrong. */
+  async fault(fault: object): Promise<void> {
+    const answer = await fetch(`${this.http}/v1/faults`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${this._admin()}`, 'Content-Type': 'application/json' },
+      body: JSON.stringify(fault),
+    });
+    if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`);
+    await answer.arrayBuffer();
+  }
+
+  /** A client of this server. */
+  client(options: PubSubOptions): PubSub {
+    const client = new PubSub({
+      url: this.ws,
+      restUrl: this.http,
+      WebSocket: WebSocket as unknown as WebSocketConstructor,
+      retry: { base: 20, cap: 100 },
+      ...options,
+    });
+    this._clients.push(client);
+    return client;
+  }
+
+  /** End what a test left open, and the server. */
+  async stop(): Promise<void> {
+    await Promise.all(this._clients.map((client) => client.close({ timeout: 0 })));
+    if (this._process.exitCode === null) {
+      const ended = once(this._process, 'exit');
+      this._process.kill('SIGTERM');
+      await ended;
+    }
+    rmSync(this._folder, { recursive: true, force: true });
+  }
+
+  private _admin(): string {
+    this._adminToken ||= this.token('--user', 'root', '--admin');
+    return this._adminToken;
+  }
+}
+
+/** A promise that is settled from outside. */
+export function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
+  let resolve: (value: T) => void = () => {};
+  const promise = new Promise<T>((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
+}
+
+/** A promise, or an error when it takes longer than any test should. */
+export async function bounded<T>(promise: Promise<T>, what: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what} did not come in ${BOUND} ms`)), BOUND);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Take so many values of an iteration, without ending it. */
+export async function take<T>(iterable: AsyncIterable<T>, count: number): Promise<T[]> {
+  const iterator = iterable[Symbol.asyncIterator]();
+  const taken: T[] = [];
+  while (taken.length < count) {
+    const { done, value } = await bounded(iterator.next(), `value ${taken.length + 1} of ${count}`);
+    if (done) break;
+    taken.push(value as T);
+  }
+  return taken;
+}
