@@ -909,3 +909,32 @@ async def test_an_event_of_an_id_and_a_comment_is_no_message(
     (frame,) = await client.next()
     assert numbers([frame]) == [9]
     assert "left out" not in caplog.text
+
+
+async def test_what_of_a_large_run_got_no_answer_is_left_to_be_sent_again(peer: Peer) -> None:
+    async with asyncio.timeout(20):
+        client = Client(peer, operation_timeout=5)
+        await client.transport.open()
+        await client.authenticate()
+        count = 30  # of 250 KB each: more than one request takes
+
+        def first(request: httpx.Request) -> httpx.Response:
+            ids = [one["id"] for one in json.loads(request.content)["messages"]]
+            return httpx.Response(200, json={"results": [{"id": i, "timestamp": 1} for i in ids]})
+
+        peer.answer("/v1/messages:batch", first, *[httpx.ReadError("cut")] * 8)
+        client.send(
+            *(
+                PublishFrame(
+                    message=Publication(topic="a.b", type="t", data="x" * 250_000, id=f"m{n}"),
+                    ref=f"p{n}",
+                )
+                for n in range(count)
+            )
+        )
+        await client.closed()
+        assert {type(frame) for frame in client.came} == {PublishedFrame}
+        answered = [frame.ref for frame in client.came if isinstance(frame, PublishedFrame)]
+        assert answered == [f"p{n}" for n in range(len(answered))]
+        assert 0 < len(answered) < count
+        await client.transport.close()

@@ -29,6 +29,9 @@ logger = logging.getLogger("hanzoai.pubsub")
 _RUN: Final = 1_000
 """Messages taken from the queue for one request."""
 
+_LOST: Final = frozenset({"connection_failed", "outcome_unknown", "timeout"})
+"""Codes that say nothing of the message, only that no answer came."""
+
 
 class StreamPublisher:
     """Publishes frames in their order, and answers each.
@@ -107,10 +110,17 @@ class StreamPublisher:
             self._end(TransportClosed(None, "an unexpected exception in the client"))
             return False
         at = 0
+        lost = False
         for frame, group in zip(frames, messages, strict=True):
-            self._answer(frame, results[at : at + len(group)])
+            part = results[at : at + len(group)]
             at += len(group)
-        return True
+            if frame.ref is not None and self._rest.has_batch and any(map(_is_lost, part)):
+                lost = True  # unanswered: the session sends it again, and what followed it, too
+            else:
+                self._answer(frame, part)
+        if lost:
+            self._end(TransportClosed(None, "A part of a batch got no answer."))
+        return not lost
 
     def _answer(
         self, frame: PublishFrame | PresenceUpdateFrame, results: Sequence[PublishResult]
@@ -150,6 +160,10 @@ class StreamPublisher:
                 ref=frame.ref,
             )
         )
+
+
+def _is_lost(result: PublishResult) -> bool:
+    return result.error is not None and result.error.code in _LOST
 
 
 def publications_of(frame: PublishFrame | PresenceUpdateFrame) -> list[Publication]:
