@@ -94,7 +94,9 @@ export class PubSubError extends Error {
   }
 
   override toString(): string {
-    return `${this.name}: ${this.message} ${this.remedy}`.trimEnd();
+    if (!this.remedy) return `${this.name}: ${this.message}`;
+    const stop = /[.!?]$/.test(this.message) ? '' : '.';
+    return `${this.name}: ${this.message}${stop} ${this.remedy}`;
   }
 }
 

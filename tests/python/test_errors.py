@@ -22,6 +22,7 @@ from hanzoai.pubsub.errors import (
     InvalidTopic,
     OperationTimeout,
     PayloadTooLarge,
+    PermissionDenied,
     PubSubError,
     RateLimited,
     TokenExpired,
@@ -138,3 +139,10 @@ def test_errors_travel_between_processes(error: PubSubError) -> None:
         assert twin.__dict__ == error.__dict__
         assert str(twin) == str(error)
         assert twin.args == error.args
+
+
+def test_message_and_remedy_read_as_two_sentences() -> None:
+    said = PermissionDenied("the rules do not allow this", remedy="Ask for access.")
+    assert str(said) == "the rules do not allow this. Ask for access."
+    asked = PermissionDenied("Who is it?", remedy="Say who.")
+    assert str(asked) == "Who is it? Say who."

@@ -87,7 +87,10 @@ class PubSubError(Exception):
             self.__cause__ = cause
 
     def __str__(self) -> str:
-        return f"{self.message} {self.remedy}".rstrip()
+        if not self.remedy:
+            return self.message
+        stop = "" if self.message.endswith((".", "!", "?")) else "."
+        return f"{self.message}{stop} {self.remedy}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(code={self.code!r}, message={self.message!r})"
