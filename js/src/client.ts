@@ -4,8 +4,9 @@
 
 import { SystemClock } from './clock.js';
 import { ClosedError, InvalidOption, type PubSubError } from './errors.js';
-import type { JsonObject } from './generated/wire.js';
+import type { JsonObject, PresenceMember, TopicInfo } from './generated/wire.js';
 import { type Handler, Handlers } from './runtime/handlers.js';
+import type { HistoryOptions } from './runtime/http_operations.js';
 import { Inbox } from './runtime/inbox.js';
 import { Operations, type PublishOptions, type Waiting } from './runtime/operations.js';
 import { readRequest, type SubscribeOptions } from './runtime/subscribing.js';
@@ -14,6 +15,7 @@ import { type ClientOptions, type PubSubOptions, readOptions } from './settings/
 import { TopicHandle } from './topic.js';
 import type {
   ClientEvents,
+  Message,
   Outgoing,
   PayloadOf,
   Published,
@@ -228,6 +230,27 @@ export class PubSub<Topics extends object = Record<never, never>> {
   }
 
   /**
+   * Retained messages of one topic, oldest first, over as many pages as it takes.
+   *
+   * @throws InvalidTopic The topic is not valid.
+   * @throws PermissionDenied The access rules do not allow it.
+   * @throws ConnectionFailed The HTTP API could not be reached.
+   */
+  history<Topic extends string>(
+    topic: Topic,
+    options: HistoryOptions = {},
+  ): AsyncIterableIterator<Message<PayloadOf<Topics, Topic>>> {
+    this._refuseClosed();
+    return this._operations.history(topic, options);
+  }
+
+  /** Everybody present on a topic without wildcards. */
+  async presence(topic: string, options: Waiting = {}): Promise<PresenceMember[]> {
+    this._refuseClosed();
+    return this._operations.presence(topic, options);
+  }
+
+  /**
    * Change how this client appears, on one topic or (undefined) on all that it is a member of.
    *
    * @param data `status`, `name`, `avatar_url` change the member, other keys go into `metadata`;
@@ -240,6 +263,20 @@ export class PubSub<Topics extends object = Record<never, never>> {
   ): Promise<void> {
     this._refuseClosed();
     await this._operations.updatePresence(topic, data, options);
+  }
+
+  /**
+   * Active topics, by name (needs an administrator's token).
+   *
+   * @param prefix Only names that begin so.
+   * @param options `limit`: at most so many.
+   */
+  async topics(
+    prefix?: string,
+    options: Waiting & { readonly limit?: number | undefined } = {},
+  ): Promise<TopicInfo[]> {
+    this._refuseClosed();
+    return this._operations.topics(prefix, options.limit, options);
   }
 
   /** A handle on one topic, with no effect on the wire; it has the same operations. */

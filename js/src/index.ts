@@ -4,6 +4,7 @@ export { PubSub } from './client.js';
 export * from './errors.js';
 export type { Denial, Envelope, Limits, Sender } from './generated/wire.js';
 export type { MessageHandler, PresenceHandler } from './runtime/handlers.js';
+export type { HistoryOptions } from './runtime/http_operations.js';
 export type { PublishOptions, Waiting } from './runtime/operations.js';
 export type { SubscribeOptions } from './runtime/subscribing.js';
 export { Subscription } from './runtime/subscription.js';

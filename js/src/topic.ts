@@ -1,12 +1,13 @@
 /** `ps.topic(…)`: the operations of a client, on one topic. */
 
 import type { PubSub } from './client.js';
-import type { JsonObject } from './generated/wire.js';
+import type { JsonObject, PresenceMember } from './generated/wire.js';
+import type { HistoryOptions } from './runtime/http_operations.js';
 import type { PublishOptions, Waiting } from './runtime/operations.js';
 import type { SubscribeOptions } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import { validatePattern } from './topics.js';
-import type { Outgoing, PayloadOf, Published } from './values.js';
+import type { Message, Outgoing, PayloadOf, Published } from './values.js';
 
 /** One topic of a client. */
 export class TopicHandle<Topics extends object, Topic extends string> {
@@ -31,6 +32,16 @@ export class TopicHandle<Topics extends object, Topic extends string> {
     options: PublishOptions = {},
   ): Promise<Published> {
     return this._client.publish(this.name, message, options);
+  }
+
+  /** See `PubSub.history`. */
+  history(options: HistoryOptions = {}): AsyncIterableIterator<Message<PayloadOf<Topics, Topic>>> {
+    return this._client.history(this.name, options);
+  }
+
+  /** See `PubSub.presence`. */
+  presence(options: Waiting = {}): Promise<PresenceMember[]> {
+    return this._client.presence(this.name, options);
   }
 
   /** See `PubSub.updatePresence`. */

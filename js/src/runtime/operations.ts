@@ -8,7 +8,8 @@ import {
   OperationTimeout,
   PubSubError,
 } from '../errors.js';
-import type { JsonObject, PublishResult } from '../generated/wire.js';
+import type { JsonObject, PresenceMember, PublishResult, TopicInfo } from '../generated/wire.js';
+import type { Limits } from '../http/rest.js';
 import type { Outcome } from '../session/effects.js';
 import type { Publish, Subscribe } from '../session/events.js';
 import { Session } from '../session/session.js';
@@ -16,10 +17,19 @@ import { checkTime } from '../settings/checks.js';
 import { type ClientOptions, sessionOptionsOf } from '../settings/options.js';
 import { validateTopic } from '../topics.js';
 import { WebSocketTransport } from '../transports/websocket.js';
-import type { ClientEvents, Gap, Published, StateChange, StateName, Via } from '../values.js';
+import type {
+  ClientEvents,
+  Gap,
+  Message,
+  Published,
+  StateChange,
+  StateName,
+  Via,
+} from '../values.js';
 import { checkData } from '../wire/payloads.js';
 import { Driver, type Place } from './driver.js';
 import { type Handler, Listener } from './handlers.js';
+import { type HistoryOptions, HttpApi } from './http_operations.js';
 import type { Inbox } from './inbox.js';
 import { PRESENCE_UPDATE, type Prepared, prepare, splitItem, Turnstile } from './publishing.js';
 import { reasonOf, StateStream } from './states.js';
@@ -56,6 +66,7 @@ export interface PublishOptions extends Waiting {
 /** What a client does, once it is used. */
 export class Operations {
   private readonly _tokens: TokenSource;
+  private readonly _http: HttpApi;
   private readonly _session: Session;
   private readonly _driver: Driver;
   private readonly _turnstile: Turnstile;
@@ -75,6 +86,7 @@ export class Operations {
     random: () => number,
   ) {
     this._tokens = new TokenSource(_options, _clock);
+    this._http = new HttpApi(_options, this._tokens, _clock, random);
     this._session = new Session(sessionOptionsOf(_options), random);
     this._driver = new Driver(
       this._session,
@@ -85,7 +97,7 @@ export class Operations {
       {
         state: (change) => this._stateChanged(change),
         error: (error) => this.report(error),
-        welcome: () => {},
+        welcome: (frame) => this._http.learn(frame),
         settled: () => this._turnstile.check(),
         finished: () => this._turnstile.open(),
       },
@@ -245,12 +257,17 @@ export class Operations {
 
   private async _publish(
     items: readonly Prepared[],
-    { timeout, signal, key }: PublishOptions,
+    { timeout, signal, key, via }: PublishOptions,
     batch: boolean,
   ): Promise<(Published | PubSubError)[]> {
     this._refuseEnded();
     signal?.throwIfAborted();
     const patience = this._patience(timeout);
+    if (via === 'rest') {
+      this._driver.rememberOwn(items.map(({ id }) => id));
+      const results = await this._http.publish(items, { timeout: patience, signal });
+      return items.map((item, n) => published(results[n] ?? {}, item));
+    }
     this._driver.connect();
     const { policy } = this._options.sendQueue;
     const size = items.reduce((sum, item) => sum + item.size, 0);
@@ -338,6 +355,34 @@ export class Operations {
         { code: 'not_connected', topic },
       );
     }
+  }
+
+  // ---------------------------------------------------------------- over HTTP
+
+  /** Retained messages; see `PubSub.history`. */
+  history(topic: string, options: HistoryOptions): AsyncGenerator<Message> {
+    this._refuseEnded();
+    return this._http.history(validateTopic(topic), options, this._limits(options));
+  }
+
+  /** Everybody present on a topic. */
+  async presence(topic: string, options: Waiting): Promise<PresenceMember[]> {
+    this._refuseEnded();
+    return this._http.presence(validateTopic(topic), this._limits(options));
+  }
+
+  /** Active topics. */
+  async topics(
+    prefix: string | undefined,
+    limit: number | undefined,
+    options: Waiting,
+  ): Promise<TopicInfo[]> {
+    this._refuseEnded();
+    return this._http.topics(prefix, limit, this._limits(options));
+  }
+
+  private _limits({ timeout, signal }: Waiting): Limits {
+    return { timeout: this._patience(timeout), signal };
   }
 }
 

@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import { createServer, type Server as HttpServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, test } from 'node:test';
+
+import { OperationTimeout, PermissionDenied, PubSub, PubSubError } from '../../../js/src/index.js';
+import { Server } from './server.js';
+
+let server: Server;
+let service: string;
+
+before(async () => {
+  server = await Server.start('--publish-rate-service', '10000', '--history-max-messages', '300');
+  service = server.token('--user', 'worker', '--org', 'acme', '--service');
+});
+after(() => server.stop());
+
+test('history goes over as many pages as it takes, oldest first, either way', async () => {
+  const ps = server.client({ token: service, historyPage: 30 });
+  const results = await ps.publishMany(
+    Array.from({ length: 100 }, (_, data) => ['demo.pages', { data }] as const),
+  );
+  const first = results[0];
+  assert.ok(first && !(first instanceof PubSubError));
+  const read = async (options: Parameters<PubSub['history']>[1]) => {
+    const got: unknown[] = [];
+    for await (const { data } of ps.history('demo.pages', options)) got.push(data);
+    return got;
+  };
+  const all = Array.from({ length: 100 }, (_, data) => data);
+  assert.deepEqual(await read({}), all);
+  assert.deepEqual(await read({ limit: 45 }), all.slice(-45));
+  assert.deepEqual(await read({ after: first.seq }), all.slice(1));
+  assert.deepEqual(await read({ after: first.seq, limit: 45 }), all.slice(1, 46));
+  await ps.close();
+});
+
+test('presence and topics are asked for over HTTP', async () => {
+  const ps = server.client({ token: server.token('--user', 'root', '--admin') });
+  const sub = await ps.topic('demo.present').subscribe();
+  assert.deepEqual(
+    (await ps.presence('demo.present')).map(({ user_id }) => user_id),
+    ['root'],
+  );
+  const found = await ps.topics('demo.present');
+  assert.deepEqual(
+    found.map(({ topic }) => topic),
+    ['demo.present'],
+  );
+  await sub.unsubscribe();
+  await ps.close();
+});
+
+test('a publish goes over HTTP where that is asked for, without a connection', async () => {
+  const ps = server.client({ token: service });
+  const done = await ps.publish('demo.rest', { data: 1 }, { via: 'rest' });
+  assert.equal(typeof done.seq, 'number');
+  const results = await ps.publishMany([['demo.rest', { data: 2 }]], { via: 'rest' });
+  assert.equal(results.length, 1);
+  assert.equal(ps.state, 'initialized');
+  await ps.close();
+  const user = server.client({ token: server.token('--user', 'alice') });
+  await assert.rejects(user.publish('org.x.y', { data: 1 }, { via: 'rest' }), PermissionDenied);
+});
+
+test('a refused token is replaced once', async () => {
+  const reasons: string[] = [];
+  const ps = server.client({
+    getToken: ({ reason }) => {
+      reasons.push(reason);
+      return reason === 'rejected' ? service : 'stale';
+    },
+  });
+  await ps.publish('demo.rest', { data: 1 }, { via: 'rest' });
+  assert.deepEqual(reasons, ['connect', 'rejected']);
+  await ps.close();
+});
+
+/** A server that answers in its own way. */
+async function peculiar(
+  answer: (number: number, response: ServerResponse) => void,
+): Promise<{ http: HttpServer; ps: PubSub }> {
+  let number = 0;
+  const http = createServer((request, response) => {
+    request.resume();
+    number += 1;
+    answer(number, response);
+  });
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
+  return { http, ps: new PubSub({ url, token: 'x', retry: { base: 1, cap: 5 } }) };
+}
+
+test('a busy server is asked again after the time it names', async () => {
+  let asked = 0;
+  const { http, ps } = await peculiar((number, response) => {
+    asked = number;
+    if (number < 3) response.writeHead(number === 1 ? 429 : 503, { 'Retry-After': '0' }).end();
+    else response.end('{"id":"msg_1","timestamp":5}');
+  });
+  const done = await ps.publish('a', { data: 1 }, { via: 'rest' });
+  assert.deepEqual([done.id, done.timestamp, asked], ['msg_1', 5, 3]);
+  http.close();
+});
+
+test('what is not answered in time is unknown, and a signal gives it up', async () => {
+  const { http, ps } = await peculiar(() => {});
+  await assert.rejects(
+    ps.publish('a', { data: 1 }, { via: 'rest', timeout: 50 }),
+    (error) => error instanceof OperationTimeout && error.outcomeUnknown,
+  );
+  const reason = new Error('enough');
+  const abort = new AbortController();
+  const asked = ps.presence('a', { signal: abort.signal });
+  abort.abort(reason);
+  await assert.rejects(asked, reason);
+  http.closeAllConnections();
+  http.close();
+});
