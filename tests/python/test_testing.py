@@ -191,6 +191,22 @@ async def test_tokens_are_made_and_end_at_the_tests_will(pubsub_memory: MemorySe
         await pubsub_memory.client("made-up").connect()
 
 
+async def test_a_subscription_to_a_thousand_topics_is_answered_before_what_was_sent_behind_it(
+    pubsub_memory: MemoryServer,
+) -> None:
+    for number in range(1_000):
+        await pubsub_memory.publish(f"a.{number}", {"data": number})
+    ps = pubsub_memory.client()
+    await ps.connect()
+    sub = ps.subscribe("a.*", history=1)
+    published = await ps.publish("a.0", {"data": "behind"})
+    async with asyncio.timeout(10):
+        await sub
+        seen = [(await anext(sub)).id for _ in range(1_001)]
+    assert seen[-1] == published.id
+    assert len(set(seen)) == 1_001
+
+
 async def test_a_frozen_server_answers_nothing_and_then_everything(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -34,7 +34,7 @@ export interface ClientDefaults {
   readonly overlap: number;
   /** A topic, against a server without seq. */
   readonly rememberedIds: number;
-  /** Least recently used, against a server without seq. */
+  /** A subscription, least recently used first to go; what comes of others later is unproven. */
   readonly rememberedTopics: number;
   readonly sendQueueMessages: number;
   readonly sendQueueBytes: number;
@@ -70,7 +70,7 @@ export const CLIENT: ClientDefaults = {
   upgradeAfter: 600000,
   overlap: 5000,
   rememberedIds: 1000,
-  rememberedTopics: 1000,
+  rememberedTopics: 20000,
   sendQueueMessages: 1000,
   sendQueueBytes: 1048576,
   receiveQueueMessages: 1024,

@@ -104,7 +104,7 @@ export interface Settings {
   readonly overlap: number;
   /** Ids remembered a topic, against a server without `seq`; default 1,000. */
   readonly rememberedIds: number;
-  /** Topics whose ids are remembered; default 1,000. */
+  /** Topics of a subscription whose place is remembered; default 20,000. */
   readonly rememberedTopics: number;
   /** Live messages of a subscription that wait for its replay; default 10,000. */
   readonly heldMessages: number;

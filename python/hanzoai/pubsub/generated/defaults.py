@@ -43,8 +43,8 @@ class ClientDefaults:
     """Replay so long before the newest message, against a server without seq."""
     remembered_ids: int = 1000
     """A topic, against a server without seq."""
-    remembered_topics: int = 1000
-    """Least recently used, against a server without seq."""
+    remembered_topics: int = 20000
+    """A subscription, least recently used first to go; what comes of others later is unproven."""
     send_queue_messages: int = 1000
     send_queue_bytes: int = 1048576
     receive_queue_messages: int = 1024

@@ -176,7 +176,7 @@ class ClientOptions:
         overlap: Seconds replayed before the newest message, against a server without `seq`;
             default 5.
         remembered_ids: Ids remembered a topic, against a server without `seq`; default 1,000.
-        remembered_topics: Topics whose ids are remembered; default 1,000.
+        remembered_topics: Topics of a subscription whose place is remembered; default 20,000.
         held_messages: Live messages of a subscription that wait for its replay; default 10,000.
         max_frame: Bytes of the largest frame or event accepted; default 32 MiB.
         max_payload: Bytes of JSON-encoded `data`, until the server says otherwise; default 262,144.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Link:
         self._hub: Hub | None = None
         self._connection: Connection | None = None
         self._held: list[tuple[bool, bytes]] = []  # while the server is frozen: (inbound, data)
+        self._unread: deque[bytes] = deque()  # while the hub holds this client
+        self._reads = True
         self._ended = False
 
     def open(self, hub: Hub) -> None:
@@ -45,6 +48,9 @@ class Link:
         """See ``MemoryEnd``."""
         if self._server.is_frozen:
             self._held.append((True, data))
+            return
+        if not self._reads:
+            self._unread.append(data)
             return
         self._server.note(json.loads(data))
         if self._hub is not None and self._connection is not None and not self._ended:
@@ -88,6 +94,12 @@ class Link:
     def abort(self) -> None:
         """See ``pubsub_server.interfaces.Sink``."""
         self.cut(None, "the server cut the connection")
+
+    def hold(self, on: bool) -> None:
+        """See ``pubsub_server.interfaces.Sink``."""
+        self._reads = not on
+        while self._reads and self._unread:
+            self.receive(self._unread.popleft())
 
     def freeze(self, frozen: bool) -> None:
         """See ``pubsub_server.interfaces.Sink``; a memory server is frozen as a whole."""
