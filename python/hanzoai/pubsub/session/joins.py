@@ -50,10 +50,14 @@ _OF_PUBLISH: Final = frozenset(
 
 
 class Joins:
-    """All subscriptions of a session. Methods append effects to `out`."""
+    """All subscriptions of a session. Methods append effects to `out`.
+
+    Attributes:
+        due: Milliseconds after which the timer `rejoin` is to fire; None if nothing has changed.
+    """
 
     def __init__(self, options: SessionOptions) -> None:
-        self._due: int | None = None
+        self.due: int | None = None
         self._running: int | None = None
         self.presence: Final = PresenceMap()
         self._options = options
@@ -75,7 +79,7 @@ class Joins:
 
     def take_due(self) -> int | None:
         """Milliseconds after which the timer `rejoin` is to fire, if it has to be started anew."""
-        due, self._due = self._due, None
+        due, self.due = self.due, None
         return due
 
     # ---------------------------------------------------------------- from the user
@@ -133,7 +137,7 @@ class Joins:
         """The connection is gone."""
         self._peer = None
         self._asks.clear()
-        self._due = self._running = None
+        self.due = self._running = None
         for join in self._joins.values():
             join.forget()
 
@@ -445,7 +449,7 @@ class Joins:
     def _later(self, milliseconds: int) -> None:
         """Have `rejoin` called after so long, unless that is going to happen sooner."""
         if self._running is None or milliseconds < self._running:
-            self._due = self._running = min(MAX_WAIT, milliseconds)
+            self.due = self._running = min(MAX_WAIT, milliseconds)
 
     def _tell(self, changes: Sequence[Change], out: list[Effect]) -> None:
         for change in changes:

@@ -13,7 +13,7 @@ from hanzoai.pubsub.generated.lifecycle import FINAL, TIMERS
 from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, ErrorFrame, MessageFrame
 from hanzoai.pubsub.session import events
 from hanzoai.pubsub.session.causes import action_of
-from hanzoai.pubsub.session.effects import Deliver, Joined, Problem, Rejected, Settle
+from hanzoai.pubsub.session.effects import Joined, Problem, Rejected, Settle
 from hanzoai.pubsub.session.events import Dropped, Received, TimerFired, Token, TokenFailed
 from hanzoai.pubsub.session.lifecycle import Lifecycle
 
@@ -71,7 +71,7 @@ class Session(Lifecycle):
         if type(event) is Received and type(event.frame) is MessageFrame:
             if self._online:
                 self.joins.message(event.frame.message, out)
-                if not out or type(out[-1]) is not Deliver:
+                if self.joins.due is not None:
                     self._out = out
                     self._start_due()
             return out

@@ -1,0 +1,128 @@
+/** What may be published: checked and measured before anything is sent (HIP-56 Security 5). */
+
+import { InvalidPayload, PayloadTooLarge } from '../errors.js';
+import type { Publication } from '../generated/wire.js';
+
+const DEPTH_MAX = 100;
+const KEY_SHOWN = 64;
+
+/**
+ * Check a publication; returns the bytes of JSON of `data` and `meta`: what it will hold of a queue.
+ *
+ * @param publication What is to be published.
+ * @param limit Bytes of JSON that `data` may have.
+ * @throws InvalidPayload `data` or `meta` is not plain JSON; `field` is the path of the culprit.
+ * @throws PayloadTooLarge `data` has more than `limit` bytes of JSON.
+ */
+export function checkPublication(publication: Publication, limit: number): number {
+  const { topic, data, meta } = publication;
+  const size = checkData(data, limit, topic);
+  return meta === undefined ? size : size + checkData(meta, limit, topic, 'meta');
+}
+
+/**
+ * Check one payload and measure it; returns the bytes of its compact UTF-8 JSON.
+ *
+ * Plain JSON is: null, boolean, string, finite number, array and plain object, up to 100 levels
+ * deep. A field that is undefined is absent, as it is for `JSON.stringify`.
+ *
+ * @param data The payload.
+ * @param limit Bytes of JSON allowed.
+ * @param topic Where it goes, for the error.
+ * @param path What to call it in the error.
+ * @throws InvalidPayload It is not plain JSON; `field` is the path of the culprit inside it.
+ * @throws PayloadTooLarge It is over the limit.
+ */
+export function checkData(data: unknown, limit: number, topic?: string, path = 'data'): number {
+  const culprit = check(data, path, 0);
+  if (culprit) {
+    const { path: field, problem, remedy } = culprit;
+    throw new InvalidPayload(`\`${field}\` ${problem}.`, { remedy, topic, field });
+  }
+  const size = new TextEncoder().encode(JSON.stringify(data)).length;
+  if (size > limit) throw new PayloadTooLarge(undefined, { size, limit, topic, field: path });
+  return size;
+}
+
+interface Culprit {
+  readonly path: string;
+  readonly problem: string;
+  readonly remedy?: string | undefined;
+}
+
+function check(value: unknown, path: string, depth: number): Culprit | undefined {
+  switch (typeof value) {
+    case 'boolean':
+      return undefined;
+    case 'string':
+      return checkText(value, path);
+    case 'number':
+      if (Number.isFinite(value)) return undefined;
+      return { path, problem: 'is NaN or infinite', remedy: 'Send null, or a string.' };
+    case 'object':
+      return value === null ? undefined : checkObject(value, path, depth);
+    case 'bigint':
+      return foreign(path, 'bigint', 'Send such a number as a string.');
+    default:
+      return foreign(path, typeof value);
+  }
+}
+
+function checkObject(value: object, path: string, depth: number): Culprit | undefined {
+  const isList = Array.isArray(value);
+  if (!isList && !isPlain(value)) return foreign(path, nameOf(value), remedyFor(value));
+  // Also ends the walk through a value that holds itself.
+  if (depth >= DEPTH_MAX) {
+    const shown = path.length <= KEY_SHOWN ? path : `${path.slice(0, KEY_SHOWN)}…`;
+    const problem = `is nested deeper than ${DEPTH_MAX} levels`;
+    return { path: shown, problem, remedy: 'Flatten it.' };
+  }
+  if (isList) {
+    for (const [n, item] of value.entries()) {
+      const culprit = check(item, `${path}[${n}]`, depth + 1);
+      if (culprit) return culprit;
+    }
+    return undefined;
+  }
+  for (const [key, item] of Object.entries(value)) {
+    if (item === undefined) continue;
+    const culprit =
+      checkText(key, path) ?? check(item, `${path}.${key.slice(0, KEY_SHOWN)}`, depth + 1);
+    if (culprit) return culprit;
+  }
+  return undefined;
+}
+
+/** A literal, or what JSON gave; also of another frame of the page. */
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype === null) return true;
+  const plain = Object.getPrototypeOf(prototype) === null && nameOf(value) === 'Object';
+  return plain && typeof Reflect.get(value, 'toJSON') !== 'function';
+}
+
+function nameOf(value: object): string {
+  const maker: unknown = Reflect.get(value, 'constructor');
+  return typeof maker === 'function' && maker.name ? maker.name : 'Object';
+}
+
+function checkText(text: string, path: string): Culprit | undefined {
+  if (!/\p{Surrogate}/u.test(text)) return undefined;
+  return {
+    path,
+    problem: 'has an unpaired surrogate, which UTF-8 cannot carry',
+    remedy: 'Clean it with text.toWellFormed().',
+  };
+}
+
+function foreign(path: string, kind: string, remedy?: string): Culprit {
+  return { path, problem: `is ${kind}, which JSON has not`, remedy };
+}
+
+function remedyFor(value: object): string | undefined {
+  if (value instanceof Set) return 'Send an array, sorted if the order matters.';
+  if (value instanceof Map) return 'Send Object.fromEntries(…) of it.';
+  if (value instanceof ArrayBuffer || ArrayBuffer.isView(value)) return 'Send base64 text.';
+  if (value instanceof Date) return 'Send toISOString(), or Unix milliseconds.';
+  return 'Send a plain object.';
+}

@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { InvalidPayload, PayloadTooLarge } from '../../js/src/errors.js';
+import { checkData, checkPublication } from '../../js/src/wire/payloads.js';
+
+const LIMIT = 262_144;
+
+function nested(depth: number): unknown[] {
+  let value: unknown[] = [];
+  for (let n = 1; n < depth; n += 1) value = [value];
+  return value;
+}
+
+function looped(): unknown[] {
+  const loop: unknown[] = [];
+  loop.push(loop);
+  return loop;
+}
+
+class Point {
+  x = 1;
+}
+
+test('plain JSON passes and is measured as it is sent', () => {
+  const bare: object = Object.create(null);
+  const plain = [null, true, 0, -1.5, '', 'ü😀', [], {}, { a: [{ b: null }] }, nested(100), bare];
+  for (const data of [...plain, { constructor: 1, toString: 'x' }, JSON.parse('{"__proto__":1}')]) {
+    assert.equal(checkData(data, LIMIT), Buffer.byteLength(JSON.stringify(data)));
+  }
+  assert.equal(checkData({ a: undefined }, LIMIT), 2);
+});
+
+test('the culprit inside a payload is named', () => {
+  const cases: [data: unknown, path: string, problem: RegExp][] = [
+    [Number.NaN, 'data', /NaN/],
+    [{ price: Infinity }, 'data.price', /NaN or infinite/],
+    [{ items: [1, { n: 2n ** 64n }] }, 'data.items[1].n', /bigint/],
+    [{ t: 'a\ud800' }, 'data.t', /surrogate/],
+    [{ '\udfff': 1 }, 'data', /surrogate/],
+    [{ s: new Set([1]) }, 'data.s', /is Set/],
+    [new Uint8Array(2), 'data', /is Uint8Array/],
+    [{ d: new Date(0) }, 'data.d', /is Date/],
+    [new Point(), 'data', /is Point/],
+    [undefined, 'data', /is undefined/],
+    [[undefined], 'data[0]', /is undefined/],
+    [() => 1, 'data', /is function/],
+    [{ toJSON: () => 1 }, 'data', /JSON has not/],
+    [nested(101), 'data[0]', /deeper than 100/],
+    [looped(), 'data[0]', /deeper than 100/],
+  ];
+  for (const [data, path, problem] of cases) {
+    assert.throws(
+      () => checkData(data, LIMIT, 'a.b'),
+      (error: unknown) => {
+        assert.ok(error instanceof InvalidPayload, String(error));
+        assert.ok(error.field?.startsWith(path), error.field);
+        assert.match(error.message, problem);
+        assert.equal(error.topic, 'a.b');
+        assert.ok(error.remedy && error.message.length < 200);
+        return true;
+      },
+    );
+  }
+});
+
+test('a payload over the limit tells both sizes', () => {
+  assert.equal(checkData('x'.repeat(LIMIT - 2), LIMIT), LIMIT);
+  assert.throws(
+    () => checkData('x'.repeat(LIMIT - 1), LIMIT),
+    (error: unknown) =>
+      error instanceof PayloadTooLarge && error.size === LIMIT + 1 && error.limit === LIMIT,
+  );
+  assert.equal(checkData('😀', LIMIT), 6);
+});
+
+test('meta is checked and counted too', () => {
+  const meta = { traceparent: '00' };
+  assert.equal(checkPublication({ topic: 'a', data: 1, meta }, LIMIT), 21);
+  assert.throws(() => checkPublication({ topic: 'a', data: 1, meta: { x: 1n } }, LIMIT), /meta\.x/);
+});

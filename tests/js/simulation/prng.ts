@@ -1,0 +1,50 @@
+/**
+ * The generator of all chance in a simulation: mulberry32, 32-bit integers alone.
+ *
+ * In every language the same seed gives the same numbers; `tests/simulation/prng.py` has the rule.
+ */
+
+/** Numbers from a seed. */
+export class Random {
+  private _state: number;
+
+  constructor(seed: number) {
+    this._state = seed >>> 0;
+  }
+
+  /** 0 to 2^32 - 1. */
+  u32(): number {
+    this._state = (this._state + 0x6d2b79f5) >>> 0;
+    const s = this._state;
+    let t = Math.imul(s ^ (s >>> 15), s | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return (t ^ (t >>> 14)) >>> 0;
+  }
+
+  /** 0 to n - 1; n is less than 2^20. */
+  below(n: number): number {
+    return Math.floor((this.u32() * n) / 2 ** 32);
+  }
+
+  /** From low to high, both included. */
+  between(low: number, high: number): number {
+    return low + this.below(high - low + 1);
+  }
+
+  /** True so many times out of a thousand. */
+  chance(thousandths: number): boolean {
+    return this.below(1000) < thousandths;
+  }
+
+  /** One of the values. */
+  pick<T>(values: readonly T[]): T {
+    const at = this.below(values.length);
+    for (const value of values.slice(at)) return value;
+    throw new RangeError('nothing to pick from');
+  }
+
+  /** From 0 inclusive to 1 exclusive; exact in a double. */
+  unit(): number {
+    return this.u32() / 4294967296;
+  }
+}

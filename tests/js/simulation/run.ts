@@ -1,0 +1,160 @@
+/** One run from one seed: a scenario, faults and a calm end. */
+
+import { createHash } from 'node:crypto';
+
+import type { State } from '../../../js/src/generated/lifecycle.js';
+import type { Publish, SendPolicy, Subscribe } from '../../../js/src/session/events.js';
+import { drawProfile, PATTERNS, type Profile, SECRET, TOPICS } from './profile.js';
+import { Server } from './server.js';
+import { Shell } from './shell.js';
+import { START, World } from './world.js';
+
+/** Milliseconds with faults. */
+const ROUGH = 60_000;
+
+/** Milliseconds without, in which everything has to come right. */
+const CALM = 60_000;
+
+const POLICIES: readonly SendPolicy[] = ['error', 'drop_oldest', 'latest'];
+
+/** A scenario under way. */
+export class Run {
+  readonly shell: Shell;
+  private readonly _world: World;
+  private readonly _profile: Profile;
+  private readonly _server: Server;
+  private readonly _subscriptions: Subscribe[] = [];
+  private readonly _publishes: Publish[] = [];
+
+  constructor(seed: number) {
+    this._world = new World(seed);
+    this._profile = drawProfile(this._world.random);
+    this._server = new Server(this._world, this._profile);
+    this.shell = new Shell(this._world, this._server, this._profile);
+  }
+
+  /** Everything from the first event to the last. */
+  run(): void {
+    const { _world: world, shell } = this;
+    const { random } = world;
+    for (let n = random.between(1, 3); n > 0; n -= 1) this._subscribe();
+    shell.feed({ kind: 'connect' });
+    world.after(0, () => this._step());
+    world.run(START + ROUGH);
+    this._calm();
+    world.run(START + ROUGH + CALM);
+    this._expect('connected');
+    for (let n = random.below(4); n > 0; n -= 1) this._publish();
+    shell.feed(random.chance(700) ? { kind: 'close' } : { kind: 'abort' });
+    world.run(world.now + 20_000);
+    this._expect('closed');
+  }
+
+  private _expect(state: State): void {
+    const found = this.shell.session.state;
+    if (found !== state) throw new Error(`${found}, not ${state}`);
+  }
+
+  private _calm(): void {
+    this._world.calm = true;
+    const { link } = this.shell;
+    if (link?.frozen) {
+      link.frozen = false;
+      link.cut(1006);
+    }
+    // The loss of a live message shows when the next one comes.
+    for (const topic of TOPICS) this._world.after(30_000, () => this._server.publish(topic));
+  }
+
+  // ---------------------------------------------------------------- the scenario
+
+  /** Some little thing happens, then the next after a while. */
+  private _step(): void {
+    const { _world: world, _profile: profile, shell } = this;
+    const { random } = world;
+    if (world.calm) return;
+    world.after(random.between(0, 800), () => this._step());
+    const what = random.below(100);
+    if (what < 55) {
+      const burst = profile.plain && random.chance(15) ? 130 : random.between(1, 4);
+      const topic = random.pick(TOPICS);
+      for (let n = 0; n < burst; n += 1) this._publishElsewhere(topic);
+    } else if (what < 75) {
+      this._publish();
+    } else if (what < 80) {
+      this._subscribe();
+    } else if (what < 83) {
+      if (this._subscriptions.length) {
+        shell.feed({ kind: 'unsubscribe', sub: random.pick(this._subscriptions).sub });
+      }
+    } else if (what < 85) {
+      shell.feed({ kind: 'woke' });
+    } else if (what < 87 && this._publishes.length) {
+      shell.feed({ kind: 'expire', ref: random.pick(this._publishes).ref });
+    } else if (what < 89) {
+      shell.feed({ kind: 'updatePresence', topic: 'a.1', data: { n: what } });
+    }
+    if (world.fault(profile.resets)) this._server.reset(random.pick(TOPICS));
+    const { link } = shell;
+    if (link && !link.frozen && shell.session.state === 'connected') {
+      if (world.fault(profile.cuts)) {
+        link.cut(random.pick([1006, 1006, undefined, 1001, 1011, 4500, 4408]));
+      } else if (world.fault(profile.freezes)) {
+        link.frozen = true;
+      }
+    }
+  }
+
+  private _publishElsewhere(topic: string): void {
+    let ttl: number | undefined;
+    if (this._world.random.chance(this._profile.shortTtl)) {
+      ttl = this._world.random.pick([0, 1, 3]);
+      // Whether it or its neighbours were let go, no plain peer can tell.
+      if (this._profile.plain && ttl) ttl = undefined;
+    }
+    this._server.publish(topic, undefined, ttl);
+  }
+
+  private _publish(): void {
+    const { random } = this._world;
+    const ref = this._publishes.length + 1;
+    const batch = random.chance(200);
+    const topic = random.chance(30) ? SECRET : random.pick(TOPICS);
+    const policy = random.pick(POLICIES);
+    const count = batch ? random.between(1, 3) : 1;
+    const messages = Array.from({ length: count }, (_, n) => {
+      return { topic, type: 'message', data: ref, id: `c${ref}-${n}` };
+    });
+    const key = policy === 'latest' && !batch ? 'k' : undefined;
+    const size = 100 * count;
+    const event: Publish = { kind: 'publish', ref, messages, size, policy, key, batch };
+    this._publishes.push(event);
+    this.shell.feed(event);
+  }
+
+  private _subscribe(): void {
+    const { random, now } = this._world;
+    if (this._subscriptions.length >= 8) return;
+    const sub = this._subscriptions.length + 1;
+    const topics = new Set<string>();
+    for (let n = random.between(1, 2); n > 0; n -= 1) topics.add(random.pick(PATTERNS));
+    if (random.chance(100)) topics.add(SECRET);
+    const since = random.chance(300) || this._profile.plain ? now : undefined;
+    const presence = random.chance(300);
+    const event: Subscribe = { kind: 'subscribe', sub, topics: [...topics], since, presence };
+    this._subscriptions.push(event);
+    this.shell.feed(event);
+  }
+}
+
+/** Run a seed; its log. */
+export function simulate(seed: number): readonly string[] {
+  const run = new Run(seed);
+  run.run();
+  return run.shell.lines;
+}
+
+/** A log as one number. */
+export function digest(lines: readonly string[]): string {
+  return createHash('sha256').update(lines.join('\n')).digest('hex');
+}
