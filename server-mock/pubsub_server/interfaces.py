@@ -1,7 +1,8 @@
 """What the parts of the server ask of each other.
 
-Listeners know `Service`; the hub knows `Sink`, `Backplane`, and who, what may be and how much:
-`Identity`, `Authenticator`, `Policy`, `RateLimiter`, `ConnectionLimiter`, `Audit`, `Webhooks`.
+Listeners know `Service`; the hub knows `Sink`, the `Backplane` of `backplane.py`, and who, what may
+be and how much: `Identity`, `Authenticator`, `Policy`, `RateLimiter`, `ConnectionLimiter`, `Audit`,
+`Webhooks`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pubsub_server.auth.identity import Identity as Identity
     from pubsub_server.errors import ServiceError
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.requests import Draft, SubscribeRequest, UnsubscribeRequest
-    from pubsub_server.hub.topic_index import Survey
 
 
 class WireForm(IntEnum):
@@ -384,110 +384,4 @@ class Service(Protocol):
 
     async def drain(self, seconds: float) -> None:
         """Refuse what is new, close every connection with 1001, wait until they are gone."""
-        ...
-
-
-# ---------------------------------------------------------------- backplanes
-
-
-@dataclass(slots=True)
-class Entry:
-    """One stored or passing message: its position, and its envelope's JSON, encoded once.
-
-    Attributes:
-        topic: Where.
-        id: Its id.
-        timestamp: Unix ms, never less than that of an earlier one of the topic.
-        seq: Its position; None for one that is not kept.
-        expires: Unix ms when it leaves the log.
-        body: The envelope as JSON.
-    """
-
-    topic: str
-    id: str
-    timestamp: int
-    seq: int | None
-    expires: int
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """What a subscription begins with."""
-
-    entries: Sequence[Entry]
-    positions: Mapping[str, int]
-    truncated: Sequence[str]
-    reset: Sequence[str]
-
-
-class Backplane(Protocol):
-    """Keeps the logs and joins the nodes.
-
-    A backplane gives every published message a position, keeps it, and calls ``deliver`` on every
-    node, this one too, in the order of positions a topic. `MemoryBackplane` does all in the call;
-    one that goes over a network gathers what one loop turn publishes and answers later.
-    """
-
-    def start(self, deliver: Callable[[Entry], None]) -> None:
-        """Begin to deliver."""
-        ...
-
-    def publish(
-        self, drafts: Sequence[Draft], sender: tuple[str, str]
-    ) -> Sequence[Published | ServiceError] | Awaitable[Sequence[Published | ServiceError]]:
-        """Number, keep and deliver. An id that was seen is not delivered again.
-
-        Args:
-            drafts: Checked and allowed publications.
-            sender: Kind and id of who publishes.
-        """
-        ...
-
-    def replay(
-        self,
-        topics: Sequence[str],
-        patterns: Sequence[str],
-        *,
-        since: int | None,
-        after: Mapping[str, int],
-        newest: int | None,
-        allowed: Callable[[str], bool],
-    ) -> Replay | Awaitable[Replay]:
-        """Retained messages of the topics and of whatever the patterns match, oldest first."""
-        ...
-
-    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
-        """How to find the topics that a replay of these patterns begins with, piece by piece.
-
-        None where `replay` finds them quickly, or takes its time without holding up others.
-        """
-        ...
-
-    def page(
-        self,
-        topic: str,
-        *,
-        since: int | None,
-        before: str | None,
-        after: int | None,
-        limit: int,
-    ) -> Page | Awaitable[Page]:
-        """One page of one topic."""
-        ...
-
-    def reports(self, prefix: str, limit: int) -> list[TopicReport]:
-        """Topics with a log whose name begins so, the first by name; ``subscribers`` is 0."""
-        ...
-
-    def expire(self) -> None:
-        """Let go of what is too old; called now and then."""
-        ...
-
-    def evict(self, topic: str | None, *, log_too: bool) -> None:
-        """Drop retained messages (of all topics for None), for tests; the numbering too."""
-        ...
-
-    async def close(self) -> None:
-        """Stop."""
         ...

@@ -19,7 +19,7 @@ from pubsub_server.settings.config import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pubsub_server.interfaces import Backplane
+    from pubsub_server.backplane import Backplane
 
 START_MS = 1_700_000_000_000
 

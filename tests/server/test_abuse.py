@@ -27,7 +27,7 @@ from tests.server.test_websocket import BOUND, close_code, raw, serving
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pubsub_server.interfaces import Entry
+    from pubsub_server.backplane import Entry
 
 
 @pytest.mark.parametrize("depth", range(240, 256))

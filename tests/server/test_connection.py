@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pubsub_server.backplane import Entry
 from pubsub_server.hub import delivery as module
 from pubsub_server.hub.connection import PAUSED, Connection
 from pubsub_server.hub.delivery import Delivery
 from pubsub_server.hub.routing import Route
 from pubsub_server.hub.wire_forms import message_bytes
-from pubsub_server.interfaces import Entry, Stats, WireForm
+from pubsub_server.interfaces import Stats, WireForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pubsub_server.backplane import Entry, Replay
 from pubsub_server.backplanes import history
 from pubsub_server.backplanes.history import MemoryStore
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.requests import Draft
-from pubsub_server.interfaces import Entry, Page, Published, Replay
+from pubsub_server.interfaces import Page, Published
 
 NOW = 1_700_000_000_000
 

@@ -19,7 +19,7 @@ from tests.server.hub_rig import START_MS, Rig
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from pubsub_server.interfaces import Replay
+    from pubsub_server.backplane import Replay
 
 ANNA = Identity(user_id="anna", kind="admin")
 

@@ -14,10 +14,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard
+from pubsub_server.backplane import Entry, Replay
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.topic_index import Survey, TopicIndex
 from pubsub_server.hub.wire_forms import envelope
-from pubsub_server.interfaces import Entry, Page, Published, Replay, TopicReport
+from pubsub_server.interfaces import Page, Published, TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

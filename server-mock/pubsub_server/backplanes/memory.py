@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.wire.ids import message_id
-from pubsub_server.interfaces import Entry, Page, Published, Replay, TopicReport
+from pubsub_server.backplane import Entry, Replay
+from pubsub_server.interfaces import Page, Published, TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

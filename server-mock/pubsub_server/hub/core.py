@@ -11,6 +11,7 @@ from pubsub_server.hub.wire_forms import frame_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pubsub_server.backplane import Backplane
     from pubsub_server.errors import ServiceError
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.delivery import Delivery
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         Audit,
         AuditAction,
         Authenticator,
-        Backplane,
         ConnectionLimiter,
         Identity,
         Policy,

@@ -20,9 +20,10 @@ from pubsub_server.interfaces import WireForm
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from pubsub_server.backplane import Entry
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.routing import Route
-    from pubsub_server.interfaces import Entry, Stats
+    from pubsub_server.interfaces import Stats
 
 logger = logging.getLogger(__name__)
 

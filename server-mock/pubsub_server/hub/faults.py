@@ -20,9 +20,9 @@ from pubsub_server.hub.connection import FROZEN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from pubsub_server.backplane import Entry
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.hub import Hub
-    from pubsub_server.interfaces import Entry
 
 STEPS_MAX: Final = 10_000
 DAY_MS: Final = 86_400_000

@@ -41,13 +41,12 @@ from pubsub_server.interfaces import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from pubsub_server.backplane import Backplane, Entry
     from pubsub_server.hub.requests import Draft, SubscribeRequest, UnsubscribeRequest
     from pubsub_server.interfaces import (
         Audit,
         Authenticator,
-        Backplane,
         ConnectionLimiter,
-        Entry,
         Identity,
         Policy,
         RateLimiter,

@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import orjson
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
+from pubsub_server.backplane import Replay
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.connection import REPLAYING, with_name, without_name
 from pubsub_server.hub.core import wants_presence
 from pubsub_server.hub.wire_forms import event_id, frame_bytes
-from pubsub_server.interfaces import Replay, WireForm
+from pubsub_server.interfaces import WireForm
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
+    from pubsub_server.backplane import Entry
     from pubsub_server.hub.admission import Admission
     from pubsub_server.hub.attendance import Attendance
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
     from pubsub_server.hub.requests import SubscribeRequest, UnsubscribeRequest
     from pubsub_server.hub.topic_index import Survey
-    from pubsub_server.interfaces import Entry, HookEvent, Identity
+    from pubsub_server.interfaces import HookEvent, Identity
 
 FRAME_BYTES: Final = 1_048_576
 """History of one `subscribed` frame; the rest follows in others (`more`)."""
