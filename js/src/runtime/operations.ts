@@ -16,7 +16,6 @@ import { Session } from '../session/session.js';
 import { checkTime } from '../settings/checks.js';
 import { type ClientOptions, sessionOptionsOf } from '../settings/options.js';
 import { validateTopic } from '../topics.js';
-import { WebSocketTransport } from '../transports/websocket.js';
 import type {
   ClientEvents,
   Gap,
@@ -33,6 +32,7 @@ import { type HistoryOptions, HttpApi } from './http_operations.js';
 import type { Inbox } from './inbox.js';
 import { PRESENCE_UPDATE, type Prepared, prepare, splitItem, Turnstile } from './publishing.js';
 import { reasonOf, StateStream } from './states.js';
+import { dial } from './surroundings.js';
 import { TokenSource, untilAborted } from './tokens.js';
 
 /** A batch is sent in frames of at most so many bytes of payload. */
@@ -93,7 +93,7 @@ export class Operations {
       _options,
       _clock,
       this._tokens,
-      () => new WebSocketTransport(_options, _clock),
+      (name) => dial(name, _options, _clock, random),
       {
         state: (change) => this._stateChanged(change),
         error: (error) => this.report(error),

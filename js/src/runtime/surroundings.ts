@@ -1,4 +1,23 @@
-/** What a client stands on: what the platform tells of sleep and network. */
+/** What a client stands on: how it reaches a server, what the platform tells of sleep and network. */
+
+import type { Clock } from '../clock.js';
+import type { TransportName } from '../session/effects.js';
+import type { ClientOptions } from '../settings/options.js';
+import type { Transport } from '../transports/transport.js';
+import { WebSocketTransport } from '../transports/websocket.js';
+
+/** Make a transport that is not open yet; the event stream is loaded when it is first needed. */
+export function dial(
+  name: TransportName,
+  options: ClientOptions,
+  clock: Clock,
+  random: () => number,
+): Transport | Promise<Transport> {
+  if (name === 'websocket') return new WebSocketTransport(options, clock);
+  return import('../transports/sse.js').then(
+    ({ SseTransport }) => new SseTransport(options, clock, random),
+  );
+}
 
 interface Target {
   addEventListener?(type: string, listener: (event: unknown) => void): void;

@@ -126,8 +126,8 @@ export interface PubSubOptions extends Partial<Settings> {
   readonly token?: string | undefined;
   /** Called for a token before dialing and when the token ends soon, instead of `token`. */
   readonly getToken?: TokenCallback | undefined;
-  /** `auto` and `websocket` both mean the WebSocket. */
-  readonly transport?: Exclude<TransportChoice, 'sse'> | undefined;
+  /** `auto` starts with the WebSocket and falls back to server-sent events. */
+  readonly transport?: TransportChoice | undefined;
   /** Base URL of the HTTP API; default derived from `url` (port 8057 becomes 8056). */
   readonly restUrl?: string | URL | undefined;
   /** Send the token over `ws://` or `http://` to hosts other than this machine. */
@@ -201,7 +201,7 @@ const ARGUMENTS = [
   'fetch',
   'logger',
 ];
-const TRANSPORTS = ['auto', 'websocket'] as const;
+const TRANSPORTS = ['auto', 'websocket', 'sse'] as const;
 const SEND_POLICIES = ['error', 'block', 'drop_oldest', 'latest'] as const;
 const RECEIVE_POLICIES = ['gap', 'error'] as const;
 
@@ -290,8 +290,7 @@ export function readReceiveQueue(
 export function sessionOptionsOf(options: ClientOptions): SessionOptions {
   return sessionOptions({
     renewable: options.getToken !== undefined,
-    // Nothing else is there to fall back to.
-    transport: 'websocket',
+    transport: options.transport,
     clientName: options.name ?? '@hanzoai/pubsub',
     clientVersion: VERSION,
     fetchTimeout: options.fetchTimeout,

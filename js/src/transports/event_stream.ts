@@ -1,0 +1,74 @@
+/** Server-sent events from bytes in any portions (WHATWG HTML, 9.2.6). */
+
+/** One event. */
+export interface StreamEvent {
+  /** Its name; `message` where it had none. */
+  readonly event: string;
+  readonly data: string;
+}
+
+/** Parses one stream. */
+export class EventParser {
+  /** Milliseconds to wait before the next stream, as the server's `retry:` said. */
+  retry: number | undefined;
+  private readonly _decoder = new TextDecoder();
+  private _line = '';
+  private _afterCr = false;
+  private _event = '';
+  private _data: string[] = [];
+  private _size = 0;
+
+  /** @param _limit Characters of the largest event. */
+  constructor(private readonly _limit: number) {}
+
+  /**
+   * Take a portion; returns the events that it completes.
+   *
+   * @throws RangeError An event is over the limit.
+   */
+  push(bytes: Uint8Array): StreamEvent[] {
+    const found: StreamEvent[] = [];
+    let text = this._decoder.decode(bytes, { stream: true });
+    if (this._afterCr && text) {
+      if (text.startsWith('\n')) text = text.slice(1);
+      this._afterCr = false;
+    }
+    if (text.endsWith('\r')) this._afterCr = true;
+    const lines = text.split(/\r\n|\r|\n/);
+    const last = lines.pop() ?? '';
+    for (const rest of lines) {
+      const line = this._line + rest;
+      this._line = '';
+      const event = this._take(line);
+      if (event) found.push(event);
+    }
+    this._line += last;
+    if (this._size + this._line.length > this._limit) throw new RangeError('too large');
+    return found;
+  }
+
+  private _take(line: string): StreamEvent | undefined {
+    if (!line) return this._dispatch();
+    const colon = line.indexOf(':');
+    if (colon === 0) return undefined;
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '');
+    if (field === 'event') this._event = value;
+    else if (field === 'retry' && /^\d+$/.test(value)) this.retry = Number(value);
+    else if (field === 'data') {
+      this._data.push(value);
+      this._size += value.length;
+      if (this._size > this._limit) throw new RangeError('too large');
+    }
+    return undefined;
+  }
+
+  private _dispatch(): StreamEvent | undefined {
+    const event = this._event || 'message';
+    const data = this._data;
+    this._event = '';
+    this._data = [];
+    this._size = 0;
+    return data.length ? { event, data: data.join('\n') } : undefined;
+  }
+}

@@ -1,0 +1,212 @@
+/** What an event stream carries: the subscriptions of one request, and how each gets its answer. */
+
+import type { PubSubError } from '../errors.js';
+import type {
+  Denial,
+  Envelope,
+  ErrorFrame,
+  MessageFrame,
+  ServerFrame,
+  StreamSubscription,
+  SubscribedFrame,
+  SubscribeFrame,
+  SubscribeRequest,
+} from '../generated/wire.js';
+import { matches } from '../topics.js';
+import { compact } from '../wire/compact.js';
+
+/** Topics whose position is known; beyond that a topic is replayed from the stream's beginning. */
+const TOPICS_MAX = 10_000;
+
+interface Wanted {
+  readonly frame: SubscribeFrame;
+  /** The session has its `subscribed`; what a later stream replays for it are messages. */
+  answered: boolean;
+  /** Server time of that answer. */
+  began: number | undefined;
+}
+
+/** What to ask for. */
+export interface StreamRequest {
+  readonly method: 'GET' | 'POST';
+  readonly path: string;
+  readonly body: string | undefined;
+}
+
+/** The set that the next stream carries. */
+export class StreamSubscriptions {
+  /**
+   * The peer knows HIP-56 and nothing more: one `GET` with all topics and the least `since`, one
+   * `subscribed` for all of them, no `ref`.
+   */
+  plain = false;
+  /** Counts the sets. */
+  generation = 0;
+  private _wanted: Wanted[] = [];
+  private readonly _seqs = new Map<string, number>();
+  private _newest = 0;
+  private _openedAt = 0;
+
+  /**
+   * @param _wallMs Unix milliseconds.
+   * @param _overlap How long before the newest message a peer without `seq` is asked to replay.
+   */
+  constructor(
+    private readonly _wallMs: () => number,
+    private readonly _overlap: number,
+  ) {}
+
+  /** Whether nothing is subscribed. */
+  get empty(): boolean {
+    return !this._wanted.length;
+  }
+
+  /**
+   * Take a new set in place of the present one.
+   *
+   * @returns Answers to those of the old set that nobody else will answer: without a `ref` the
+   *   session matches answers to requests by their order.
+   */
+  replace(frames: readonly SubscribeFrame[]): ServerFrame[] {
+    const overtaken = this._wanted
+      .filter(({ answered, frame }) => !answered && frame.ref === undefined)
+      .map(({ frame }): SubscribedFrame => ({ type: 'subscribed', topics: frame.topics }));
+    this._wanted = frames.map((frame) => ({ frame, answered: false, began: undefined }));
+    this.generation += 1;
+    return overtaken;
+  }
+
+  /** Take out what consists of these patterns. */
+  remove(patterns: readonly string[]): void {
+    const gone = new Set(patterns);
+    this._wanted = this._wanted.filter(({ frame }) => !frame.topics.every((one) => gone.has(one)));
+  }
+
+  /** The request for the present set, each subscription from where it stands. */
+  request(): StreamRequest {
+    this._openedAt ||= this._wallMs();
+    if (this.plain) return this._get();
+    const request = compact<SubscribeRequest>({
+      subscriptions: this._wanted.map((one) => this._subscription(one)),
+      presence: this._wanted.some(({ frame }) => frame.presence) || undefined,
+    });
+    return { method: 'POST', path: '/v1/subscribe', body: JSON.stringify(request) };
+  }
+
+  private _subscription(one: Wanted): StreamSubscription {
+    const { topics, since, after, history, ref } = one.frame;
+    if (!one.answered) return compact<StreamSubscription>({ topics, since, after, history, ref });
+    const seen = [...this._seqs].filter(([topic]) => takes(one, topic));
+    return compact<StreamSubscription>({
+      topics,
+      // A topic that was not heard of yet began after the first answer.
+      since: since ?? one.began ?? this._openedAt - this._overlap,
+      after: { ...after, ...Object.fromEntries(seen) },
+      ref,
+    });
+  }
+
+  private _get(): StreamRequest {
+    const topics = new Set(this._wanted.flatMap(({ frame }) => frame.topics));
+    const resume = Math.max(0, (this._newest || this._openedAt) - this._overlap);
+    const starts = this._wanted
+      .map(({ answered, frame }) => (answered ? resume : frame.since))
+      .filter((start) => start !== undefined);
+    const query = new URLSearchParams({ topics: [...topics].join(',') });
+    if (starts.length) query.set('since', String(Math.min(...starts)));
+    return { method: 'GET', path: `/v1/subscribe?${query}`, body: undefined };
+  }
+
+  /**
+   * What the session is to get for a frame of a stream.
+   *
+   * @param generation The set that the stream was opened for.
+   */
+  translate(frame: ServerFrame, generation: number): readonly ServerFrame[] {
+    if (frame.type === 'message') this._note(frame.message);
+    if (frame.type !== 'subscribed') return [frame];
+    for (const message of frame.history ?? []) this._note(message);
+    for (const [topic, seq] of Object.entries(frame.positions ?? {})) this._stand(topic, seq);
+    if (this.plain && frame.ref === undefined) {
+      return generation === this.generation ? this._share(frame) : [];
+    }
+    const found = this._wanted.find((one) => one.frame.ref === frame.ref);
+    if (!found) return [frame];
+    if (found.answered) return asMessages(frame);
+    found.answered = !frame.more;
+    found.began ??= frame.timestamp;
+    return [frame];
+  }
+
+  /** Split the one answer of a plain peer among the subscriptions it is for. */
+  private _share(frame: SubscribedFrame): ServerFrame[] {
+    const told: ServerFrame[] = this._wanted.some((one) => one.answered) ? asMessages(frame) : [];
+    const granted = new Set(frame.topics);
+    for (const one of this._wanted) {
+      if (one.answered) continue;
+      one.answered = true;
+      const { since, topics, ref } = one.frame;
+      const history = (frame.history ?? []).filter(
+        ({ timestamp, topic }) =>
+          since !== undefined && (timestamp > since || timestamp === 0) && takes(one, topic),
+      );
+      told.push(
+        compact<SubscribedFrame>({
+          type: 'subscribed',
+          topics: topics.filter((topic) => !granted.size || granted.has(topic)),
+          history,
+          ref,
+        }),
+      );
+    }
+    return told;
+  }
+
+  /** Answers for a stream that was refused for its topics. The set is empty then. */
+  denied({ code, message, remedy }: PubSubError): ServerFrame[] {
+    const told = this._wanted.map(({ frame, answered }): ServerFrame => {
+      const { topics, ref } = frame;
+      const denial = { code: code as Denial['code'], message };
+      if (answered || ref === undefined) {
+        return compact<ErrorFrame>({ type: 'error', ...denial, remedy, topic: topics[0] });
+      }
+      const denied = topics.map((topic) => ({ topic, ...denial }));
+      return { type: 'subscribed', topics: [], denied, ref };
+    });
+    this._wanted = [];
+    return told;
+  }
+
+  private _note({ topic, seq, timestamp }: Envelope): void {
+    this._newest = Math.max(this._newest, timestamp);
+    if (seq !== undefined) this._stand(topic, seq);
+  }
+
+  private _stand(topic: string, seq: number): void {
+    if (seq <= (this._seqs.get(topic) ?? -1)) return;
+    this._seqs.set(topic, seq);
+    for (const oldest of this._seqs.keys()) {
+      if (this._seqs.size <= TOPICS_MAX) break;
+      this._seqs.delete(oldest);
+    }
+  }
+}
+
+function takes({ frame }: Wanted, topic: string): boolean {
+  return frame.topics.some((pattern) => matches(pattern, topic));
+}
+
+function asMessages(frame: SubscribedFrame): ServerFrame[] {
+  const messages = (frame.history ?? []).map(
+    (message): MessageFrame => ({ type: 'message', message }),
+  );
+  const errors = (frame.denied ?? []).map(
+    ({ topic, code, message }): ErrorFrame => ({
+      type: 'error',
+      code,
+      message: message ?? '',
+      topic,
+    }),
+  );
+  return [...messages, ...errors];
+}

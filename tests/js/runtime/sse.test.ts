@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import WebSocket from 'ws';
+
+import { type Gap, PermissionDenied, type WebSocketConstructor } from '../../../js/src/index.js';
+import { EventParser } from '../../../js/src/transports/event_stream.js';
+import { bounded, deferred, Server, take } from './server.js';
+
+let server: Server;
+let service: string;
+
+before(async () => {
+  server = await Server.start('--publish-rate-service', '10000', '--history-max-messages', '5000');
+  service = server.token('--user', 'worker', '--org', 'acme', '--service');
+});
+after(() => server.stop());
+
+test('a stream is read alike however its bytes are cut', () => {
+  const stream =
+    ': hello\r\nevent: a\r\ndata: één\r\ndata:two\r\n\r\nretry: 250\ndata\n\nid: 1\n\n' +
+    'event: b\rdata: {"x":1}\r\rdata: unfinished';
+  const bytes = new TextEncoder().encode(stream);
+  const expected = [
+    { event: 'a', data: 'één\ntwo' },
+    { event: 'message', data: '' },
+    { event: 'b', data: '{"x":1}' },
+  ];
+  for (let size = 1; size <= bytes.length; size += 1) {
+    const parser = new EventParser(1_000);
+    const got = [];
+    for (let at = 0; at < bytes.length; at += size) {
+      got.push(...parser.push(bytes.subarray(at, at + size)));
+    }
+    assert.deepEqual(got, expected, `portions of ${size}`);
+    assert.equal(parser.retry, 250);
+  }
+  assert.throws(
+    () => new EventParser(8).push(new TextEncoder().encode('data: 123456789')),
+    RangeError,
+  );
+});
+
+test('everything works over an event stream alone', async () => {
+  const ps = server.client({ token: service, transport: 'sse' });
+  const one = await ps.subscribe('demo.sse.one');
+  const two = await ps.subscribe('demo.sse.*');
+  const done = await ps.publish('demo.sse.one', { data: 1 });
+  const results = await ps.publishMany([
+    ['demo.sse.one', { data: 2 }],
+    ['demo.sse.two', { data: 3 }],
+  ]);
+  assert.equal(results.length, 2);
+  assert.deepEqual(
+    (await take(one, 2)).map(({ data }) => data),
+    [1, 2],
+  );
+  assert.deepEqual(
+    (await take(two, 3)).map(({ data }) => data),
+    [1, 2, 3],
+  );
+  const later = await ps.subscribe('demo.sse.one', { after: { 'demo.sse.one': done.seq ?? 0 } });
+  assert.deepEqual(
+    (await take(later, 1)).map(({ data }) => data),
+    [2],
+  );
+  await one.unsubscribe();
+  await ps.publish('demo.sse.two', { data: 4 });
+  assert.deepEqual(
+    (await take(two, 1)).map(({ data }) => data),
+    [4],
+  );
+  await assert.rejects(
+    server.client({ token: server.token('--user', 'eve'), transport: 'sse' }).subscribe('org.x.y'),
+    PermissionDenied,
+  );
+  await ps.close();
+});
+
+test('a stream that is cut ten times loses nothing and repeats nothing', async () => {
+  const publisher = server.client({ token: service });
+  const claims = ['--user', 'reader', '--org', 'acme', '--service'];
+  const reader = server.client({ token: server.token(...claims), transport: 'sse' });
+  const gaps: Gap[] = [];
+  reader.on('gap', (gap) => gaps.push(gap));
+  const sub = await reader.subscribe('demo.cuts');
+  const states = reader.states();
+  const got: unknown[] = [];
+  for (let cut = 0; cut < 10; cut += 1) {
+    const sent = Array.from({ length: 49 }, (_, n) =>
+      publisher.publish('demo.cuts', { data: 50 * cut + n }),
+    );
+    await sent[25];
+    await server.fault({ fault: 'drop', user: 'reader' });
+    for (let to: string | undefined; to !== 'connected'; ) {
+      to = (await bounded(states.next(), 'the next connection')).value?.to;
+    }
+    await bounded(Promise.all(sent), 'every answer');
+    // A client is connected before its stream is open: only what comes after tells that it is.
+    await publisher.publish('demo.cuts', { data: 50 * cut + 49 });
+    got.push(...(await take(sub, 50)).map(({ data }) => data));
+  }
+  assert.deepEqual(
+    got,
+    Array.from({ length: 500 }, (_, n) => n),
+  );
+  assert.deepEqual(gaps, []);
+  await Promise.all([reader.close(), publisher.close()]);
+});
+
+test('where no WebSocket gets through, the client falls back to an event stream', async () => {
+  class Blocked extends WebSocket {
+    constructor(url: string) {
+      super(url.replace('/ws', '/nothing-here'));
+    }
+  }
+  const ps = server.client({
+    token: service,
+    WebSocket: Blocked as unknown as WebSocketConstructor,
+  });
+  const seen = deferred<unknown>();
+  await ps.subscribe('demo.blocked', { onMessage: ({ data }) => seen.resolve(data) });
+  await ps.publish('demo.blocked', { data: 'through' });
+  assert.equal(await bounded(seen.promise, 'the message'), 'through');
+  await ps.close();
+});
