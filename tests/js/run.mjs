@@ -10,7 +10,11 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const built = join(root, 'node_modules', '.cache', 'js-tests', String(process.pid));
 
 function node(...args) {
-  const { status } = spawnSync(process.execPath, args, { cwd: root, stdio: ['ignore', 2, 2] });
+  const { status } = spawnSync(process.execPath, args, {
+    cwd: root,
+    stdio: ['ignore', 2, 2],
+    timeout: 600_000,
+  });
   return status ?? 1;
 }
 
@@ -29,7 +33,13 @@ if (status === 0) {
     .sort()
     .map((name) => join(built, 'tests', 'js', name));
   const reporter = join(root, 'tests', 'js', 'reporter.mjs');
-  status = node('--enable-source-maps', '--test', `--test-reporter=${reporter}`, ...tests);
+  status = node(
+    '--enable-source-maps',
+    '--test',
+    '--test-timeout=120000',
+    `--test-reporter=${reporter}`,
+    ...tests,
+  );
 }
 rmSync(built, { recursive: true, force: true });
 process.exit(status);
