@@ -202,9 +202,8 @@ def test_no_thread_is_left_behind(pubsub_server: ThreadedServer) -> None:
         ps.subscribe("demo.1", on_presence=print) as sub,
     ):
         assert sub.active
-    deadline = time.monotonic() + 5
-    while set(threading.enumerate()) - before and time.monotonic() < deadline:
-        time.sleep(0.01)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
     assert not set(threading.enumerate()) - before
 
 
