@@ -1,7 +1,7 @@
 # Every target sets up what it needs; `make` alone lists them.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup pins demo serve test check check-python check-js check-spec check-wheels \
+.PHONY: help setup packages chromium pins demo serve test check check-python check-js check-spec check-wheels \
         generate format docs build bench soak clean
 
 # The first of these that runs and is new enough makes the environment.
@@ -21,8 +21,14 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint $(P
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.ready node_modules/.ready ## .venv/ and node_modules/, from the pins
+setup: packages chromium ## .venv/ and node_modules/ from the pins; Chromium where there is none
 	@:
+
+packages: $(VENV)/.ready node_modules/.ready
+	@:
+
+chromium:
+	@scripts/install_chromium.sh
 
 $(VENV)/.ready: $(PINS) requirements/dev.in pyproject.toml server-mock/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed (make PYTHON=/path/to/python)" >&2; exit 1; }
@@ -44,32 +50,35 @@ pins: $(VENV)/.ready ## resolve the newest versions anew and write them down
 	  --editable . --editable server-mock
 	$(BIN)/python scripts/write_pins.py $(PINS)
 
-demo: setup ## the main job, shown on the terminal
+demo: packages ## the main job, shown on the terminal
 	@$(BIN)/python examples/demo
 
-serve: setup ## a development server on 127.0.0.1, ports 8056 and 8057
+serve: packages ## a development server on 127.0.0.1, ports 8056 and 8057
 	@$(BIN)/hanzo-pubsub serve --dev
 
 test: setup ## every test
 	node tests/js/run.mjs
+	node tests/browser/run.mjs
 	$(BIN)/python -m pytest
 
 check: check-python check-js check-spec check-wheels docs ## format, lint, types, imports, generated code, wheels, site
 
-check-python: setup ## format, lint, types and imports of the Python code
+check-python: packages ## format, lint, types and imports of the Python code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --warnings
 	$(BIN)/lint-imports --no-logo
 
-check-js: setup ## format, lint and types of the TypeScript code
+check-js: packages ## format, lint and types of the TypeScript code
 	$(NODE_BIN)/tsc --noEmit --project js/tsconfig.json
 	$(NODE_BIN)/tsc --noEmit --project tests/js/tsconfig.json
+	$(NODE_BIN)/tsc --noEmit --project tests/browser/tsconfig.json
 	cd js && ../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/js && ../../$(NODE_BIN)/biome check --error-on-warnings
+	cd tests/browser && ../../$(NODE_BIN)/biome check --error-on-warnings
 
-check-spec: setup ## generated files are current, both descriptions are valid
+check-spec: packages ## generated files are current, both descriptions are valid
 	$(BIN)/python spec/generate.py --check
 	$(BIN)/openapi-spec-validator spec/openapi.yaml
 	node scripts/check_asyncapi.mjs spec/asyncapi.yaml
@@ -77,28 +86,29 @@ check-spec: setup ## generated files are current, both descriptions are valid
 check-wheels: build ## the wheels install in empty environments, and beside PyPI's hanzoai
 	$(BIN)/python scripts/check_wheels.py dist
 
-generate: setup ## write the code, tables and diagrams that come from spec/, and the tables of docs/
+generate: packages ## write the code, tables and diagrams that come from spec/, and the tables of docs/
 	$(BIN)/python spec/generate.py
 	$(BIN)/python scripts/write_tables.py
 
-format: setup ## put the code in order
+format: packages ## put the code in order
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 	cd js && ../$(NODE_BIN)/biome check --write
 	cd tests/js && ../../$(NODE_BIN)/biome check --write
+	cd tests/browser && ../../$(NODE_BIN)/biome check --write
 
-docs: setup ## the site, into site/
+docs: packages ## the site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-build: setup ## wheels and source archives of both distributions, into dist/
+build: packages ## wheels and source archives of both distributions, into dist/
 	@rm -rf dist
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist .
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist server-mock
 
-bench: setup ## measure beside the named peers; prints the tables of docs/performance.md
+bench: packages ## measure beside the named peers; prints the tables of docs/performance.md
 	$(BIN)/python -m tests.bench
 
-soak: setup ## the tests again with the large numbers; hours
+soak: packages ## the tests again with the large numbers; hours
 	HANZO_PUBSUB_SOAK=1 $(BIN)/python -m pytest --timeout 0
 
 clean: ## remove all that was made here

@@ -1,0 +1,157 @@
+/**
+ * What a test in a browser needs. Run them by `node tests/browser/run.mjs [word of the file name]`.
+ *
+ * ```ts
+ * test('a page gets a message', async (t) => {
+ *   const server = await startServer(t);
+ *   const page = await openPage(t, {
+ *     entry: `
+ *       import { PubSub } from '@hanzoai/pubsub';
+ *       const ps = new PubSub(given.options);
+ *       window.got = [];
+ *       await ps.subscribe('demo.1', { onMessage: (m) => got.push(m.data) });
+ *       window.ready = true;`,
+ *     given: { options: { ...addresses(server), token: server.token('--user', 'alice') } },
+ *   });
+ *   await until(page, () => window.ready);
+ *   ...
+ *   await shot(page, 'a-message');
+ * });
+ * ```
+ *
+ * `given` is a global of the page and of its reloads, so that no token stands in an address. A page
+ * that throws, or writes to `console.error`, fails the test unless it is opened with `mayFail`.
+ * Everything is closed when the test ends. Pictures are kept in `tests/browser/artefacts/`.
+ */
+
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, type TestContext } from 'node:test';
+import type {
+  Browser,
+  BrowserContext,
+  BrowserContextOptions,
+  CDPSession,
+  Page,
+} from 'playwright-core';
+
+import { BOUND, Server } from '../js/runtime/server.js';
+import { launchChromium } from './chromium.js';
+import { atEnd } from './ending.js';
+import { type Site, type SiteOptions, serveSite } from './site.js';
+
+export { BOUND, bounded, deferred, type Server, take } from '../js/runtime/server.js';
+export { atEnd } from './ending.js';
+export { type Site, type SiteOptions, serveSite } from './site.js';
+
+/** Where pictures are kept. */
+export const ARTEFACTS: string = join(process.cwd(), 'tests', 'browser', 'artefacts');
+
+let running: Promise<{ browser: Browser; stop: () => Promise<void> }> | undefined;
+after(async () => (await running)?.stop());
+
+const requests = new WeakMap<BrowserContext, string[]>();
+
+/** The browser of this test file, started at its first use. */
+export async function theBrowser(): Promise<Browser> {
+  running ??= launchChromium();
+  return (await running).browser;
+}
+
+/** A server with its fault door open, until the test ends; settings as on its command line. */
+export async function startServer(t: TestContext, ...settings: string[]): Promise<Server> {
+  const server = await Server.start(...settings);
+  atEnd(t, () => server.stop());
+  return server;
+}
+
+/** Options of a client: where the server is, and short waits between attempts. */
+export function addresses(server: Server): {
+  url: string;
+  restUrl: string;
+  retry: { base: number; cap: number };
+} {
+  return { url: server.ws, restUrl: server.http, retry: { base: 20, cap: 100 } };
+}
+
+/** A profile of its own: pages of one share storage, locks, channels and cache. */
+export async function openProfile(
+  t: TestContext,
+  options: BrowserContextOptions = {},
+): Promise<BrowserContext> {
+  const browser = await theBrowser();
+  const profile = await browser.newContext({ viewport: { width: 900, height: 620 }, ...options });
+  profile.setDefaultTimeout(BOUND);
+  const seen: string[] = [];
+  requests.set(profile, seen);
+  profile.on('request', (request) => seen.push(request.url()));
+  profile.on('page', (page) => page.on('websocket', (socket) => seen.push(socket.url())));
+  atEnd(t, () => profile.close());
+  return profile;
+}
+
+/** How a page is opened. */
+export interface PageOptions {
+  /** Default: one of its own. */
+  readonly profile?: BrowserContext;
+  /** The global `given` of the page, as JSON. */
+  readonly given?: unknown;
+  /** Path and query to open; default `/`. */
+  readonly path?: string;
+  /** Whether the page may throw and write to `console.error`. */
+  readonly mayFail?: boolean;
+  /** For a profile of its own: width, height, colour scheme. */
+  readonly look?: BrowserContextOptions;
+}
+
+/** Open a page: of a site that is served, of what a site is to be made of, or at an address. */
+export async function openPage(
+  t: TestContext,
+  what: Site | (SiteOptions & PageOptions),
+  options: PageOptions = 'entry' in what ? what : {},
+): Promise<Page> {
+  const site = 'entry' in what ? await serveSite(t, what) : what;
+  const profile = options.profile ?? (await openProfile(t, options.look));
+  const page = await profile.newPage();
+  if (options.given !== undefined) {
+    await page.addInitScript(`globalThis.given = ${JSON.stringify(options.given)}`);
+  }
+  const wrong: string[] = [];
+  page.on('pageerror', (error) => wrong.push(error.stack ?? error.message));
+  page.on('console', (message) => {
+    // The browser itself writes of connections that are refused; that is no fault of the page.
+    const own = !/^(WebSocket connection to|Failed to load resource)/.test(message.text());
+    if (message.type() === 'error' && own) wrong.push(message.text());
+  });
+  atEnd(t, () => {
+    if (!options.mayFail) assert.deepEqual(wrong, [], 'the page reported errors');
+  });
+  await page.goto(new URL(options.path ?? '', site.url).href);
+  return page;
+}
+
+/** Wait until a function in the page gives something truthy; bounded. */
+export async function until<Arg, Value>(
+  page: Page,
+  condition: (arg: Arg) => Value | Promise<Value>,
+  arg?: Arg,
+): Promise<void> {
+  // By a timer: pages that are not visible draw no frames.
+  // biome-ignore lint/suspicious/noExplicitAny: Playwright's type of what crosses into the page
+  await page.waitForFunction(condition as any, arg, { polling: 25, timeout: BOUND });
+}
+
+/** Keep a picture as `artefacts/<name>.png`. */
+export async function shot(page: Page, name: string): Promise<void> {
+  await page.screenshot({ path: join(ARTEFACTS, `${name}.png`), timeout: BOUND });
+}
+
+/** The developer protocol of a page, for what Playwright has no word for. */
+export async function developerTools(page: Page): Promise<CDPSession> {
+  return page.context().newCDPSession(page);
+}
+
+/** Every address that pages of this profile asked for, WebSockets too. */
+export function addressesAskedFor(profile: BrowserContext): readonly string[] {
+  return requests.get(profile) ?? [];
+}

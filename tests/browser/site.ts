@@ -1,0 +1,117 @@
+/** A page with the SDK in it: bundled from the sources, served on 127.0.0.1. */
+
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { build, type Plugin } from 'esbuild';
+
+import { atEnd } from './ending.js';
+
+const ROOT = process.cwd();
+const SOURCES = join(ROOT, 'js', 'src');
+const HERE = join(ROOT, 'tests', 'browser');
+
+/** What a site is made of. */
+export interface SiteOptions {
+  /**
+   * The program of the page: a file of `tests/browser/` such as `pages/chat.ts`, or the code
+   * itself. It imports `@hanzoai/pubsub` and its further entries by their public names.
+   */
+  readonly entry: string;
+  /** What stands in the body of the page. */
+  readonly html?: string;
+  /** Title of the page. */
+  readonly title?: string;
+  /** Further programs by the path they are served at, such as `/worker.js`. */
+  readonly programs?: Readonly<Record<string, string>>;
+}
+
+/** A site that is served. */
+export interface Site {
+  /** Address of the page; any path that is no program gives the page. */
+  readonly url: string;
+}
+
+/** Public names lead to the sources: `@hanzoai/pubsub/x` to `x.ts`, `x.tsx` or `x/index.ts(x)`. */
+export const fromSources: Plugin = {
+  name: 'from sources',
+  setup({ onResolve }) {
+    onResolve({ filter: /^@hanzoai\/pubsub(\/|$)/ }, ({ path }) => {
+      const name = path.slice('@hanzoai/pubsub/'.length) || 'index';
+      const found = [`${name}.ts`, `${name}.tsx`, `${name}/index.ts`, `${name}/index.tsx`]
+        .map((each) => join(SOURCES, each))
+        .find((each) => existsSync(each));
+      return found ? { path: found } : { errors: [{ text: `js/src/ has no entry ${name}` }] };
+    });
+  },
+};
+
+/** Bundle one program; what it loads lazily comes in files of its own. */
+async function bundle(entry: string): Promise<Map<string, Uint8Array>> {
+  const file = join(HERE, entry);
+  const isFile = /^[\w./-]+\.tsx?$/.test(entry);
+  const { outputFiles } = await build({
+    absWorkingDir: ROOT,
+    ...(isFile
+      ? { entryPoints: { main: file } }
+      : { stdin: { contents: entry, resolveDir: HERE, loader: 'tsx', sourcefile: 'main.tsx' } }),
+    entryNames: 'main',
+    outdir: '/',
+    bundle: true,
+    splitting: true,
+    write: false,
+    format: 'esm',
+    platform: 'browser',
+    target: 'es2022',
+    jsx: 'automatic',
+    define: { 'process.env.NODE_ENV': '"production"' },
+    sourcemap: 'inline',
+    plugins: [fromSources],
+    logLevel: 'silent',
+  });
+  // A program that comes on standard input is named after it.
+  return new Map(
+    outputFiles.map(({ path, contents }) => [path.replace(/^\/stdin\.js$/, '/main.js'), contents]),
+  );
+}
+
+/** Serve a page until the test ends. */
+export async function serveSite(t: TestContext, options: SiteOptions): Promise<Site> {
+  const files = new Map<string, Uint8Array | string>();
+  for (const [path, code] of await bundle(options.entry)) files.set(path, code);
+  for (const [at, entry] of Object.entries(options.programs ?? {})) {
+    for (const [path, code] of await bundle(entry)) {
+      files.set(path === '/main.js' ? at : path, code);
+    }
+  }
+  const page = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>${options.title ?? 'Hanzo PubSub'}</title>
+<link rel="icon" href="data:,">
+</head>
+<body>
+${options.html ?? ''}
+<script type="module" src="/main.js"></script>
+</body>
+</html>
+`;
+  const server = createServer((request, response) => {
+    const { pathname } = new URL(request.url ?? '/', 'http://site');
+    const code = files.get(pathname);
+    const type = code ? 'text/javascript' : 'text/html';
+    response.writeHead(200, { 'Content-Type': `${type}; charset=utf-8` });
+    response.end(code ?? page);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(t, () => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}/` };
+}
