@@ -1,7 +1,7 @@
 # Every target sets up what it needs; `make` alone lists them.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup packages chromium pins demo serve test check check-python check-js check-spec check-wheels \
+.PHONY: help setup packages chromium pins demo serve test check check-python check-js check-spec check-wheels check-package \
         generate format docs build bench soak clean
 
 # The first of these that runs and is new enough makes the environment.
@@ -61,7 +61,7 @@ test: setup ## every test
 	node tests/browser/run.mjs
 	$(BIN)/python -m pytest
 
-check: check-python check-js check-spec check-wheels docs ## format, lint, types, imports, generated code, wheels, site
+check: check-python check-js check-spec check-wheels check-package docs ## format, lint, types, imports, generated code, packages, site
 
 check-python: packages ## format, lint, types and imports of the Python code
 	$(BIN)/ruff format --check .
@@ -70,10 +70,11 @@ check-python: packages ## format, lint, types and imports of the Python code
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --warnings
 	$(BIN)/lint-imports --no-logo
 
-check-js: packages ## format, lint and types of the TypeScript code
+check-js: packages ## format, lint, types and imports of the TypeScript code
 	$(NODE_BIN)/tsc --noEmit --project js/tsconfig.json
 	$(NODE_BIN)/tsc --noEmit --project tests/js/tsconfig.json
 	$(NODE_BIN)/tsc --noEmit --project tests/browser/tsconfig.json
+	node js/imports.mjs
 	cd js && ../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/js && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/browser && ../../$(NODE_BIN)/biome check --error-on-warnings
@@ -85,6 +86,10 @@ check-spec: packages ## generated files are current, both descriptions are valid
 
 check-wheels: build ## the wheels install in empty environments, and beside PyPI's hanzoai
 	$(BIN)/python scripts/check_wheels.py dist
+
+check-package: build ## the npm package: its entries, conditions and types, for modules and CommonJS
+	$(NODE_BIN)/publint run dist/hanzoai-pubsub-*.tgz --strict
+	$(NODE_BIN)/attw dist/hanzoai-pubsub-*.tgz --profile node16 --format table-flipped
 
 generate: packages ## write the code, tables and diagrams that come from spec/, and the tables of docs/
 	$(BIN)/python spec/generate.py
@@ -100,10 +105,11 @@ format: packages ## put the code in order
 docs: packages ## the site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-build: packages ## wheels and source archives of both distributions, into dist/
+build: packages ## wheels, source archives and the npm package, into dist/
 	@rm -rf dist
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist .
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist server-mock
+	@node js/build.mjs --pack dist
 
 bench: packages ## measure beside the named peers; prints the tables of docs/performance.md
 	$(BIN)/python -m tests.bench
@@ -112,4 +118,4 @@ soak: packages ## the tests again with the large numbers; hours
 	HANZO_PUBSUB_SOAK=1 $(BIN)/python -m pytest --timeout 0
 
 clean: ## remove all that was made here
-	rm -rf $(VENV) node_modules dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) node_modules dist js/dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,3 +1,6 @@
 /** The version of the package, as it tells servers. */
 
-export const VERSION = '0.1.0';
+declare const PACKAGE_VERSION: string | undefined;
+
+/** Of `package.json`, put in by the build; `0` where the sources run without one. */
+export const VERSION: string = typeof PACKAGE_VERSION === 'string' ? PACKAGE_VERSION : '0';

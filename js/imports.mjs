@@ -1,0 +1,96 @@
+// Checks who imports whom in src/, as the import rules of pyproject.toml do for the Python sources.
+// Imports of types alone do not count; import() does.
+// Usage: node imports.mjs
+
+import { readdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+
+/** A room is a folder or file of src/; it imports rooms of lines below its own, and itself. */
+const LAYERS = [
+  ['index', 'react', 'testing', 'streams'],
+  ['client'],
+  ['topic'],
+  ['runtime'],
+  ['transports'],
+  ['http'],
+  ['session'],
+  ['wire'],
+  ['settings'],
+  ['values', 'topics'],
+  ['errors', 'clock', 'version'],
+  ['generated'],
+];
+
+/** What decides gets every part given: it loads nothing by itself. */
+const NEVER_LAZY = ['session', 'wire', 'topics', 'errors', 'generated'];
+
+const here = fileURLToPath(new URL('.', import.meta.url));
+const layerOf = new Map(LAYERS.flatMap((rooms, layer) => rooms.map((room) => [room, layer])));
+const roomOf = (path) =>
+  path
+    .slice('src/'.length)
+    .split('/')[0]
+    .replace(/\.tsx?$/, '');
+
+/** Every file of src/ with what it imports, as the bundler resolves it. */
+async function readImports() {
+  const sources = readdirSync(`${here}/src`, { recursive: true }).filter((name) =>
+    /\.tsx?$/.test(name),
+  );
+  const { metafile } = await build({
+    absWorkingDir: here,
+    entryPoints: sources.map((name) => `src/${name.replaceAll('\\', '/')}`),
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    outdir: '/',
+    packages: 'external',
+    write: false,
+    metafile: true,
+    logLevel: 'error',
+  });
+  return Object.entries(metafile.inputs);
+}
+
+const wrong = [];
+const modules = await readImports();
+for (const [file, { imports }] of modules) {
+  const room = roomOf(file);
+  const layer = layerOf.get(room);
+  if (layer === undefined)
+    wrong.push(`${file}: the room \`${room}\` stands in no layer of js/imports.mjs`);
+  for (const { path, kind, external } of imports) {
+    if (external) {
+      if (room !== 'react' || !/^react(\/|$)/.test(path))
+        wrong.push(`${file} imports the package ${path}`);
+      continue;
+    }
+    const other = roomOf(path);
+    if (other !== room && layerOf.get(other) <= layer)
+      wrong.push(`${file} imports ${path}, which is not below it`);
+    if (kind === 'dynamic-import' && NEVER_LAZY.includes(room))
+      wrong.push(`${file} loads ${path} by itself`);
+  }
+}
+
+/** A module that leads back to itself has no order in which it is made. */
+const graph = new Map(
+  modules.map(([file, { imports }]) => [
+    file,
+    imports.filter((i) => !i.external && i.kind !== 'dynamic-import').map((i) => i.path),
+  ]),
+);
+const done = new Set();
+function visit(file, path) {
+  if (path.includes(file))
+    wrong.push(`a circle: ${[...path.slice(path.indexOf(file)), file].join(' → ')}`);
+  if (done.has(file) || path.includes(file)) return;
+  for (const next of graph.get(file) ?? []) visit(next, [...path, file]);
+  done.add(file);
+}
+for (const file of graph.keys()) visit(file, []);
+
+for (const line of wrong) process.stderr.write(`${line}\n`);
+process.stdout.write(`imports: ${modules.length} files, ${wrong.length} against the rules\n`);
+process.exit(wrong.length ? 1 : 0);
