@@ -1,5 +1,5 @@
-// Builds the package into dist/: ESM with chunks at every import(), the same as CommonJS, and types
-// for both. The entries are those of `exports` in package.json.
+// Builds the package into dist/: modules, the same as CommonJS, and types for both. The entries are
+// those of `exports` in package.json.
 // Usage: node build.mjs [--pack FOLDER]; with --pack the package is also packed into that folder.
 
 import { spawnSync } from 'node:child_process';
@@ -12,7 +12,6 @@ import { build } from 'esbuild';
 const here = fileURLToPath(new URL('.', import.meta.url));
 const manifest = JSON.parse(readFileSync(join(here, 'package.json'), 'utf8'));
 const dist = join(here, 'dist');
-const TARGET = 'es2022';
 
 /** The sources of the entries: `./dist/react/index.js` comes from `src/react/index.ts`. */
 const entries = Object.values(manifest.exports)
@@ -31,31 +30,45 @@ function run(command, parameters, options = {}) {
   if (status !== 0) process.exit(status ?? 1);
 }
 
-/** One build for all entries: what they share is one chunk, and a private name is short in one way. */
+const shared = {
+  absWorkingDir: here,
+  outbase: 'src',
+  outdir: 'dist',
+  format: 'esm',
+  platform: 'neutral',
+  target: 'es2022',
+  define: { PACKAGE_VERSION: JSON.stringify(manifest.version) },
+  // Names that begin with `_` are no part of the public face, and become short.
+  mangleProps: /^_[^_]/,
+  logLevel: 'warning',
+};
+
+/**
+ * One module for each source that the entries can reach, so that a bundler takes from them what is
+ * used and makes a chunk of what is loaded by import(). A name is shortened in one way everywhere.
+ */
 async function buildModules() {
-  await build({
-    absWorkingDir: here,
+  const { metafile, mangleCache } = await build({
+    ...shared,
     entryPoints: entries,
-    outbase: 'src',
-    outdir: 'dist',
-    chunkNames: 'chunks/[name]-[hash]',
     bundle: true,
     splitting: true,
-    format: 'esm',
-    platform: 'neutral',
-    target: TARGET,
-    external: Object.keys(manifest.peerDependencies ?? {}),
-    define: { PACKAGE_VERSION: JSON.stringify(manifest.version) },
-    mangleProps: /^_[^_]/,
+    packages: 'external',
+    mangleCache: {},
+    metafile: true,
+    write: false,
+  });
+  await build({
+    ...shared,
+    entryPoints: Object.keys(metafile.inputs),
+    mangleCache,
     minifySyntax: true,
     sourcemap: true,
     sourcesContent: false,
-    legalComments: 'none',
-    logLevel: 'warning',
   });
 }
 
-/** Each module again as CommonJS, chunk by chunk: a class exists once there, too. */
+/** Each module again as CommonJS. */
 async function buildCommonJs() {
   await build({
     entryPoints: files(dist, '.js'),
@@ -64,8 +77,8 @@ async function buildCommonJs() {
     outExtension: { '.js': '.cjs' },
     format: 'cjs',
     platform: 'neutral',
-    target: TARGET,
-    // A lazy chunk comes by require(): import() of a file is not to be had in every CommonJS host.
+    target: shared.target,
+    // By require(): a CommonJS host need not have import().
     supported: { 'dynamic-import': false },
     sourcemap: true,
     sourcesContent: false,

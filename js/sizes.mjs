@@ -1,0 +1,206 @@
+// Measures what an import costs: bundled from the packed package as an application does it, beside
+// the clients of other services, in the same run.
+// Usage: node sizes.mjs [--check] [--write FILE]
+// --check fails above the limits; --write puts the tables into a page.
+
+import { spawnSync } from 'node:child_process';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { build } from 'esbuild';
+
+const KB = 1024;
+const CORE_LIMIT = 12 * KB;
+const EVERYTHING_LIMIT = 20 * KB;
+
+const CORE = "export { PubSub } from '@hanzoai/pubsub'";
+const EVERYTHING = "export * from '@hanzoai/pubsub'";
+
+/** Imports of this package: what is imported, and the module that does it. */
+const IMPORTS = [
+  ['`{ PubSub }`', CORE],
+  ['`* as all`', EVERYTHING],
+  [
+    'error classes alone',
+    "export { PubSubError, ConnectionFailed, PermissionDenied } from '@hanzoai/pubsub'",
+  ],
+  [
+    'topic helpers alone',
+    "export { matches, validateTopic, validatePattern } from '@hanzoai/pubsub'",
+  ],
+];
+
+/** Others' clients: package, and the import with which its guide begins. */
+const PEERS = [
+  ['phoenix', "export { Socket } from 'phoenix'"],
+  ['socket.io-client', "export { io } from 'socket.io-client'"],
+  ['@supabase/realtime-js', "export { RealtimeClient } from '@supabase/realtime-js'"],
+  ['pusher-js', "export { default } from 'pusher-js'"],
+  ['centrifuge', "export { Centrifuge } from 'centrifuge'"],
+  ['@nats-io/nats-core', "export { wsconnect } from '@nats-io/nats-core'"],
+  ['pubnub', "export { default } from 'pubnub'"],
+  ['ably', "export { Realtime } from 'ably'"],
+];
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const here = join(root, 'js');
+const cache = join(root, 'node_modules', '.cache');
+
+function run(command, parameters, cwd) {
+  const { status, error } = spawnSync(command, parameters, { cwd, stdio: ['ignore', 2, 2] });
+  if (error) throw error;
+  if (status !== 0) process.exit(status ?? 1);
+}
+
+/** The package as an application gets it: packed, and installed into a folder. */
+function install(folder) {
+  run(process.execPath, [join(here, 'build.mjs'), '--pack', folder]);
+  const tarball = readdirSync(folder).find((name) => name.endsWith('.tgz'));
+  writeFileSync(join(folder, 'package.json'), '{"private":true}\n');
+  run('npm', ['install', `./${tarball}`, '--silent', '--offline', '--ignore-scripts'], folder);
+}
+
+/** The output files that some lead to. */
+function reach(outputs, from, follows) {
+  const reached = new Set(from);
+  for (const path of reached) {
+    for (const next of outputs[path].imports) {
+      if (!next.external && follows(next.kind)) reached.add(next.path);
+    }
+  }
+  return [...reached];
+}
+
+/** Bytes of what a module loads at once, and of each chunk it may load later. */
+async function measure(folder, code) {
+  const { metafile, outputFiles } = await build({
+    absWorkingDir: folder,
+    stdin: { contents: code, resolveDir: folder, sourcefile: 'application.js' },
+    outdir: 'out',
+    bundle: true,
+    splitting: true,
+    minify: true,
+    format: 'esm',
+    platform: 'browser',
+    target: 'es2020',
+    external: ['react'],
+    legalComments: 'none',
+    define: { 'process.env.NODE_ENV': '"production"' },
+    metafile: true,
+    write: false,
+    logLevel: 'error',
+  });
+  const files = new Map(outputFiles.map(({ path, contents }) => [path, contents]));
+  const { outputs } = metafile;
+  const first = reach(outputs, ['out/stdin.js'], (kind) => kind !== 'dynamic-import');
+  const lazy = reach(outputs, [...first], () => true).filter((path) => !first.includes(path));
+  const sizeOf = (path) => {
+    const bytes = files.get(join(folder, path));
+    return { minified: bytes.length, gzip: gzipSync(bytes, { level: 9 }).length };
+  };
+  const sum = (sizes) =>
+    sizes.reduce((a, b) => ({ minified: a.minified + b.minified, gzip: a.gzip + b.gzip }), {
+      minified: 0,
+      gzip: 0,
+    });
+  const chunks = lazy.map((path) => ({
+    name: outputs[path].entryPoint?.replace(/^.*\/(.+)\.js$/, '$1') ?? 'shared by several',
+    ...sizeOf(path),
+  }));
+  const atOnce = sum(first.map(sizeOf));
+  return { atOnce, chunks, everything: sum([atOnce, ...chunks]) };
+}
+
+const kb = (bytes) => (bytes / KB).toFixed(1);
+const line = (...cells) => `| ${cells.join(' | ')} |`;
+
+async function tables(folder) {
+  const core = await measure(folder, CORE);
+  const rows = [];
+  for (const [name, code] of IMPORTS) {
+    const { atOnce, everything } = await measure(folder, code);
+    rows.push([name, atOnce, everything]);
+  }
+  const manifest = JSON.parse(readFileSync(join(here, 'package.json'), 'utf8'));
+  for (const [entry, conditions] of Object.entries(manifest.exports)) {
+    if (entry === '.' || typeof conditions !== 'object') continue;
+    const name = `@hanzoai/pubsub${entry.slice(1)}`;
+    const both = await measure(folder, `${CORE}; export * as more from '${name}'`);
+    const less = ({ minified, gzip }, other) => ({
+      minified: minified - other.minified,
+      gzip: gzip - other.gzip,
+    });
+    rows.push([
+      `\`${name}\`, added to \`{ PubSub }\``,
+      less(both.atOnce, core.atOnce),
+      less(both.everything, core.everything),
+    ]);
+  }
+  const peers = [];
+  for (const [name, code] of PEERS) {
+    const { version } = JSON.parse(
+      readFileSync(join(root, 'node_modules', name, 'package.json'), 'utf8'),
+    );
+    peers.push([`${name} ${version}`, (await measure(folder, code)).everything]);
+  }
+  peers.push(
+    ['**@hanzoai/pubsub**, at once', core.atOnce],
+    ['**@hanzoai/pubsub**, with everything it may load later', core.everything],
+  );
+  peers.sort(([, a], [, b]) => a.gzip - b.gzip);
+  const text = [
+    line('import', 'at once, minified', 'at once, gzip', 'with all it may load later, gzip'),
+    line('---', '--:', '--:', '--:'),
+    ...rows.map(([name, atOnce, all]) =>
+      line(name, kb(atOnce.minified), kb(atOnce.gzip), kb(all.gzip)),
+    ),
+    '',
+    line('chunk that `{ PubSub }` loads when it is needed', 'minified', 'gzip'),
+    line('---', '--:', '--:'),
+    ...core.chunks.map(({ name, minified, gzip }) => line(`\`${name}\``, kb(minified), kb(gzip))),
+    '',
+    line('client', 'minified', 'gzip'),
+    line('---', '--:', '--:'),
+    ...peers.map(([name, { minified, gzip }]) => line(name, kb(minified), kb(gzip))),
+  ].join('\n');
+  const all = await measure(folder, EVERYTHING);
+  return { text, core: core.atOnce.gzip, everything: all.everything.gzip };
+}
+
+mkdirSync(cache, { recursive: true });
+const folder = realpathSync(mkdtempSync(join(cache, 'sizes-')));
+let result;
+try {
+  install(folder);
+  result = await tables(folder);
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+process.stdout.write(`${result.text}\n\n`);
+const page = process.argv[process.argv.indexOf('--write') + 1];
+if (process.argv.includes('--write')) {
+  const text = readFileSync(page, 'utf8');
+  writeFileSync(
+    page,
+    text.replace(/(<!-- sizes -->\n)[\s\S]*(\n<!-- \/sizes -->)/, `$1\n${result.text}\n$2`),
+  );
+}
+let status = 0;
+for (const [name, size, limit] of [
+  ['at once', result.core, CORE_LIMIT],
+  ['everything', result.everything, EVERYTHING_LIMIT],
+]) {
+  const verdict = size <= limit ? 'within' : 'ABOVE';
+  process.stdout.write(`${name}: ${kb(size)} KB gzip, ${verdict} the limit of ${kb(limit)}\n`);
+  if (size > limit && process.argv.includes('--check')) status = 1;
+}
+process.exit(status);
