@@ -27,16 +27,16 @@
  *     ├── ClosedError
  *     └── UsageError
  *
- * `code` is one of `spec/errors.yaml`, or one of a later server; meaning, remedy and `retryable`
- * come from there. Every class but `PubSubError` itself knows its usual code, so that
+ * `code` is one of `spec/errors.yaml`, or one of a later server; remedy and `retryable` come from
+ * there. Every class but `PubSubError` itself knows its usual code, so that
  * `new InvalidTopic('a..b has an empty segment')` says it all; `fromCode` builds the class that
  * belongs to a code.
  */
 
 import { CODES, type Code, type ErrorName } from './generated/errors.js';
 
-/** Characters kept of a message: what a server sends is shown to people and written to logs. */
-const MESSAGE_MAX = 2_000;
+/** What a server sends is shown to people and written to logs: 2,000 characters of it are kept. */
+const TOO_LONG = /^(.{2000}).+/su;
 
 /** What an error may tell beyond its message. */
 export interface ErrorDetails {
@@ -68,53 +68,44 @@ export class PubSubError extends Error {
   /** Whether the same call may succeed later, unchanged. */
   readonly retryable: boolean;
   /** The topic or pattern it concerns. */
-  readonly topic: string | undefined;
+  declare readonly topic: string | undefined;
   /** The option, parameter or member of the payload at fault. */
-  readonly field: string | undefined;
+  declare readonly field: string | undefined;
   /** Earliest time to try again, milliseconds from when it was thrown. */
-  readonly retryAfter: number | undefined;
+  declare readonly retryAfter: number | undefined;
 
   static {
     named(PubSubError, 'PubSubError');
   }
 
   constructor(code: string, message?: string, details: ErrorDetails = {}) {
+    const { remedy, cause, ...told } = details;
     const known = CODES.get(code);
-    const { cause } = details;
-    super(
-      shorten(message || (known?.meaning ?? `Error \`${code}\`.`)),
-      cause === undefined ? undefined : { cause },
-    );
+    const said = message || (known?.meaning ?? `Error \`${code}\`.`);
+    super(shorten(said), cause === undefined ? undefined : { cause });
+    Object.assign(this, told);
     this.code = code;
-    this.remedy = shorten(details.remedy ?? known?.remedy ?? '');
+    this.remedy = shorten(remedy ?? known?.remedy ?? '');
     this.retryable = known?.retryable ?? false;
-    this.topic = details.topic;
-    this.field = details.field;
-    this.retryAfter = details.retryAfter;
   }
 
   override toString(): string {
-    if (!this.remedy) return `${this.name}: ${this.message}`;
-    const stop = /[.!?]$/.test(this.message) ? '' : '.';
-    return `${this.name}: ${this.message}${stop} ${this.remedy}`;
+    const { name, message, remedy } = this;
+    return `${name}: ${message}${remedy && `${/[.!?]$/.test(message) ? '' : '.'} ${remedy}`}`;
   }
 }
 
 /** An error whose class tells the code, so that the message comes first. */
 class CodedError extends PubSubError {
-  declare readonly usualCode: Code;
-
   constructor(message?: string, details: CodedDetails = {}) {
-    super(details.code ?? new.target.prototype.usualCode, message, details);
+    super(details.code ?? usualCode(new.target.prototype.name), message, details);
   }
 }
 
-/** The server could not be reached, or the connection ended. */
-export class ConnectionFailed extends CodedError {
-  declare readonly name: 'ConnectionFailed';
-  static {
-    named(ConnectionFailed, 'ConnectionFailed', 'connection_failed');
-  }
+/** The class of an error. */
+export interface ErrorClass<E extends PubSubError> {
+  readonly prototype: E;
+  new (message?: string, details?: CodedDetails): E;
 }
 
 /** No answer came in time, or the connection ended before it. */
@@ -124,11 +115,7 @@ export class OperationTimeout extends CodedError {
   readonly outcomeUnknown: boolean;
   /** The message id of a publish; publishing again with it is safe where the server has
    * `idempotency`. */
-  readonly id: string | undefined;
-
-  static {
-    named(OperationTimeout, 'OperationTimeout', 'timeout');
-  }
+  declare readonly id: string | undefined;
 
   constructor(
     message?: string,
@@ -139,103 +126,6 @@ export class OperationTimeout extends CodedError {
   ) {
     super(message, details);
     this.outcomeUnknown = details.outcomeUnknown ?? this.code === 'outcome_unknown';
-    this.id = details.id;
-  }
-}
-
-/** No valid token was presented. */
-export class AuthError extends CodedError {
-  declare readonly name: 'AuthError' | 'TokenExpired' | 'AuthRefused';
-  static {
-    named(AuthError, 'AuthError', 'unauthenticated');
-  }
-}
-
-/** The token has expired and cannot be renewed. */
-export class TokenExpired extends AuthError {
-  declare readonly name: 'TokenExpired';
-  static {
-    named(TokenExpired, 'TokenExpired', 'token_expired');
-  }
-}
-
-/** The token callback refuses to give a token: throw it there to stop the client for good. */
-export class AuthRefused extends AuthError {
-  declare readonly name: 'AuthRefused';
-  static {
-    named(AuthRefused, 'AuthRefused', 'auth_refused');
-  }
-}
-
-/** The access rules do not allow this identity to do that. */
-export class PermissionDenied extends CodedError {
-  declare readonly name: 'PermissionDenied';
-  static {
-    named(PermissionDenied, 'PermissionDenied', 'forbidden');
-  }
-}
-
-/** A limit of the server was exceeded. */
-export class LimitExceeded extends CodedError {
-  declare readonly name: 'LimitExceeded' | 'ConnectionLimit';
-  static {
-    named(LimitExceeded, 'LimitExceeded', 'subscription_limit');
-  }
-}
-
-/** Too many connections of this user or organization. */
-export class ConnectionLimit extends LimitExceeded {
-  declare readonly name: 'ConnectionLimit';
-  static {
-    named(ConnectionLimit, 'ConnectionLimit', 'connection_limit');
-  }
-}
-
-/** More publishes a second than allowed; see `retryAfter`. */
-export class RateLimited extends CodedError {
-  declare readonly name: 'RateLimited';
-  static {
-    named(RateLimited, 'RateLimited', 'rate_limited');
-  }
-}
-
-/** The client read too slowly for the server's queue. */
-export class SlowConsumer extends CodedError {
-  declare readonly name: 'SlowConsumer';
-  static {
-    named(SlowConsumer, 'SlowConsumer', 'slow_consumer');
-  }
-}
-
-/** The bounded queue of unsent publishes is full, or dropped this message as its policy says. */
-export class QueueFull extends CodedError {
-  declare readonly name: 'QueueFull';
-  static {
-    named(QueueFull, 'QueueFull', 'queue_full');
-  }
-}
-
-/** A newer message with the same key took this one's place before it was sent. */
-export class Superseded extends CodedError {
-  declare readonly name: 'Superseded';
-  static {
-    named(Superseded, 'Superseded', 'superseded');
-  }
-}
-
-/** A topic or pattern is not valid. */
-export class InvalidTopic extends CodedError {
-  declare readonly name: 'InvalidTopic';
-  static {
-    named(InvalidTopic, 'InvalidTopic', 'invalid_topic');
-  }
-}
-
-/** The payload cannot be sent as JSON; `field` is the path of the culprit inside it. */
-export class InvalidPayload extends CodedError {
-  declare readonly name: 'InvalidPayload';
-  static {
-    named(InvalidPayload, 'InvalidPayload', 'invalid_payload');
   }
 }
 
@@ -243,13 +133,9 @@ export class InvalidPayload extends CodedError {
 export class PayloadTooLarge extends CodedError {
   declare readonly name: 'PayloadTooLarge';
   /** Bytes of the JSON-encoded `data`, where known. */
-  readonly size: number | undefined;
+  declare readonly size: number | undefined;
   /** Bytes allowed, where known. */
-  readonly limit: number | undefined;
-
-  static {
-    named(PayloadTooLarge, 'PayloadTooLarge', 'payload_too_large');
-  }
+  declare readonly limit: number | undefined;
 
   constructor(
     message?: string,
@@ -258,148 +144,201 @@ export class PayloadTooLarge extends CodedError {
       readonly limit?: number | undefined;
     } = {},
   ) {
-    const { size, limit } = details;
-    super(
-      message === undefined && size !== undefined && limit !== undefined
-        ? `The payload has ${grouped(size)} bytes of JSON; the limit is ${grouped(limit)}.`
-        : message,
-      details,
-    );
-    this.size = size;
-    this.limit = limit;
+    const [size, limit] = [details.size, details.limit].map((n) => n?.toLocaleString('en-US'));
+    const sizes = `The payload has ${size} bytes of JSON; the limit is ${limit}.`;
+    super(message ?? (size && limit ? sizes : message), details);
   }
+}
+
+/** Classes that are not right beneath `PubSubError`. */
+const parents: Partial<Record<ErrorName, ErrorName>> = {
+  TokenExpired: 'AuthError',
+  AuthRefused: 'AuthError',
+  ConnectionLimit: 'LimitExceeded',
+  InsecureUrl: 'InvalidOption',
+};
+
+const classes: Partial<Record<ErrorName, typeof CodedError>> = {
+  OperationTimeout: named(OperationTimeout, 'OperationTimeout'),
+  PayloadTooLarge: named(PayloadTooLarge, 'PayloadTooLarge'),
+};
+
+/** The class of a name, made when it is first asked for. */
+function classOf<E extends PubSubError>(name: ErrorName): ErrorClass<E> {
+  const parent = parents[name];
+  classes[name] ??= named(
+    class extends ((parent ? classOf(parent) : CodedError) as typeof CodedError) {},
+    name,
+  );
+  return classes[name] as never;
+}
+
+/** A name on the prototype is there when the stack is written, and outlives minifiers. */
+function named<T extends { readonly prototype: PubSubError }>(Class: T, name: string): T {
+  Object.defineProperty(Class.prototype, 'name', { value: name });
+  return Class;
+}
+
+/** The server could not be reached, or the connection ended. */
+export const ConnectionFailed: ErrorClass<ConnectionFailed> =
+  /* @__PURE__ */ classOf('ConnectionFailed');
+export interface ConnectionFailed extends PubSubError {
+  readonly name: 'ConnectionFailed';
+}
+
+/** No valid token was presented. */
+export const AuthError: ErrorClass<AuthError> = /* @__PURE__ */ classOf('AuthError');
+export interface AuthError extends PubSubError {
+  readonly name: 'AuthError' | 'TokenExpired' | 'AuthRefused';
+}
+
+/** The token has expired and cannot be renewed. */
+export const TokenExpired: ErrorClass<TokenExpired> = /* @__PURE__ */ classOf('TokenExpired');
+export interface TokenExpired extends AuthError {
+  readonly name: 'TokenExpired';
+}
+
+/** The token callback refuses to give a token: throw it there to stop the client for good. */
+export const AuthRefused: ErrorClass<AuthRefused> = /* @__PURE__ */ classOf('AuthRefused');
+export interface AuthRefused extends AuthError {
+  readonly name: 'AuthRefused';
+}
+
+/** The access rules do not allow this identity to do that. */
+export const PermissionDenied: ErrorClass<PermissionDenied> =
+  /* @__PURE__ */ classOf('PermissionDenied');
+export interface PermissionDenied extends PubSubError {
+  readonly name: 'PermissionDenied';
+}
+
+/** A limit of the server was exceeded. */
+export const LimitExceeded: ErrorClass<LimitExceeded> = /* @__PURE__ */ classOf('LimitExceeded');
+export interface LimitExceeded extends PubSubError {
+  readonly name: 'LimitExceeded' | 'ConnectionLimit';
+}
+
+/** Too many connections of this user or organization. */
+export const ConnectionLimit: ErrorClass<ConnectionLimit> =
+  /* @__PURE__ */ classOf('ConnectionLimit');
+export interface ConnectionLimit extends LimitExceeded {
+  readonly name: 'ConnectionLimit';
+}
+
+/** More publishes a second than allowed; see `retryAfter`. */
+export const RateLimited: ErrorClass<RateLimited> = /* @__PURE__ */ classOf('RateLimited');
+export interface RateLimited extends PubSubError {
+  readonly name: 'RateLimited';
+}
+
+/** The client read too slowly for the server's queue. */
+export const SlowConsumer: ErrorClass<SlowConsumer> = /* @__PURE__ */ classOf('SlowConsumer');
+export interface SlowConsumer extends PubSubError {
+  readonly name: 'SlowConsumer';
+}
+
+/** The bounded queue of unsent publishes is full, or dropped this message as its policy says. */
+export const QueueFull: ErrorClass<QueueFull> = /* @__PURE__ */ classOf('QueueFull');
+export interface QueueFull extends PubSubError {
+  readonly name: 'QueueFull';
+}
+
+/** A newer message with the same key took this one's place before it was sent. */
+export const Superseded: ErrorClass<Superseded> = /* @__PURE__ */ classOf('Superseded');
+export interface Superseded extends PubSubError {
+  readonly name: 'Superseded';
+}
+
+/** A topic or pattern is not valid. */
+export const InvalidTopic: ErrorClass<InvalidTopic> = /* @__PURE__ */ classOf('InvalidTopic');
+export interface InvalidTopic extends PubSubError {
+  readonly name: 'InvalidTopic';
+}
+
+/** The payload cannot be sent as JSON; `field` is the path of the culprit inside it. */
+export const InvalidPayload: ErrorClass<InvalidPayload> = /* @__PURE__ */ classOf('InvalidPayload');
+export interface InvalidPayload extends PubSubError {
+  readonly name: 'InvalidPayload';
 }
 
 /** An option or parameter has a wrong type or value; `field` names it. */
-export class InvalidOption extends CodedError {
-  declare readonly name: 'InvalidOption' | 'InsecureUrl';
-  static {
-    named(InvalidOption, 'InvalidOption', 'invalid_option');
-  }
+export const InvalidOption: ErrorClass<InvalidOption> = /* @__PURE__ */ classOf('InvalidOption');
+export interface InvalidOption extends PubSubError {
+  readonly name: 'InvalidOption' | 'InsecureUrl';
 }
 
 /** A token would be sent over an unencrypted connection. */
-export class InsecureUrl extends InvalidOption {
-  declare readonly name: 'InsecureUrl';
-  static {
-    named(InsecureUrl, 'InsecureUrl', 'insecure_url');
-  }
+export const InsecureUrl: ErrorClass<InsecureUrl> = /* @__PURE__ */ classOf('InsecureUrl');
+export interface InsecureUrl extends InvalidOption {
+  readonly name: 'InsecureUrl';
 }
 
 /** There is nothing at this address. */
-export class NotFound extends CodedError {
-  declare readonly name: 'NotFound';
-  static {
-    named(NotFound, 'NotFound', 'not_found');
-  }
+export const NotFound: ErrorClass<NotFound> = /* @__PURE__ */ classOf('NotFound');
+export interface NotFound extends PubSubError {
+  readonly name: 'NotFound';
 }
 
 /** The message id was used before for another payload. */
-export class Conflict extends CodedError {
-  declare readonly name: 'Conflict';
-  static {
-    named(Conflict, 'Conflict', 'conflict');
-  }
+export const Conflict: ErrorClass<Conflict> = /* @__PURE__ */ classOf('Conflict');
+export interface Conflict extends PubSubError {
+  readonly name: 'Conflict';
 }
 
 /** One side sent something that the other cannot read. */
-export class ProtocolError extends CodedError {
-  declare readonly name: 'ProtocolError';
-  static {
-    named(ProtocolError, 'ProtocolError', 'invalid_frame');
-  }
+export const ProtocolError: ErrorClass<ProtocolError> = /* @__PURE__ */ classOf('ProtocolError');
+export interface ProtocolError extends PubSubError {
+  readonly name: 'ProtocolError';
 }
 
 /** The server does not know this frame type or feature. */
-export class Unsupported extends CodedError {
-  declare readonly name: 'Unsupported';
-  static {
-    named(Unsupported, 'Unsupported', 'unsupported');
-  }
+export const Unsupported: ErrorClass<Unsupported> = /* @__PURE__ */ classOf('Unsupported');
+export interface Unsupported extends PubSubError {
+  readonly name: 'Unsupported';
 }
 
 /** The server cannot do this at the moment. */
-export class Unavailable extends CodedError {
-  declare readonly name: 'Unavailable';
-  static {
-    named(Unavailable, 'Unavailable', 'unavailable');
-  }
+export const Unavailable: ErrorClass<Unavailable> = /* @__PURE__ */ classOf('Unavailable');
+export interface Unavailable extends PubSubError {
+  readonly name: 'Unavailable';
 }
 
 /** The client is closed. */
-export class ClosedError extends CodedError {
-  declare readonly name: 'ClosedError';
-  static {
-    named(ClosedError, 'ClosedError', 'closed');
-  }
+export const ClosedError: ErrorClass<ClosedError> = /* @__PURE__ */ classOf('ClosedError');
+export interface ClosedError extends PubSubError {
+  readonly name: 'ClosedError';
 }
 
 /** The client is used in a way it cannot work. */
-export class UsageError extends CodedError {
-  declare readonly name: 'UsageError';
-  static {
-    named(UsageError, 'UsageError', 'wrong_loop');
-  }
+export const UsageError: ErrorClass<UsageError> = /* @__PURE__ */ classOf('UsageError');
+export interface UsageError extends PubSubError {
+  readonly name: 'UsageError';
 }
 
 /** Error class by the name that `spec/errors.yaml` gives it. */
-export const CLASSES: Readonly<
-  Record<ErrorName, new (message?: string, details?: CodedDetails) => PubSubError>
-> = {
-  ConnectionFailed,
-  OperationTimeout,
-  AuthError,
-  TokenExpired,
-  AuthRefused,
-  PermissionDenied,
-  LimitExceeded,
-  ConnectionLimit,
-  RateLimited,
-  SlowConsumer,
-  QueueFull,
-  Superseded,
-  InvalidTopic,
-  InvalidPayload,
-  PayloadTooLarge,
-  InvalidOption,
-  InsecureUrl,
-  NotFound,
-  Conflict,
-  ProtocolError,
-  Unsupported,
-  Unavailable,
-  ClosedError,
-  UsageError,
-};
+export const CLASSES: Readonly<Record<ErrorName, ErrorClass<PubSubError>>> =
+  /* @__PURE__ */ Object.fromEntries(
+    Array.from(CODES.values(), ({ error }) => [error, classOf(error)]),
+  ) as never;
 
 /**
  * Build the error that belongs to a code.
  *
  * @param code Of `spec/errors.yaml`; any other gives a plain `PubSubError`, not retryable.
- * @param message What went wrong; default the code's meaning.
+ * @param message What went wrong, in words.
  */
 export function fromCode(code: string, message?: string, details: ErrorDetails = {}): PubSubError {
   const known = CODES.get(code);
-  if (known === undefined) return new PubSubError(code, message, details);
-  return new CLASSES[known.error](message, { ...details, code });
+  if (!known) return new PubSubError(code, message, details);
+  return new (classOf(known.error))(message, { ...details, code });
 }
 
-/** A name on the prototype is there when the stack is written, and outlives minifiers. */
-function named(
-  { prototype }: { readonly prototype: PubSubError },
-  name: ErrorName | 'PubSubError',
-  usualCode?: Code,
-): void {
-  Object.defineProperty(prototype, 'name', { value: name, writable: true, configurable: true });
-  if (usualCode) Object.defineProperty(prototype, 'usualCode', { value: usualCode });
+/** The code that a class stands for: the first of those it has. */
+function usualCode(name: string): string {
+  for (const { code, error } of CODES.values()) if (error === name) return code;
+  return '';
 }
 
-function grouped(number: number): string {
-  return number.toLocaleString('en-US');
-}
-
+/** Cut by code points, as every SDK does. */
 function shorten(text: string): string {
-  if (text.length <= MESSAGE_MAX) return text;
-  const points = Array.from(text.slice(0, 2 * MESSAGE_MAX + 2));
-  return points.length <= MESSAGE_MAX ? text : `${points.slice(0, MESSAGE_MAX).join('')}…`;
+  return text.replace(TOO_LONG, '$1…');
 }

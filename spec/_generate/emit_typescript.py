@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from spec._generate.errors import Errors
     from spec._generate.lifecycle import Lifecycle
 
+# Errors that the client makes without further words. All others come with a message of their own,
+# so that their meaning need not be loaded into every page.
+_SAID_ALONE = frozenset({"closed", "outcome_unknown"})
+
 
 def lifecycle(machine: Lifecycle) -> str:
     """The module `generated/lifecycle.ts`."""
@@ -79,80 +83,71 @@ def errors(table: Errors) -> str:
     out += ["/** Every known code. */", "export type Code = WireCode | ClientCode;", ""]
     out += _union("ErrorName", table.names, "Names of the error classes.")
     out += [
-        "/** One row of the error table. */",
+        "/** What is known of a code. */",
         "export interface ErrorRecord {",
         "  readonly code: Code;",
-        "  readonly meaning: string;",
-        "  readonly remedy: string;",
+        "  /** Name of the error class. */",
+        "  readonly error: ErrorName;",
         "  readonly retryable: boolean;",
         "  /** What a connection that this ended does next. */",
         "  readonly action: CloseAction;",
-        "  /** HTTP status, where the code has one. */",
-        "  readonly status: number | null;",
+        "  readonly remedy: string;",
         "  /** WebSocket close code, where the code has one. */",
-        "  readonly close: number | null;",
-        "  /** Name of the error class. */",
-        "  readonly error: ErrorName;",
-        "  readonly scope: 'wire' | 'client';",
+        "  readonly close: number | undefined;",
+        "  /** What it means in words, where the client itself says no more. */",
+        "  readonly meaning: string | undefined;",
         "}",
         "",
-        "const records: readonly ErrorRecord[] = [",
+        "/** `again`: what failed may be tried again, unchanged, and so may the connection. */",
+        "type Row = readonly [",
+        "  next: CloseAction | 'again',",
+        "  remedy: string,",
+        "  close?: number | undefined,",
+        "  meaning?: string,",
+        "];",
+        "",
+        "/** Every code by its class; the usual code of a class comes first. */",
+        "const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> = {",
     ]
-    for record in table.codes:
-        out += [
-            "  {",
-            f"    code: {single(record.code)},",
-            f"    meaning: {single(record.meaning)},",
-            f"    remedy: {single(record.remedy)},",
-            f"    retryable: {str(record.retryable).lower()},",
-            f"    action: {single(record.action)},",
-            f"    status: {record.status or 'null'},",
-            f"    close: {record.close or 'null'},",
-            f"    error: {single(record.error)},",
-            f"    scope: {single(record.scope)},",
-            "  },",
-        ]
+    for name in table.names:
+        out.append(f"  {name}: {{")
+        for record in table.of(name):
+            row = [single("again" if record.retryable else record.action), single(record.remedy)]
+            if record.close:
+                row.append(str(record.close))
+            if record.code in _SAID_ALONE:
+                row += ["undefined", single(record.meaning)]
+            out.append(f"    {record.code}: [{', '.join(row)}],")
+        out.append("  },")
     out += [
-        "];",
-        "",
-        "/** Error records by code. */",
-        "export const CODES: ReadonlyMap<string, ErrorRecord> = new Map(",
-        "  records.map((record) => [record.code, record]),",
-        ");",
-        "",
-        "/** Close codes from `first` to `last`, both included, and what follows from them. */",
-        "export interface CloseRange {",
-        "  readonly first: number;",
-        "  readonly last: number;",
-        "  readonly action: CloseAction;",
-        "  readonly meaning: string;",
-        "}",
-        "",
-        "/** Close codes in ascending order; they cover 1000 to 4999 without a hole. */",
-        "export const CLOSE_CODES: readonly CloseRange[] = [",
-        *(
-            f"  {{ first: {row.first}, last: {row.last}, action: {single(row.action)}, "
-            f"meaning: {single(row.meaning)} }},"
-            for row in table.closes
-        ),
-        "];",
-        "",
-        "const lost: CloseRange = {",
-        "  first: 1006,",
-        "  last: 1006,",
-        "  action: 'retry',",
-        f"  meaning: {single(next(row.meaning for row in table.closes if row.last == 1006))},",
         "};",
         "",
-        "/** The row for a close code; none, or one outside 1000-4999, counts as 1006. */",
-        "export function closeRange(code: number | undefined): CloseRange {",
-        "  if (code === undefined) return lost;",
-        "  return CLOSE_CODES.find(({ first, last }) => first <= code && code <= last) ?? lost;",
-        "}",
+        "/** What is known of each code; the usual code of a class comes before its others. */",
+        "export const CODES: ReadonlyMap<string, ErrorRecord> = new Map(",
+        "  Object.entries(table).flatMap(([error, rows]) =>",
+        "    Object.entries(rows).map(([code, [next, remedy, close, meaning]]) => {",
+        "      const retryable = next === 'again';",
+        "      const action = retryable ? 'retry' : next;",
+        "      const record = { code, error, retryable, action, remedy, close, meaning };",
+        "      return [code, record as ErrorRecord];",
+        "    }),",
+        "  ),",
+        ");",
         "",
-        "/** What a client does after its socket closed with this code. */",
+        "const closes: Readonly<Record<number, CloseAction>> = {",
+    ]
+    for row in table.closes:
+        if row.action != "retry":
+            out += [
+                f"  /** {row.meaning} */\n  {code}: {single(row.action)},"
+                for code in range(row.first, row.last + 1)
+            ]
+    out += [
+        "};",
+        "",
+        "/** What a client does after its socket closed with this code, if with any. */",
         "export function closeAction(code: number | undefined): CloseAction {",
-        "  return closeRange(code).action;",
+        "  return closes[code ?? 0] ?? 'retry';",
         "}",
         "",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,12 @@ class Errors:
     def names(self) -> tuple[str, ...]:
         """Names of the exception classes, each once."""
         return tuple(dict.fromkeys(record.error for record in self.codes))
+
+    def of(self, name: str) -> tuple[Record, ...]:
+        """The codes of a class: first the one it is called by, else in the order of the file."""
+        usual = re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()
+        codes = (record for record in self.codes if record.error == name)
+        return tuple(sorted(codes, key=lambda record: record.code != usual))
 
 
 def load(path: Path) -> Errors:

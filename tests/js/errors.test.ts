@@ -17,7 +17,7 @@ import {
 } from '../../js/src/errors.js';
 import { CODES } from '../../js/src/generated/errors.js';
 
-test('every code builds its class with meaning and remedy', () => {
+test('every code builds its class with its remedy', () => {
   assert.ok(CODES.size > 30);
   for (const [code, row] of CODES) {
     const error = fromCode(code);
@@ -25,7 +25,7 @@ test('every code builds its class with meaning and remedy', () => {
     assert.equal(error.constructor, CLASSES[row.error]);
     assert.deepEqual(
       [error.code, error.message, error.remedy, error.retryable],
-      [code, row.meaning, row.remedy, row.retryable],
+      [code, row.meaning ?? `Error \`${code}\`.`, row.remedy, row.retryable],
     );
   }
 });
