@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { builtinModules } from 'node:module';
+import { dirname, join, relative } from 'node:path';
+import { test } from 'node:test';
+import { build } from 'esbuild';
+
+import { APPLICATION, INSTALLED, ROOT, run } from './application.js';
+
+const files = readdirSync(INSTALLED, { recursive: true, encoding: 'utf8' })
+  .filter((name) => !name.startsWith('node_modules'))
+  .map((name) => join(INSTALLED, name));
+const manifest = JSON.parse(readFileSync(join(INSTALLED, 'package.json'), 'utf8'));
+const entries = Object.keys(manifest.exports).filter((name) => name !== './package.json');
+
+function ending(...endings: string[]): string[] {
+  const found = files.filter((name) => endings.some((each) => name.endsWith(each)));
+  assert.ok(found.length, endings.join());
+  return found;
+}
+
+test('the package depends on nothing', () => {
+  assert.deepEqual(manifest.dependencies ?? {}, {});
+  const peers = Object.keys(manifest.peerDependencies ?? {});
+  assert.deepEqual(
+    peers.filter((name) => !manifest.peerDependenciesMeta?.[name]?.optional),
+    [],
+  );
+});
+
+test('an entry is bundled for browsers, with neither a module of Node nor a package', async () => {
+  for (const entry of entries) {
+    const name = join('@hanzoai/pubsub', entry);
+    const { metafile } = await build({
+      stdin: { contents: `export * from '${name}'`, resolveDir: APPLICATION },
+      absWorkingDir: APPLICATION,
+      bundle: true,
+      splitting: true,
+      format: 'esm',
+      outdir: 'out',
+      platform: 'browser',
+      external: [...Object.keys(manifest.peerDependencies ?? {}), ...builtinModules, 'node:*'],
+      metafile: true,
+      write: false,
+      logLevel: 'silent',
+    });
+    const outside = Object.values(metafile.outputs)
+      .flatMap(({ imports }) => imports)
+      .filter(({ external }) => external)
+      .map(({ path }) => path);
+    const allowed = entry === './react' ? [/^react(\/|$)/] : [];
+    assert.deepEqual(
+      outside.filter((path) => !allowed.some((each) => each.test(path))),
+      [],
+      entry,
+    );
+  }
+});
+
+test('what loads an entry names nothing of the process or of CommonJS', () => {
+  for (const file of ending('.js')) {
+    assert.doesNotMatch(readFileSync(file, 'utf8'), /\bnode:|\brequire\(|__dirname/, file);
+  }
+});
+
+test('both forms of an entry export the same names', async () => {
+  for (const entry of entries.filter((name) => name !== './react')) {
+    const name = join('@hanzoai/pubsub', entry);
+    const program = `
+      const common = Object.keys(require('${name}'));
+      import('${name}').then((all) => {
+        process.stdout.write(JSON.stringify([common.sort(), Object.keys(all).sort()]));
+      });`;
+    const [common, modules] = JSON.parse(await run(process.execPath, ['--eval', program]));
+    assert.deepEqual(
+      common.filter((key: string) => key !== 'default'),
+      modules,
+      entry,
+    );
+  }
+});
+
+test('the version is that of the manifest', async () => {
+  const program = "process.stdout.write(require('@hanzoai/pubsub').VERSION)";
+  assert.equal(await run(process.execPath, ['--eval', program]), manifest.version);
+});
+
+test('private names are short, and shortened in one way', () => {
+  const code = ending('.js').map((file) => readFileSync(file, 'utf8'));
+  const long = code.flatMap((text) => text.match(/\.\s*_[A-Za-z]\w+/g) ?? []);
+  assert.deepEqual(long, []);
+});
+
+test('a map leads to the source that is shipped', () => {
+  for (const file of ending('.js.map', '.cjs.map', '.d.ts.map', '.d.cts.map')) {
+    const { sources } = JSON.parse(readFileSync(file, 'utf8')) as { sources: string[] };
+    for (const source of sources) {
+      const path = join(dirname(file), source);
+      assert.ok(existsSync(path), `${relative(INSTALLED, file)} names ${source}`);
+      assert.ok(relative(join(INSTALLED, 'src'), path).match(/^[^.]/), source);
+    }
+    assert.ok(existsSync(file.replace(/\.map$/, '')), file);
+  }
+});
+
+test('no file names a folder of the machine that packed it', () => {
+  for (const file of ending('.js', '.cjs', '.map', '.ts', '.cts', '.json')) {
+    assert.ok(!readFileSync(file, 'utf8').includes(ROOT), file);
+  }
+});

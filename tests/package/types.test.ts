@@ -1,0 +1,54 @@
+import { cpSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { APPLICATION, ROOT, run } from './application.js';
+
+const COMPILER = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
+
+/** What an application's compiler is set to, beside what all of these have. */
+const SETTINGS: Record<string, { files: string[]; compilerOptions: object }> = {
+  'by Node, with the types of browsers': {
+    files: ['application.mts', 'common.cts'],
+    compilerOptions: { module: 'nodenext', lib: ['ES2022', 'DOM', 'ESNext.Disposable'] },
+  },
+  'by Node, with the types of Node alone': {
+    files: ['application.mts', 'common.cts'],
+    compilerOptions: {
+      module: 'nodenext',
+      lib: ['ES2022', 'ESNext.Disposable'],
+      types: ['node'],
+      typeRoots: [join(ROOT, 'node_modules', '@types')],
+    },
+  },
+  'by a bundler': {
+    files: ['application.mts'],
+    compilerOptions: {
+      module: 'esnext',
+      moduleResolution: 'bundler',
+      lib: ['ES2022', 'DOM', 'ESNext.Disposable'],
+      exactOptionalPropertyTypes: true,
+      isolatedModules: true,
+    },
+  },
+};
+
+for (const [how, { files, compilerOptions }] of Object.entries(SETTINGS)) {
+  test(`a typed program compiles against the package as it is found ${how}`, async () => {
+    const folder = mkdtempSync(join(APPLICATION, 'types-'));
+    cpSync(join(ROOT, 'tests', 'package', 'types'), folder, { recursive: true });
+    const config = {
+      // The declarations of the package are checked, too.
+      compilerOptions: {
+        strict: true,
+        noEmit: true,
+        target: 'es2022',
+        types: [],
+        ...compilerOptions,
+      },
+      files,
+    };
+    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config));
+    await run(process.execPath, [COMPILER, '--project', folder, '--pretty', 'false']);
+  });
+}

@@ -1,0 +1,66 @@
+/** A program that is compiled and not run; a line below `@ts-expect-error` must be refused. */
+
+import {
+  type Gap,
+  type Message,
+  PermissionDenied,
+  PubSub,
+  PubSubError,
+  type StateChange,
+  type Subscription,
+} from '@hanzoai/pubsub';
+
+interface Word {
+  readonly text: string;
+}
+
+interface Topics {
+  'chat.session.abc': Word;
+  [agent: `agent.${string}.events`]: { readonly status: 'thinking' | 'done' };
+}
+
+export async function typed(): Promise<void> {
+  await using ps = new PubSub<Topics>({
+    url: 'wss://pubsub.example.com/ws',
+    getToken: async ({ reason }, { signal }) => {
+      const kind: 'connect' | 'expiring' | 'rejected' = reason;
+      return (await fetch(`/token?${kind}`, { signal })).text();
+    },
+  });
+
+  await ps.publish('chat.session.abc', { type: 'word', data: { text: 'hello' } });
+  await ps.publish('agent.bot1.events', { data: { status: 'thinking' } });
+  // @ts-expect-error The payload of this topic has a text.
+  await ps.publish('chat.session.abc', { data: { txt: 'hello' } });
+  // @ts-expect-error The payload of these topics is a status.
+  await ps.publish('agent.bot1.events', { data: { status: 'sleeping' } });
+  // @ts-expect-error A publish has data.
+  await ps.publish('chat.session.abc', { type: 'word' });
+
+  const sub: Subscription<Word> = await ps.subscribe('chat.session.abc', {
+    onMessage: (message: Message<Word>) => message.data.text.length,
+    onGap: (gap: Gap) => gap.missed,
+  });
+  for await (const message of sub) {
+    const text: string = message.data.text;
+    // @ts-expect-error Messages are read, not written.
+    message.topic = text;
+  }
+  const free = await ps.subscribe('other.topic');
+  for await (const { data } of free) data.anything.at.all;
+
+  for await (const change of ps.states()) {
+    const { to, retryIn }: StateChange = change;
+    if (to === 'connected') break;
+    // @ts-expect-error It may be undefined.
+    retryIn.toFixed();
+  }
+  try {
+    await ps.connect({ signal: AbortSignal.timeout(1_000) });
+  } catch (error) {
+    if (error instanceof PermissionDenied) throw new Error(error.remedy);
+    if (error instanceof PubSubError && error.retryable) error.code satisfies string;
+  }
+  // @ts-expect-error There is no such option.
+  new PubSub({ ur: 'wss://pubsub.example.com/ws' });
+}
