@@ -11,6 +11,7 @@ import { ConnectionFailed, OperationTimeout, ProtocolError, PubSubError } from '
 import { bareToken } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { type Call, readError } from './calls.js';
+import { statusOf } from './status.js';
 
 /** The server says that it did nothing, and that later it may. */
 const NOT_DONE = new Set([429, 503]);
@@ -121,7 +122,8 @@ export class Rest {
       return { error: new ConnectionFailed(reason, { topic, cause }), again, unknown: false };
     }
     const { response, body } = answer;
-    const { status, headers } = response;
+    const { headers } = response;
+    const status = statusOf(response);
     if (response.ok) return { result: call.read(body) };
     const unknown = status >= 500 && !NOT_DONE.has(status) && status !== 501;
     return {
@@ -146,7 +148,7 @@ export class Rest {
       },
       ...(call.body === undefined ? {} : { body: call.body }),
       // A redirect would carry the token away.
-      redirect: 'error',
+      redirect: 'manual',
       credentials: 'omit',
       cache: 'no-store',
       signal,

@@ -9,6 +9,11 @@ const CLOSE_CODES: ReadonlyMap<number, number> = new Map([
 ]);
 const WAIT_MAX = 3_600_000;
 
+/** The status of an answer; a redirect that is not followed has one, which pages are not told. */
+export function statusOf({ status }: Response): number {
+  return status || 302;
+}
+
 /** The close code that an HTTP status stands for; undefined where it says nothing about identity. */
 export function closeCodeFor(status: number): number | undefined {
   return CLOSE_CODES.get(status);

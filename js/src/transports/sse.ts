@@ -33,7 +33,7 @@ import type {
 } from '../generated/wire.js';
 import { readError, session } from '../http/calls.js';
 import { Rest } from '../http/rest.js';
-import { closeCodeFor } from '../http/status.js';
+import { closeCodeFor, statusOf } from '../http/status.js';
 import { bareToken } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import { decodeEvent, Malformed, Unknown } from '../wire/codec.js';
@@ -217,7 +217,7 @@ export class SseTransport implements Transport {
             ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
           },
           ...(body === undefined ? {} : { body }),
-          redirect: 'error',
+          redirect: 'manual',
           credentials: 'omit',
           cache: 'no-store',
           signal: abort.signal,
@@ -249,8 +249,9 @@ export class SseTransport implements Transport {
   }
 
   /** Tell the session what a refused stream means. */
-  private _refuse({ status, headers }: Response): void {
-    const error = readError(status, headers, '', this._clock.wallMs());
+  private _refuse(response: Response): void {
+    const status = statusOf(response);
+    const error = readError(status, response.headers, '', this._clock.wallMs());
     if (status === 401) {
       this._put(authError(error, undefined));
     } else if ([400, 403, 422].includes(status)) {

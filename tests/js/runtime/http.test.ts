@@ -103,6 +103,17 @@ test('a busy server is asked again after the time it names', async () => {
   http.close();
 });
 
+test('a redirect is refused, not followed with the token', async () => {
+  let asked = 0;
+  const { http, ps } = await peculiar((number, response) => {
+    asked = number;
+    response.writeHead(302, { Location: '/elsewhere' }).end();
+  });
+  await assert.rejects(ps.presence('a'), /HTTP 302/);
+  assert.equal(asked, 1);
+  http.close();
+});
+
 test('what is not answered in time is unknown, and a signal gives it up', async () => {
   const { http, ps } = await peculiar(() => {});
   await assert.rejects(
