@@ -2,17 +2,20 @@
 
 /** `PubSub`: what a program holds. */
 
-import { SystemClock } from './clock.js';
-import { ClosedError, InvalidOption, type PubSubError } from './errors.js';
+import { InvalidOption, type PubSubError } from './errors.js';
 import type { JsonObject, PresenceMember, TopicInfo } from './generated/wire.js';
-import { type Handler, Handlers } from './runtime/handlers.js';
+import { Driver } from './runtime/driver.js';
+import type { Handler } from './runtime/handlers.js';
 import type { HistoryOptions } from './runtime/http_operations.js';
-import { Inbox } from './runtime/inbox.js';
-import { Operations, type PublishOptions, type Waiting } from './runtime/operations.js';
-import { readRequest, type SubscribeOptions } from './runtime/subscribing.js';
-import { Subscription } from './runtime/subscription.js';
-import { type ClientOptions, type PubSubOptions, readOptions } from './settings/options.js';
+import { type PublishOptions, publish, publishMany, updatePresence } from './runtime/publishing.js';
+import { type SubscribeOptions, subscribe } from './runtime/subscribing.js';
+import type { Subscription } from './runtime/subscription.js';
+import { platform, type Surroundings } from './runtime/surroundings.js';
+import type { Waiting } from './runtime/waiting.js';
+import { checkFunction } from './settings/checks.js';
+import { type PubSubOptions, readOptions } from './settings/options.js';
 import { TopicHandle } from './topic.js';
+import { validateTopic } from './topics.js';
 import type {
   ClientEvents,
   Message,
@@ -23,6 +26,8 @@ import type {
   StateName,
 } from './values.js';
 
+const EVENTS: readonly unknown[] = ['state', 'gap', 'error'] satisfies (keyof ClientEvents)[];
+
 /**
  * A client of Hanzo PubSub (HIP-56, Client SDK).
  *
@@ -30,32 +35,29 @@ import type {
  * until it is closed or fails for good. `Topics` maps topics to the types of their payloads.
  */
 export class PubSub<Topics extends object = Record<never, never>> {
-  private readonly _options: ClientOptions;
-  private readonly _operations: Operations;
-  private _closed = false;
+  private readonly _driver: Driver;
 
   /**
    * @throws InvalidOption An option is of a wrong type or out of range; the error names it.
    * @throws InsecureUrl The token would go over an unencrypted connection.
    */
-  constructor(options: PubSubOptions = {}) {
-    this._options = readOptions(options);
-    this._operations = new Operations(this._options, new SystemClock(), Math.random);
+  constructor(options: PubSubOptions = {}, /** @internal */ around: Surroundings = platform) {
+    this._driver = new Driver(readOptions(options), around);
   }
 
   /** The state at this moment. */
   get state(): StateName {
-    return this._operations.state;
+    return this._driver.state;
   }
 
   /** The id the server gave this client; undefined before it was ever connected. */
   get clientId(): string | undefined {
-    return this._operations.clientId;
+    return this._driver.welcome?.client_id;
   }
 
   /** The URL of the WebSocket; it never holds a token. */
   get url(): string {
-    return this._options.socketUrl;
+    return this._driver.options.socketUrl;
   }
 
   /**
@@ -70,8 +72,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
    * @throws ClosedError The client is closed.
    */
   async connect(options: Waiting = {}): Promise<void> {
-    this._refuseClosed();
-    await this._operations.connect(options);
+    await this._live.connected(options);
   }
 
   /**
@@ -83,8 +84,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
    *   `closeTimeout`. What is not settled then rejects in its own call. 0 ends at once.
    */
   async close(options: { readonly timeout?: number | undefined } = {}): Promise<void> {
-    this._closed = true;
-    await this._operations.close(options.timeout);
+    await this._driver.close(options.timeout);
   }
 
   /** `close()` under the name that HIP-56's sample has for it. */
@@ -98,7 +98,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
    * One that is not read holds its newest 256 changes.
    */
   states(): AsyncIterableIterator<StateChange> {
-    return this._operations.states();
+    return this._driver.states();
   }
 
   /**
@@ -113,16 +113,14 @@ export class PubSub<Topics extends object = Record<never, never>> {
     name: Name,
     listener: Handler<[event: ClientEvents[Name]]>,
   ): () => void {
-    if (name !== 'state' && name !== 'gap' && name !== 'error') {
+    if (!EVENTS.includes(name)) {
       throw new InvalidOption(`There is no event \`${String(name).slice(0, 64)}\`.`, {
         remedy: 'Listen to `state`, `gap` or `error`.',
         field: 'name',
       });
     }
-    if (typeof listener !== 'function') {
-      throw new InvalidOption('The listener is not a function.', { field: 'listener' });
-    }
-    return this._operations.on(name, listener);
+    checkFunction('listener', listener ?? null);
+    return this._driver.listeners.on(name, listener);
   }
 
   /**
@@ -140,43 +138,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     topics: Topic | readonly Topic[],
     options: SubscribeOptions<PayloadOf<Topics, Topic>> = {},
   ): Promise<Subscription<PayloadOf<Topics, Topic>>> {
-    this._refuseClosed();
-    const operations = this._operations;
-    const { signal } = options;
-    const sub = operations.nextSubscription();
-    const { event, queue } = readRequest(sub, topics, options, this._options.receiveQueue);
-    signal?.throwIfAborted();
-    const { onMessage, onPresence, onGap } = options;
-    const handlers = new Handlers(
-      onMessage,
-      onPresence,
-      onGap,
-      (gap) => operations.tellGap(gap),
-      (error) => operations.report(error),
-    );
-    const inbox = new Inbox(event.topics, queue, () => leave());
-    for (const [topic, seq] of event.after ?? []) inbox.positions.set(topic, seq);
-    // Beside an iteration there is nobody else to call `onPresence`.
-    const apart = onPresence !== undefined && onMessage === undefined;
-    const presence = apart ? new Inbox(event.topics, queue, () => {}) : inbox;
-    const end = (): void => void subscription.unsubscribe();
-    const leave = (): void => {
-      presence.finish();
-      signal?.removeEventListener('abort', end);
-      operations.remove(sub);
-    };
-    const subscription = new Subscription<PayloadOf<Topics, Topic>>(inbox, handlers, leave);
-    operations.add(event, { inbox, presence });
-    signal?.addEventListener('abort', end);
-    if (onMessage || apart) void handlers.run(presence);
-    try {
-      await operations.waitJoined(inbox, options);
-      if (inbox.error) throw inbox.error;
-      return subscription;
-    } catch (error) {
-      await subscription.unsubscribe();
-      throw error;
-    }
+    return subscribe(this._live, topics, options);
   }
 
   /**
@@ -204,8 +166,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     message: Outgoing<PayloadOf<Topics, Topic>>,
     options: PublishOptions = {},
   ): Promise<Published> {
-    this._refuseClosed();
-    return this._operations.publish(topic, message, options);
+    return publish(this._live, topic, message, options);
   }
 
   /**
@@ -225,8 +186,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     )[],
     options: PublishOptions = {},
   ): Promise<(Published | PubSubError)[]> {
-    this._refuseClosed();
-    return this._operations.publishMany(messages, options);
+    return publishMany(this._live, messages, options);
   }
 
   /**
@@ -240,14 +200,12 @@ export class PubSub<Topics extends object = Record<never, never>> {
     topic: Topic,
     options: HistoryOptions = {},
   ): AsyncIterableIterator<Message<PayloadOf<Topics, Topic>>> {
-    this._refuseClosed();
-    return this._operations.history(topic, options);
+    return this._history(this._live, validateTopic(topic), options);
   }
 
   /** Everybody present on a topic without wildcards. */
   async presence(topic: string, options: Waiting = {}): Promise<PresenceMember[]> {
-    this._refuseClosed();
-    return this._operations.presence(topic, options);
+    return (await this._live.http()).presence(validateTopic(topic), options);
   }
 
   /**
@@ -261,8 +219,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     data: JsonObject,
     options: Waiting = {},
   ): Promise<void> {
-    this._refuseClosed();
-    await this._operations.updatePresence(topic, data, options);
+    await updatePresence(this._live, topic, data, options);
   }
 
   /**
@@ -275,8 +232,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     prefix?: string,
     options: Waiting & { readonly limit?: number | undefined } = {},
   ): Promise<TopicInfo[]> {
-    this._refuseClosed();
-    return this._operations.topics(prefix, options.limit, options);
+    return (await this._live.http()).topics(prefix, options);
   }
 
   /** A handle on one topic, with no effect on the wire; it has the same operations. */
@@ -289,7 +245,13 @@ export class PubSub<Topics extends object = Record<never, never>> {
     await this.close();
   }
 
-  private _refuseClosed(): void {
-    if (this._closed) throw new ClosedError();
+  private async *_history(driver: Driver, topic: string, options: HistoryOptions) {
+    yield* (await driver.http()).history(topic, options);
+  }
+
+  /** The driver of a client that has not ended. */
+  private get _live(): Driver {
+    this._driver.refuseEnded();
+    return this._driver;
   }
 }

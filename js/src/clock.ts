@@ -1,6 +1,6 @@
 /** One clock object for every timer and both readings of time. */
 
-/** The longest delay that `setTimeout` keeps: it counts in 32 bits, and fires at once beyond. */
+/** The longest delay that `setTimeout` keeps, 24.8 days: it counts in 32 bits. */
 const LONGEST = 2 ** 31 - 1;
 
 /** A timer that has been started. */
@@ -18,7 +18,7 @@ export interface Clock {
   /**
    * Call a function later.
    *
-   * @param after Milliseconds, of any length.
+   * @param after Milliseconds; beyond 24.8 days it is called after these.
    * @param background Whether the timer alone should not keep a Node process alive.
    */
   callLater(after: number, callback: () => void, background?: boolean): TimerHandle;
@@ -37,37 +37,19 @@ export class SystemClock implements Clock {
   }
 
   callLater(after: number, callback: () => void, background = false): TimerHandle {
-    const end = this.now() + after;
-    let timer: unknown;
-    const start = (left: number): void => {
-      const step = Math.min(Math.max(left, 0), LONGEST);
-      timer = setTimeout(() => (step < LONGEST ? callback() : start(end - this.now())), step);
-      if (background) (timer as { unref?: () => void }).unref?.();
-    };
-    start(after);
+    const timer: unknown = setTimeout(callback, Math.min(after, LONGEST));
+    if (background) (timer as { unref?(): void }).unref?.();
     return { cancel: () => clearTimeout(timer as number) };
   }
 
   callSoon(callback: () => void): void {
-    soon(callback);
+    // Pages throttle timers, but not the messages of a channel.
+    if (typeof MessageChannel !== 'function') return void setTimeout(callback);
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      callback();
+    };
+    port2.postMessage(0);
   }
 }
-
-type Soon = (callback: () => void) => void;
-
-/** A turn of the event loop: pages throttle timers, but not the messages of a channel. */
-const soon: Soon = (() => {
-  const { setImmediate } = globalThis as { setImmediate?: Soon };
-  if (typeof setImmediate === 'function') return (callback) => setImmediate(callback);
-  if (typeof MessageChannel !== 'function') return (callback) => void setTimeout(callback, 0);
-  let channel: MessageChannel | undefined;
-  const waiting: (() => void)[] = [];
-  return (callback) => {
-    if (!channel) {
-      channel = new MessageChannel();
-      channel.port1.onmessage = () => waiting.shift()?.();
-    }
-    waiting.push(callback);
-    channel.port2.postMessage(null);
-  };
-})();

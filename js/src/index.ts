@@ -3,11 +3,12 @@
 export { PubSub } from './client.js';
 export * from './errors.js';
 export type { Denial, Envelope, Limits, Sender } from './generated/wire.js';
-export type { MessageHandler, PresenceHandler } from './runtime/handlers.js';
+export type { MessageHandler, PresenceHandler, StateLoader } from './runtime/handlers.js';
 export type { HistoryOptions } from './runtime/http_operations.js';
-export type { PublishOptions, Waiting } from './runtime/operations.js';
+export type { PublishOptions } from './runtime/publishing.js';
 export type { SubscribeOptions } from './runtime/subscribing.js';
 export { Subscription } from './runtime/subscription.js';
+export type { Waiting } from './runtime/waiting.js';
 export type {
   PubSubOptions,
   ReceivePolicy,

@@ -3,9 +3,10 @@
 import type { PubSub } from './client.js';
 import type { JsonObject, PresenceMember } from './generated/wire.js';
 import type { HistoryOptions } from './runtime/http_operations.js';
-import type { PublishOptions, Waiting } from './runtime/operations.js';
+import type { PublishOptions } from './runtime/publishing.js';
 import type { SubscribeOptions } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
+import type { Waiting } from './runtime/waiting.js';
 import { validatePattern } from './topics.js';
 import type { Message, Outgoing, PayloadOf, Published } from './values.js';
 

@@ -5,38 +5,49 @@
  * session never sees two at once. User code never runs here.
  */
 
-import type { Clock, TimerHandle } from '../clock.js';
-import { AuthRefused, fromCode, PubSubError } from '../errors.js';
+import type { TimerHandle } from '../clock.js';
+import {
+  AuthRefused,
+  ClosedError,
+  type CodedDetails,
+  ConnectionFailed,
+  fromCode,
+  PubSubError,
+} from '../errors.js';
 import { PUBLIC } from '../generated/lifecycle.js';
-import type { AuthOkFrame, Envelope, Limits, ServerFrame } from '../generated/wire.js';
-import type { Effect, Fetch, Finished, Joined, Outcome, StateChanged } from '../session/effects.js';
+import type { AuthOkFrame, Denial, Envelope, ServerFrame } from '../generated/wire.js';
+import type {
+  Effect,
+  Fetch,
+  Finished,
+  Joined,
+  Outcome,
+  StateChanged,
+  TransportName,
+} from '../session/effects.js';
 import type { Event, Publish, TimerName } from '../session/events.js';
-import { type Peer, readPeer } from '../session/peer.js';
-import type { Session } from '../session/session.js';
-import type { ClientOptions } from '../settings/options.js';
+import { Session } from '../session/session.js';
+import { checkTime } from '../settings/checks.js';
+import { type ClientOptions, sessionOptionsOf } from '../settings/options.js';
 import type { StateChange, StateName } from '../values.js';
-import { denialError, type Inbox } from './inbox.js';
-import { type DialTransport, Reader } from './reader.js';
-import { watchPlatform } from './surroundings.js';
-import { nameOf, type TokenSource } from './tokens.js';
-
-/** Milliseconds between two looks at the clocks (LIFE-5). */
-const WATCH_EVERY = 5_000;
-
-/** Milliseconds by which a timer is late where the machine has slept. */
-const SLEPT = 10_000;
+import { Listeners } from './handlers.js';
+import type { HttpApi } from './http_operations.js';
+import type { Inbox } from './inbox.js';
+import { Reader } from './reader.js';
+import type { Recent } from './stream.js';
+import { load, type Surroundings, watch } from './surroundings.js';
+import { nameOf, TokenSource } from './tokens.js';
+import type { Turnstile } from './turnstile.js';
+import { type Waiting, within } from './waiting.js';
 
 /** Ids of own messages that are remembered with `echo: false`: what may be on its way back. */
 const OWN_IDS = 10_000;
 
-/** Who is told of what no call asked for. */
-export interface Listeners {
-  state(change: StateChange): void;
-  error(error: unknown): void;
-  welcome(frame: AuthOkFrame): void;
-  settled(): void;
-  finished(): void;
-}
+const NOTHING = {
+  code: 'forbidden',
+  message: 'The server granted none of the topics.',
+  topic: undefined,
+};
 
 /** Where the deliveries of a subscription go: messages and gaps; presence. */
 export interface Place {
@@ -44,53 +55,59 @@ export interface Place {
   readonly presence: Inbox;
 }
 
-/** Runs one session. */
+type Performers = {
+  readonly [K in Exclude<Effect['kind'], 'deliver'>]: (
+    effect: Extract<Effect, { readonly kind: K }>,
+  ) => void;
+};
+
+/** Runs one session: what a client is, once it is used. */
 export class Driver {
+  readonly listeners: Listeners;
+  readonly tokens: TokenSource;
+  readonly session: Session;
   state: StateName = 'initialized';
-  lastChange: StateChange | undefined;
   finished = false;
-  error: PubSubError | undefined;
-  clientId: string | undefined;
-  limits: Limits = {};
-  peer: Peer | undefined;
+  /** What the server said of itself; undefined before it was ever connected. */
+  welcome: AuthOkFrame | undefined;
+  /** Called whenever a publish was settled, and at the end. */
+  onSettle: () => void = () => {};
+  private _error: PubSubError | undefined;
+  private _closing = false;
+  private _lastFailure: StateChange | undefined;
   private readonly _places = new Map<number, Place>();
   private readonly _queue: Event[] = [];
   private _busy = false;
   private readonly _timers = new Map<TimerName, TimerHandle>();
   private _drain: number | undefined;
-  private readonly _fetches = new Map<number, AbortController>();
+  private _fetching: AbortController | undefined;
   private readonly _settles = new Map<number, (outcome: Outcome) => void>();
   private readonly _reader: Reader;
-  private _waiters: (() => void)[] = [];
-  private _watch: TimerHandle | undefined;
   private _unwatch: (() => void) | undefined;
-  private _wall = 0;
   private readonly _own = new Set<string>();
+  private _numbers = 0;
+  private _http: Promise<HttpApi> | undefined;
+  private _turnstile: Promise<Turnstile> | undefined;
 
   /**
-   * @param session Decides.
    * @param options What the client is set to.
-   * @param clock Every timer and both readings of time.
-   * @param _tokens Asks the program for tokens.
-   * @param dial Makes a transport that is not open yet.
-   * @param _listeners Told of what no call asked for.
+   * @param around Clock, randomness, transports.
    */
   constructor(
-    readonly session: Session,
     readonly options: ClientOptions,
-    readonly clock: Clock,
-    private readonly _tokens: TokenSource,
-    dial: DialTransport,
-    private readonly _listeners: Listeners,
+    readonly around: Surroundings,
   ) {
+    this.listeners = new Listeners(options.logger);
+    this.tokens = new TokenSource(options, around.clock);
+    this.session = new Session(sessionOptionsOf(options), around.random);
     this._reader = new Reader(
       {
         receive: (frame, at) => this._receive(frame, at),
         opened: (incremental) => this.feed({ kind: 'opened', incremental }),
         dropped: (end) => this.feed({ kind: 'dropped', ...end }),
       },
-      dial,
-      clock,
+      (name: TransportName) => around.dial(name, options),
+      around.clock,
     );
   }
 
@@ -116,108 +133,144 @@ export class Driver {
   }
 
   private _receive(frame: ServerFrame, at: number): void {
-    if (frame.type === 'auth.ok') this._welcome(frame);
+    if (frame.type === 'auth.ok') {
+      const { expires_at: end, server_time: now = at } = frame;
+      this.welcome = frame;
+      if (end !== undefined) this.tokens.learn(end - now);
+    }
     this._queue.push({ kind: 'received', frame, at });
     if (!this._busy) this._runQueue();
   }
 
-  private _welcome(frame: AuthOkFrame): void {
-    this.clientId = frame.client_id;
-    this.limits = frame.limits ?? {};
-    this.peer = readPeer(frame, this._reader.incremental);
-    if (frame.expires_at !== undefined) {
-      this._tokens.learn(frame.expires_at - (frame.server_time ?? this.clock.wallMs()));
-    }
-    this._listeners.welcome(frame);
-  }
-
-  private _perform(produced: readonly Effect[]): void {
-    let run: Envelope[] = []; // messages of one subscription in a row: a replay
-    let runSub = 0;
-    for (const effect of produced) {
-      if (effect.kind === 'deliver') {
-        if (run.length && effect.sub !== runSub) {
-          this._deliver(runSub, run);
-          run = [];
-        }
-        runSub = effect.sub;
-        run.push(effect.message);
+  private _perform(effects: readonly Effect[]): void {
+    for (let n = 0; n < effects.length; ) {
+      const effect = effects[n++] as Effect;
+      if (effect.kind !== 'deliver') {
+        (this._performers[effect.kind] as (effect: Effect) => void)(effect);
         continue;
       }
-      if (run.length) {
-        this._deliver(runSub, run);
-        run = [];
+      const { sub, message } = effect;
+      const run = [message]; // messages of one subscription in a row: a replay
+      for (let next = effects[n]; next?.kind === 'deliver' && next.sub === sub; next = effects[n]) {
+        run.push(next.message);
+        n += 1;
       }
-      this._performOne(effect);
-    }
-    if (run.length) this._deliver(runSub, run);
-  }
-
-  private _performOne(effect: Exclude<Effect, { kind: 'deliver' }>): void {
-    switch (effect.kind) {
-      case 'stateChanged':
-        this._changeState(effect);
-        break;
-      case 'fetch':
-        this._fetch(effect);
-        break;
-      case 'abandonFetch':
-        this._abandonFetch(effect.id);
-        break;
-      case 'dial':
-        this._reader.dial(effect.transport);
-        break;
-      case 'hangUp':
-        this._reader.hangUp(effect.code);
-        break;
-      case 'send':
-        this._reader.send(effect.frame);
-        break;
-      case 'startTimer':
-        this._startTimer(effect.name, effect.after);
-        break;
-      case 'cancelTimer':
-        this._cancelTimer(effect.name);
-        break;
-      case 'probe':
-        this._probe();
-        break;
-      case 'gap': {
-        const { sub, topic, from, to, missed, reason } = effect;
-        const gap = { topic, from, to, missed, reason };
-        this._places.get(sub)?.inbox.putOther({ kind: 'gap', gap });
-        break;
-      }
-      case 'joined':
-        this._join(effect);
-        break;
-      case 'presenceChanged': {
-        const { sub, topic, members, change, member } = effect;
-        const presence = { topic, members, change, member };
-        this._places.get(sub)?.presence.putOther({ kind: 'presence', presence });
-        break;
-      }
-      case 'settle':
-        this._settles.get(effect.ref)?.(effect.outcome);
-        this._settles.delete(effect.ref);
-        this._listeners.settled();
-        break;
-      case 'problem': {
-        const { code, message, topic } = effect;
-        this._listeners.error(fromCode(code, message, { topic }));
-        break;
-      }
-      case 'finished':
-        this._finish(effect);
-        break;
+      this._deliver(sub, run);
     }
   }
 
-  // ---------------------------------------------------------------- what others need of it
+  private readonly _performers: Performers = {
+    stateChanged: (effect) => this._changeState(effect),
+    fetch: (effect) => this._fetch(effect),
+    abandonFetch: () => this._fetching?.abort(),
+    dial: ({ transport }) => this._reader.dial(transport),
+    hangUp: ({ code }) => this._reader.hangUp(code),
+    send: ({ frame }) => this._reader.send(frame),
+    startTimer: ({ name, after }) => {
+      this._timers.get(name)?.cancel();
+      const fire = (): void => {
+        this._timers.delete(name);
+        this.feed({ kind: 'timerFired', name, idle: this._reader.idle });
+      };
+      const wait = name === 'drain' ? (this._drain ?? after) : after;
+      this._timers.set(name, this.around.clock.callLater(wait, fire));
+    },
+    cancelTimer: ({ name }) => {
+      this._timers.get(name)?.cancel();
+      this._timers.delete(name);
+    },
+    probe: () => {
+      const answer = (ok: boolean): void => this.feed({ kind: 'probed', ok });
+      this._reader.probe(this.options.openTimeout).then(answer, () => answer(false));
+    },
+    gap: ({ kind, sub, ...gap }) => this._places.get(sub)?.inbox.putOther({ kind, gap }),
+    joined: (effect) => this._join(effect),
+    presenceChanged: ({ kind, sub, ...presence }) => {
+      this._places.get(sub)?.presence.putOther({ kind: 'presence', presence });
+    },
+    settle: ({ ref, outcome }) => {
+      this._settles.get(ref)?.(outcome);
+      this._settles.delete(ref);
+      this.onSettle();
+    },
+    problem: ({ code, message, topic }) => {
+      this.listeners.report(fromCode(code, message, { topic }));
+    },
+    finished: (effect) => this._finish(effect),
+  };
 
-  /** Route what the session delivers to a subscription. */
-  add(sub: number, place: Place): void {
-    this._places.set(sub, place);
+  // ---------------------------------------------------------------- what operations need of it
+
+  /** A number that nothing else of this client has. */
+  number(): number {
+    this._numbers += 1;
+    return this._numbers;
+  }
+
+  /** Milliseconds that an operation may take. */
+  patience(timeout: number | undefined): number {
+    return timeout === undefined ? this.options.operationTimeout : checkTime('timeout', timeout, 0);
+  }
+
+  /** Bytes of JSON that the data of a message may have. */
+  get maxPayload(): number {
+    return this.welcome?.limits?.max_payload || this.options.maxPayload;
+  }
+
+  /** @throws ClosedError The client is closed. What made it fail, where it failed. */
+  refuseEnded(): void {
+    if (this._closing) throw new ClosedError();
+    if (this.finished) throw this._error ?? new ClosedError();
+  }
+
+  /** Connect, unless that was asked for before. */
+  connect(): void {
+    if (this.state !== 'initialized' || this._unwatch) return;
+    this._unwatch = watch(this.around.clock, (certain) => this._wake(certain));
+    this.feed({ kind: 'connect' });
+  }
+
+  /** Wait until the client is connected. */
+  async connected({ timeout, signal }: Waiting, about: CodedDetails = {}): Promise<void> {
+    const { clock } = this.around;
+    const patience = this.patience(timeout);
+    const end = clock.now() + patience;
+    const states = this.states();
+    signal?.throwIfAborted();
+    this.connect();
+    while (this.state !== 'connected') {
+      this.refuseEnded();
+      if (!(await within(states.next(), signal, clock, end - clock.now()))) {
+        const why = reasonOf(this._lastFailure, this.state);
+        throw new ConnectionFailed(`Not connected within ${patience} ms: ${why}`, about);
+      }
+    }
+    states.return();
+  }
+
+  /** Settle the publishes and end. */
+  async close(milliseconds: number | undefined): Promise<void> {
+    const states = this.states();
+    this._closing = true;
+    if (!this.finished) {
+      this._drain = milliseconds;
+      this.feed({ kind: milliseconds === 0 ? 'abort' : 'close' });
+    }
+    for await (const _ of states);
+  }
+
+  /** Changes of state from now on, until the client has ended. */
+  states(): Recent<StateChange> {
+    const states = this.listeners.open('state');
+    if (this.finished) states.finish();
+    return states;
+  }
+
+  /** Begin a subscription. */
+  add(event: Extract<Event, { kind: 'subscribe' }>, place: Place): void {
+    this._places.set(event.sub, place);
+    this.connect();
+    this.feed(event);
   }
 
   /** End a subscription. Does nothing when it has ended. */
@@ -226,7 +279,8 @@ export class Driver {
   }
 
   /** Publish; the promise gets the outcome. */
-  begin(event: Publish): Promise<Outcome> {
+  publish(event: Publish): Promise<Outcome> {
+    this.rememberOwn(event.messages);
     return new Promise((resolve) => {
       this._settles.set(event.ref, resolve);
       this.feed(event);
@@ -234,140 +288,31 @@ export class Driver {
   }
 
   /** Keep messages of this client from its own subscriptions, where `echo` is off. */
-  rememberOwn(ids: readonly string[]): void {
+  rememberOwn(messages: Publish['messages']): void {
     if (this.options.echo) return;
-    for (const id of ids) this._own.add(id);
+    for (const { id } of messages) this._own.add(id ?? '');
     for (const id of this._own) {
       if (this._own.size <= OWN_IDS) break;
       this._own.delete(id);
     }
   }
 
-  /**
-   * Wait until a condition holds; it is asked when the state changes or the server answers.
-   *
-   * @returns Whether it holds; false also where the client has ended or the time has passed first.
-   */
-  async until(
-    condition: () => boolean,
-    milliseconds?: number,
-    signal?: AbortSignal,
-  ): Promise<boolean> {
-    let passed = false;
-    const notify = (): void => this._notify();
-    const timer =
-      milliseconds === undefined
-        ? undefined
-        : this.clock.callLater(milliseconds, () => {
-            passed = true;
-            notify();
-          });
-    signal?.addEventListener('abort', notify);
-    try {
-      while (true) {
-        signal?.throwIfAborted();
-        if (condition()) return true;
-        if (passed || this.finished) return false;
-        await new Promise<void>((resolve) => this._waiters.push(resolve));
-      }
-    } finally {
-      timer?.cancel();
-      signal?.removeEventListener('abort', notify);
-    }
+  /** The HTTP API, loaded at its first use. */
+  http(): Promise<HttpApi> {
+    this._http ??= load(import('./http_operations.js')).then(({ HttpApi }) => new HttpApi(this));
+    this._http.catch(() => {
+      this._http = undefined;
+    });
+    return this._http;
   }
 
-  /** Connect, unless that was asked for before. */
-  connect(): void {
-    if (this.state !== 'initialized' || this._watch) return;
-    this._lookAtClocks();
-    this._unwatch = watchPlatform((certain) => this._wake(certain));
-    this.feed({ kind: 'connect' });
+  /** Lets publishes in as the queue has room. */
+  turnstile(): Promise<Turnstile> {
+    this._turnstile ??= load(import('./turnstile.js')).then(({ Turnstile }) => new Turnstile(this));
+    return this._turnstile;
   }
 
-  /** Settle the publishes and end. */
-  async close(milliseconds: number | undefined): Promise<void> {
-    if (!this.finished) {
-      this._drain = milliseconds;
-      this.feed({ kind: milliseconds === 0 ? 'abort' : 'close' });
-    }
-    await this.until(() => this.finished);
-  }
-
-  private _notify(): void {
-    const waiters = this._waiters;
-    this._waiters = [];
-    for (const wake of waiters) wake();
-  }
-
-  private _probe(): void {
-    const answer = (ok: boolean): void => this.feed({ kind: 'probed', ok });
-    this._reader.probe(this.options.openTimeout).then(answer, () => answer(false));
-  }
-
-  // ---------------------------------------------------------------- tokens
-
-  private _fetch({ id, reason, attempt }: Fetch): void {
-    const { fixed } = this._tokens;
-    if (fixed) {
-      this.feed({ kind: 'token', fetch: id, value: fixed.value });
-      return;
-    }
-    const abort = new AbortController();
-    this._fetches.set(id, abort);
-    this._tokens.fetch(reason, attempt, abort.signal).then(
-      ({ value, expiresAt }) => {
-        if (!this._fetches.delete(id)) return;
-        const expiresIn =
-          expiresAt === undefined ? undefined : Math.max(0, expiresAt - this.clock.wallMs());
-        this.feed({ kind: 'token', fetch: id, value, expiresIn });
-      },
-      (error: unknown) => {
-        if (!this._fetches.delete(id)) return;
-        const refused = error instanceof AuthRefused;
-        // What a stranger's error says may hold a secret; its class says enough.
-        const message = error instanceof PubSubError ? error.message : nameOf(error);
-        if (!refused) {
-          this._listeners.error(
-            fromCode('token_unavailable', `getToken threw ${message}.`, { cause: error }),
-          );
-        }
-        this.feed({ kind: 'tokenFailed', fetch: id, refused, message });
-      },
-    );
-  }
-
-  private _abandonFetch(id: number): void {
-    const abort = this._fetches.get(id);
-    this._fetches.delete(id);
-    abort?.abort();
-  }
-
-  // ---------------------------------------------------------------- timers
-
-  private _startTimer(name: TimerName, after: number): void {
-    this._timers.get(name)?.cancel();
-    const milliseconds = name === 'drain' ? (this._drain ?? after) : after;
-    const fire = (): void => {
-      this._timers.delete(name);
-      this.feed({ kind: 'timerFired', name, idle: this._reader.idle });
-    };
-    this._timers.set(name, this.clock.callLater(milliseconds, fire));
-  }
-
-  private _cancelTimer(name: TimerName): void {
-    this._timers.get(name)?.cancel();
-    this._timers.delete(name);
-  }
-
-  /** A timer that is late by the wall clock tells that the machine has slept. */
-  private _lookAtClocks(): void {
-    const wall = this.clock.wallMs();
-    const late = this._wall ? wall - this._wall - WATCH_EVERY : 0;
-    this._wall = wall;
-    this._watch = this.clock.callLater(WATCH_EVERY, () => this._lookAtClocks(), true);
-    // A throttled tab runs its timers once a minute, and has not slept: its socket was heard.
-    if (late > SLEPT && this._reader.idle > SLEPT) this.feed({ kind: 'woke' });
-  }
+  // ---------------------------------------------------------------- inside
 
   /** Try now what waits; a connection that was heard lately is left alone, if it can be trusted. */
   private _wake(certain: boolean): void {
@@ -376,61 +321,85 @@ export class Driver {
     if (certain || !stands) this.feed({ kind: 'woke' });
   }
 
-  // ---------------------------------------------------------------- to the subscriptions
+  private _fetch({ id: fetch, reason, attempt }: Fetch): void {
+    this._fetching = new AbortController();
+    const { signal } = this._fetching;
+    this.tokens.fetch(reason, attempt, signal).then(
+      ({ value, expiresAt }) => {
+        const expiresIn = expiresAt && Math.max(0, expiresAt - this.around.clock.wallMs());
+        this.feed({ kind: 'token', fetch, value, expiresIn });
+      },
+      (error: unknown) => {
+        if (signal.aborted) return;
+        const refused = error instanceof AuthRefused;
+        // What a stranger's error says may hold a secret; its class says enough.
+        const message = error instanceof PubSubError ? error.message : nameOf(error);
+        if (!refused) {
+          const said = `getToken threw ${message}.`;
+          this.listeners.report(fromCode('token_unavailable', said, { cause: error }));
+        }
+        this.feed({ kind: 'tokenFailed', fetch, refused, message });
+      },
+    );
+  }
 
   private _deliver(sub: number, messages: readonly Envelope[]): void {
     const inbox = this._places.get(sub)?.inbox;
-    if (!inbox) return;
     const others = this._own.size ? messages.filter(({ id }) => !this._own.has(id)) : messages;
-    const [first] = others;
-    if (others.length > 1) inbox.putReplay(others);
-    else if (first) inbox.put(first);
-    if (inbox.full) this._reader.giveWay();
+    inbox?.put(others);
+    if (inbox?.full) this._reader.giveWay();
   }
 
   private _join({ sub, topics, denied }: Joined): void {
     const place = this._places.get(sub);
     if (!place) return;
-    for (const inbox of new Set([place.inbox, place.presence])) {
-      inbox.join(topics, denied);
-      if (!topics.length) inbox.finish(denialError(denied, inbox.topics));
+    place.inbox.denied = denied;
+    if (topics.length) {
+      place.inbox.answer();
+    } else {
+      this._end(place, denialError(denied, place.inbox.topics));
+      this._places.delete(sub);
     }
-    if (!topics.length) this._places.delete(sub);
-    this._notify();
   }
 
-  // ---------------------------------------------------------------- to the calls and listeners
+  private _end({ inbox, presence }: Place, error: PubSubError | undefined): void {
+    inbox.finish(error);
+    presence.finish(error);
+  }
 
-  private _changeState(effect: StateChanged): void {
-    const from = PUBLIC[effect.from];
-    const to = effect.public;
+  private _changeState({ kind, from: before, to: _, public: to, ...about }: StateChanged): void {
+    const from = PUBLIC[before];
     if (from === to) return;
-    const { code, reason, retryIn, attempt } = effect;
+    const change = { from, to, ...about, reason: about.reason ?? '' };
     this.state = to;
-    this.lastChange = { from, to, code, reason: reason ?? '', retryIn, attempt };
-    this.options.logger.debug?.(`${from} -> ${to} ${code ?? ''}`);
-    this._listeners.state(this.lastChange);
-    this._notify();
+    if (to === 'connected') this._lastFailure = undefined;
+    else if (change.code !== undefined || change.reason) this._lastFailure = change;
+    this.options.logger.debug?.(`${from} -> ${to} ${change.code ?? ''}`);
+    this.listeners.tell('state', change);
   }
 
-  private _finish({ error: said }: Finished): void {
+  private _finish({ error }: Finished): void {
     this.finished = true;
-    if (said) {
-      const { code, message, remedy, topic } = said;
-      this.error = fromCode(code, message, { remedy, topic });
-    }
-    for (const timer of this._timers.values()) timer.cancel();
-    this._timers.clear();
-    this._watch?.cancel();
+    if (error) this._error = fromCode(error.code, error.message, error);
     this._unwatch?.();
-    for (const abort of this._fetches.values()) abort.abort();
-    this._fetches.clear();
-    for (const { inbox, presence } of this._places.values()) {
-      inbox.finish(this.error);
-      presence.finish(this.error);
-    }
+    this._fetching?.abort();
+    for (const place of this._places.values()) this._end(place, this._error);
     this._places.clear();
-    this._listeners.finished();
-    this._notify();
+    this.listeners.finish();
+    this.onSettle();
   }
+}
+
+/** Why a client is not connected, in words. */
+function reasonOf(failure: StateChange | undefined, state: StateName): string {
+  if (!failure) return `nothing failed yet, the state is ${state}.`;
+  const said = failure.reason.replace(/\.$/, '') || `the state is ${failure.to}`;
+  return failure.code === undefined ? `${said}.` : `${said} (${failure.code}).`;
+}
+
+/** The error of a subscription of which nothing was granted. */
+function denialError(denied: readonly Denial[], topics: readonly string[]): PubSubError {
+  const names = denied.slice(0, 5).map(({ topic }) => topic);
+  const [{ code, message, topic } = NOTHING] = denied;
+  return fromCode(code, message || `Refused: ${names.join(', ')}.`, { topic: topic ?? topics[0] });
 }

@@ -1,11 +1,17 @@
 /** User code that the client calls: one at a time, in order, never from the reader. */
 
+import { PubSubError } from '../errors.js';
 import type { PresenceMember } from '../generated/wire.js';
-import type { Gap, Message, PresenceChange, SubscriptionEvent } from '../values.js';
+import type {
+  ClientEvents,
+  Gap,
+  Logger,
+  Message,
+  PresenceChange,
+  SubscriptionEvent,
+} from '../values.js';
 import type { Inbox } from './inbox.js';
-
-/** State changes or errors that wait for a slow listener; the oldest give way. */
-const BACKLOG = 256;
+import { Recent } from './stream.js';
 
 /** A function, synchronous or not; what it returns is not used. */
 export type Handler<Arguments extends unknown[]> = (...given: Arguments) => unknown;
@@ -16,27 +22,38 @@ export type MessageHandler<Data> = Handler<[message: Message<Data>]>;
 /** Called with everybody present on the topic, and what changed. */
 export type PresenceHandler = Handler<[members: readonly PresenceMember[], change: PresenceChange]>;
 
+/**
+ * Loads the state that missing messages led to (REC-4).
+ *
+ * The positions were taken down before the call, so everything after them follows as messages.
+ */
+export type StateLoader = Handler<[gap: Gap, positions: Readonly<Record<string, number>>]>;
+
 /** The handlers of one subscription. */
+export interface SubscriptionHandlers {
+  readonly onMessage?: Handler<[Message]> | undefined;
+  readonly onPresence?: PresenceHandler | undefined;
+  readonly onGap?: Handler<[gap: Gap]> | undefined;
+  readonly stateLoader?: StateLoader | undefined;
+}
+
+/** Calls the handlers of one subscription. */
 export class Handlers {
   /**
-   * @param onMessage Called with each message.
-   * @param onPresence Called with each presence change.
-   * @param onGap Called with each gap.
-   * @param _told Tells the listeners of the whole client of a gap.
-   * @param _report Gets the exceptions of handlers.
+   * @param given What the program passed to `subscribe`.
+   * @param _listeners Told of gaps, and of what handlers throw.
    */
   constructor(
-    readonly onMessage: Handler<[Message]> | undefined,
-    readonly onPresence: PresenceHandler | undefined,
-    readonly onGap: Handler<[Gap]> | undefined,
-    private readonly _told: (gap: Gap) => void,
-    private readonly _report: (error: unknown) => void,
+    readonly given: SubscriptionHandlers,
+    private readonly _listeners: Listeners,
   ) {}
 
-  /** Tell of a gap. */
-  gap(gap: Gap): void | Promise<void> {
-    this._told(gap);
-    if (this.onGap) return this._guard(this.onGap, gap);
+  /** Tell of a gap: first the state is loaded, then the program is told. */
+  async gap(gap: Gap, { positions }: Inbox): Promise<void> {
+    const { stateLoader, onGap } = this.given;
+    this._listeners.tell('gap', gap);
+    await this._call(stateLoader, gap, Object.fromEntries(positions));
+    await this._call(onGap, gap);
   }
 
   /**
@@ -46,77 +63,102 @@ export class Handlers {
    */
   async run(inbox: Inbox): Promise<void> {
     while (true) {
-      const entry = inbox.take();
-      if (entry) {
-        const handled = this._handle(entry);
-        if (handled) await handled;
-      } else if (inbox.finished) {
-        return;
-      } else {
-        await inbox.wait();
+      for (let event = inbox.take(); event; event = inbox.take()) {
+        // What is not asynchronous is not waited for: the next message follows at once.
+        const called = this._handle(event, inbox);
+        if (called) await called;
       }
+      if (inbox.finished) return;
+      await inbox.wait();
     }
   }
 
-  private _handle(entry: SubscriptionEvent): void | Promise<void> {
-    if (entry.kind === 'gap') return this.gap(entry.gap);
-    if (entry.kind === 'presence') {
-      const { presence } = entry;
-      if (this.onPresence) return this._guard(this.onPresence, presence.members, presence);
-    } else if (this.onMessage) {
-      return this._guard(this.onMessage, entry.message);
-    }
+  private _handle(event: SubscriptionEvent, inbox: Inbox): Promise<void> | undefined {
+    const { onMessage, onPresence } = this.given;
+    if (event.kind === 'message') return this._call(onMessage, event.message);
+    if (event.kind === 'gap') return this.gap(event.gap, inbox);
+    return this._call(onPresence, event.presence.members, event.presence);
   }
 
-  private _guard<A extends unknown[]>(handler: Handler<A>, ...given: A): void | Promise<void> {
-    return call(handler, given, this._report);
+  private _call<A extends unknown[]>(
+    handler: Handler<A> | undefined,
+    ...given: A
+  ): Promise<void> | undefined {
+    return call(handler, given, (error) => this._listeners.report(error));
   }
 }
 
-/** Calls one function with values, in order, from a turn of its own. */
-export class Listener<Value> {
-  private readonly _waiting: Value[] = [];
-  private _running = false;
+type Name = keyof ClientEvents;
 
-  /**
-   * @param _function Synchronous or not.
-   * @param _report Gets its exceptions.
-   */
-  constructor(
-    private readonly _function: Handler<[Value]>,
-    private readonly _report: (error: unknown) => void,
-  ) {}
+/** Everybody who reads or listens to what happens to the client. */
+export class Listeners {
+  private readonly _readers: { readonly [K in Name]: Set<Recent<ClientEvents[K]>> } = {
+    state: new Set(),
+    gap: new Set(),
+    error: new Set(),
+  };
 
-  /** Have the function called with a value, soon. */
-  tell(value: Value): void {
-    this._waiting.push(value);
-    if (this._waiting.length > BACKLOG) this._waiting.shift();
-    if (this._running) return;
-    this._running = true;
-    queueMicrotask(() => void this._run());
+  /** @param _logger Gets the errors that nobody listens to. */
+  constructor(private readonly _logger: Logger) {}
+
+  /** What happens from now on. */
+  open<K extends Name>(name: K): Recent<ClientEvents[K]> {
+    const reader = new Recent<ClientEvents[K]>();
+    this._readers[name].add(reader);
+    return reader;
   }
 
-  private async _run(): Promise<void> {
-    for (let value = this._waiting.shift(); value !== undefined; value = this._waiting.shift()) {
-      const called = call(this._function, [value], this._report);
-      if (called) await called;
+  /** Have a function called, from a turn of its own; the result stops that. */
+  on<K extends Name>(name: K, handler: Handler<[ClientEvents[K]]>): () => void {
+    const reader = this.open(name);
+    const thrown = (error: unknown): void => {
+      // A listener of errors that throws must not be told of its own error.
+      if (name === 'error') this._logger.error('A listener of errors threw', error);
+      else this.report(error);
+    };
+    void (async () => {
+      for await (const event of reader) await call(handler, [event], thrown);
+    })();
+    return () => void reader.return();
+  }
+
+  /** Tell of an event. */
+  tell<K extends Name>(name: K, event: ClientEvents[K]): void {
+    const readers = this._readers[name];
+    for (const reader of readers) {
+      if (reader.finished) readers.delete(reader);
+      else reader.put(event);
     }
-    this._running = false;
+  }
+
+  /** Tell the program of an error that no call can throw (ERR-1). */
+  report(error: unknown): void {
+    const told = error instanceof Error ? error : new Error(String(error));
+    this.tell('error', told);
+    if (this._readers.error.size) return;
+    if (told instanceof PubSubError) this._logger.error(`${told.code}: ${told.message}`);
+    else this._logger.error('A handler threw', told);
+  }
+
+  /** No change of state follows. */
+  finish(): void {
+    for (const reader of this._readers.state) reader.finish();
   }
 }
 
 /** Call a function of the program; the promise, where it returned one, never rejects. */
 function call<A extends unknown[]>(
-  handler: Handler<A>,
+  handler: Handler<A> | undefined,
   given: A,
   report: (error: unknown) => void,
-): void | Promise<void> {
+): Promise<void> | undefined {
   try {
-    const result = handler(...given);
-    if (typeof (result as PromiseLike<unknown> | undefined)?.then === 'function') {
+    const result = handler?.(...given) as PromiseLike<unknown> | undefined;
+    if (typeof result?.then === 'function') {
       return Promise.resolve(result).then(() => undefined, report);
     }
   } catch (error) {
     report(error);
   }
+  return undefined;
 }

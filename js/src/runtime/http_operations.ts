@@ -1,9 +1,7 @@
 /** What a client does over HTTP: history, presence, topics, publishes. */
 
-import type { Clock } from '../clock.js';
 import { NotFound, PubSubError, Unsupported } from '../errors.js';
 import type {
-  AuthOkFrame,
   Envelope,
   HistoryPage,
   PresenceMember,
@@ -11,12 +9,13 @@ import type {
   TopicInfo,
 } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
-import { type Limits, Rest } from '../http/rest.js';
-import type { ClientOptions } from '../settings/options.js';
+import { Rest } from '../http/rest.js';
 import type { Message, Since } from '../values.js';
+import type { Driver } from './driver.js';
+import { HttpTokens } from './http_tokens.js';
 import type { Prepared } from './publishing.js';
 import { unixMs } from './times.js';
-import type { TokenSource } from './tokens.js';
+import type { Waiting } from './waiting.js';
 
 /** Which of the retained messages. */
 export interface HistoryOptions {
@@ -38,38 +37,26 @@ export class HttpApi {
   private readonly _rest: Rest;
   private _order: Promise<unknown> = Promise.resolve();
 
-  /**
-   * @param _options Addresses and bounds.
-   * @param tokens Shared with the socket.
-   * @param clock Time.
-   * @param random For the jitter of retries.
-   */
-  constructor(
-    private readonly _options: ClientOptions,
-    tokens: TokenSource,
-    clock: Clock,
-    random: () => number,
-  ) {
-    this._rest = new Rest(_options, tokens, clock, random);
-  }
-
-  /** Take note of what the server can do. */
-  learn(frame: AuthOkFrame): void {
-    this._rest.features = new Set(frame.version === undefined ? [] : frame.features);
+  /** @param _driver Options, time, tokens, and what the server can do. */
+  constructor(private readonly _driver: Driver) {
+    const { options, around, tokens } = _driver;
+    const { clock } = around;
+    this._rest = new Rest(options, new HttpTokens(tokens, clock), clock, () => around.random());
   }
 
   /** Publish after what was published so before; one result a message, in order. */
-  async publish(items: readonly Prepared[], limits: Limits): Promise<PublishResult[]> {
-    const turn = this._order.then(() => this._publish(items, limits));
+  async publish(items: readonly Prepared[], options: Waiting): Promise<PublishResult[]> {
+    this._driver.rememberOwn(items.map(({ publication }) => publication));
+    const turn = this._order.then(() => this._publish(items, options));
     this._order = turn.catch(() => {});
     return turn;
   }
 
-  private async _publish(items: readonly Prepared[], limits: Limits): Promise<PublishResult[]> {
+  private async _publish(items: readonly Prepared[], options: Waiting): Promise<PublishResult[]> {
     const messages = items.map(({ publication }) => publication);
-    if (messages.length > 1 && this._rest.features?.has('batch') !== false) {
+    if (messages.length > 1 && this._api.features?.has('batch') !== false) {
       try {
-        return await this._rest.perform(calls.publishBatch(messages), limits);
+        return await this._perform(calls.publishBatch(messages), options);
       } catch (error) {
         if (!(error instanceof NotFound || error instanceof Unsupported)) throw error;
       }
@@ -77,7 +64,7 @@ export class HttpApi {
     const results: PublishResult[] = [];
     for (const message of messages) {
       try {
-        results.push(await this._rest.perform(calls.publish(message), limits));
+        results.push(await this._perform(calls.publish(message), options));
       } catch (error) {
         if (!(error instanceof PubSubError) || messages.length === 1) throw error;
         results.push({ error: calls.errorInfo(error) });
@@ -87,26 +74,25 @@ export class HttpApi {
   }
 
   /** Everybody present on a topic. */
-  presence(topic: string, limits: Limits): Promise<PresenceMember[]> {
-    return this._rest.perform(calls.presence(topic), limits);
+  presence(topic: string, options: Waiting): Promise<PresenceMember[]> {
+    return this._perform(calls.presence(topic), options);
   }
 
   /** Active topics. */
   topics(
     prefix: string | undefined,
-    limit: number | undefined,
-    limits: Limits,
+    options: Waiting & { readonly limit?: number | undefined },
   ): Promise<TopicInfo[]> {
-    return this._rest.perform(calls.topics(prefix, limit), limits);
+    return this._perform(calls.topics(prefix, options.limit), options);
   }
 
   /** Retained messages of a topic, oldest first. */
-  history(topic: string, options: HistoryOptions, limits: Limits): AsyncGenerator<Message> {
+  history(topic: string, options: HistoryOptions): AsyncGenerator<Message> {
     const { since, before, after, limit } = options;
     const query = { since: since === undefined ? undefined : unixMs(since), before };
     return after === undefined
-      ? this._backward(topic, query, limit, limits)
-      : this._forward(topic, query, after, limit, limits);
+      ? this._backward(topic, query, limit, options)
+      : this._forward(topic, query, after, limit, options);
   }
 
   /** Pages that follow a position, each yielded before the next is asked for. */
@@ -115,13 +101,13 @@ export class HttpApi {
     query: calls.HistoryQuery,
     start: number,
     limit: number | undefined,
-    limits: Limits,
+    options: Waiting,
   ): AsyncGenerator<Message> {
     let after = start;
     for (let left = limit ?? Number.POSITIVE_INFINITY; left > 0; ) {
-      const size = Math.min(left, this._options.historyPage);
+      const size = Math.min(left, this._driver.options.historyPage);
       const asked = calls.history(topic, { ...query, after, limit: size });
-      const page = await this._rest.perform(asked, limits);
+      const page = await this._perform(asked, options);
       for (const message of page.messages) {
         yield message;
         after = Math.max(after, message.seq ?? 0);
@@ -141,16 +127,16 @@ export class HttpApi {
     topic: string,
     query: calls.HistoryQuery,
     limit: number | undefined,
-    limits: Limits,
+    options: Waiting,
   ): AsyncGenerator<Message> {
     const pages: (readonly Envelope[])[] = [];
     let { before } = query;
     for (let left = limit ?? Number.POSITIVE_INFINITY; left > 0; ) {
-      const size = Math.min(left, this._options.historyPage);
+      const size = Math.min(left, this._driver.options.historyPage);
       const asked = calls.history(topic, { ...query, before, limit: size });
       let page: HistoryPage;
       try {
-        page = await this._rest.perform(asked, limits);
+        page = await this._perform(asked, options);
       } catch (error) {
         if (!pages.length || !(error instanceof NotFound)) throw error;
         break;
@@ -163,5 +149,15 @@ export class HttpApi {
       if (!page.has_more) break;
     }
     for (const messages of pages.reverse()) yield* messages;
+  }
+
+  private _perform<T>(call: calls.Call<T>, { timeout, signal }: Waiting): Promise<T> {
+    return this._api.perform(call, { timeout: this._driver.patience(timeout), signal });
+  }
+
+  private get _api(): Rest {
+    const { welcome } = this._driver;
+    if (welcome) this._rest.features = new Set(welcome.version ? welcome.features : []);
+    return this._rest;
   }
 }

@@ -1,20 +1,41 @@
-/** What a program hands to `publish`, checked and made into publications; who waits for room. */
+/** One message or several, from what a program hands to `publish` to what became of it. */
 
-import type { Clock } from '../clock.js';
-import { InvalidOption, InvalidPayload } from '../errors.js';
-import { isPublication, type Publication } from '../generated/wire.js';
-import { kind } from '../settings/checks.js';
+import { fromCode, OperationTimeout, PubSubError } from '../errors.js';
+import type { PublishResult } from '../generated/wire.js';
+import { isPublication, type JsonObject, type Publication } from '../generated/wire.js';
+import type { Outcome, Rejected } from '../session/effects.js';
+import type { Publish } from '../session/events.js';
 import { validateTopic } from '../topics.js';
-import type { Outgoing } from '../values.js';
+import type { Published, Via } from '../values.js';
 import { compact } from '../wire/compact.js';
 import { messageId } from '../wire/ids.js';
-import { checkPublication } from '../wire/payloads.js';
+import { checkData, checkPublication } from '../wire/payloads.js';
+import type { Driver } from './driver.js';
+import { load } from './surroundings.js';
+import { type Waiting, within } from './waiting.js';
 
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
-export const PRESENCE_UPDATE = 'presence.update';
+const PRESENCE_UPDATE = 'presence.update';
 
-const FIELDS = ['topic', 'type', 'data', 'ttl', 'id', 'meta'];
-const ID_MAX = 128;
+/** Messages of a batch, where the server does not say how many it takes. */
+const BATCH = 1_000;
+
+/** A batch is sent in frames of at most so many bytes of payload. */
+const BATCH_BYTES = 1 << 20;
+
+const LATE = 'No answer came in time; whether it was published is unknown.';
+
+/** What `publish` takes beside topic and message. */
+export interface PublishOptions extends Waiting {
+  /** Seconds it is kept in history; 0 keeps nothing. */
+  readonly ttl?: number | undefined;
+  /** Message id, at most 128 characters; default `msg_` and a ULID. */
+  readonly id?: string | undefined;
+  /** With the policy `latest`, a newer message of the key replaces one that is not sent yet. */
+  readonly key?: string | undefined;
+  /** `auto`: the open connection, or HTTP where that carries no publishes. */
+  readonly via?: Via | undefined;
+}
 
 /** A publication that can be sent. */
 export interface Prepared {
@@ -24,158 +45,183 @@ export interface Prepared {
   readonly size: number;
 }
 
+/** Publish one message; see `PubSub.publish`. */
+export async function publish(
+  driver: Driver,
+  topic: string,
+  message: unknown,
+  options: PublishOptions,
+): Promise<Published> {
+  const one = prepare(topic, message, driver.maxPayload, options) ?? (await refuse(topic, message));
+  const { data, type } = one.publication;
+  if (type === PRESENCE_UPDATE && options.via !== 'rest') {
+    await updatePresence(driver, topic, data as JsonObject, options);
+    return { id: one.id, timestamp: undefined, seq: undefined, duplicate: false };
+  }
+  const [result] = await send(driver, [one], options, false);
+  if (!result || result instanceof PubSubError) throw result;
+  return result;
+}
+
+/** Change how this client appears; see `PubSub.updatePresence`. */
+export async function updatePresence(
+  driver: Driver,
+  topic: string | undefined,
+  data: JsonObject,
+  options: Waiting,
+): Promise<void> {
+  if (topic !== undefined) validateTopic(topic);
+  checkData(data, driver.maxPayload, topic);
+  options.signal?.throwIfAborted();
+  driver.feed({ kind: 'updatePresence', topic, data });
+  await driver.connected(options, { code: 'not_connected', topic });
+}
+
 /**
- * Check one message and give it an id.
+ * Make a publication of one message, with an id.
  *
  * @param topic Where it goes; undefined where the message names it.
  * @param message `{type, data}` with optional `ttl`, `id`, `meta`.
  * @param limit Bytes of JSON its data may have.
  * @param given `ttl` and `id` that go before the message's own.
+ * @returns Undefined where it is no message; `refuse` knows why.
  * @throws InvalidTopic The topic is not valid.
- * @throws InvalidPayload It has no data, or data that is not JSON.
+ * @throws InvalidPayload It has data that is not JSON.
  * @throws PayloadTooLarge The data is over the limit.
- * @throws InvalidOption Another field is not valid; `field` names it.
  */
-export function prepare(
+function prepare(
   topic: string | undefined,
   message: unknown,
   limit: number,
-  given: { readonly ttl?: number | undefined; readonly id?: string | undefined } = {},
-): Prepared {
-  if (typeof message !== 'object' || message === null || Array.isArray(message)) {
-    throw new InvalidPayload(`The message is ${kind(message)}, not an object.`, {
-      remedy: 'Publish { type, data }.',
-      field: 'message',
-    });
-  }
-  const fields = message as Outgoing & { readonly topic?: string };
-  for (const name of Object.keys(fields)) {
-    if (FIELDS.includes(name)) continue;
-    throw new InvalidOption(`The message has a field \`${name.slice(0, 64)}\`.`, {
-      remedy: `Its fields are ${FIELDS.join(', ')}; put everything else into \`data\`.`,
-      field: name,
-    });
-  }
-  if (topic !== undefined && fields.topic !== undefined && fields.topic !== topic) {
-    throw new InvalidOption('The message names another topic than the call.', {
-      remedy: 'Leave the topic out of the message.',
-      field: 'topic',
-      topic,
-    });
-  }
-  const name = validateTopic(topic ?? fields.topic);
-  if (fields.data === undefined) {
-    throw new InvalidPayload('The message has no `data`.', {
-      remedy: 'Publish { type, data }.',
-      field: 'data',
-      topic: name,
-    });
-  }
-  const id = given.id || fields.id || messageId();
+  given: PublishOptions = {},
+): Prepared | undefined {
+  const { topic: named = topic, type, data, ttl, id: own, meta, ...others } = Object(message);
+  const id = given.id || own || messageId();
   const publication = compact<Publication>({
-    topic: name,
-    type: fields.type,
-    data: fields.data,
-    ttl: given.ttl ?? fields.ttl,
+    topic: named,
+    type,
+    data,
+    ttl: given.ttl ?? ttl,
     id,
-    meta: fields.meta,
+    meta,
   });
-  if (!isPublication(publication)) throw misfit(publication);
+  const fits = data !== undefined && (topic ?? named) === named && !Object.keys(others).length;
+  if (!fits || !isPublication(publication)) return undefined;
+  validateTopic(named);
   return { publication, id, size: checkPublication(publication, limit) };
 }
 
-/** One item of `publishMany`: `[topic, message]`, or a message with its topic. */
-export function splitItem(item: unknown): [topic: string | undefined, message: unknown] {
-  if (Array.isArray(item)) {
-    if (item.length === 2 && typeof item[0] === 'string') return [item[0], item[1]];
-    throw new InvalidPayload(`An item is ${kind(item)}.`, {
-      remedy: 'Give [topic, { type, data }] pairs.',
-      field: 'messages',
-    });
-  }
-  return [undefined, item];
+/** Say what is wrong with a message: code that is loaded only to say so. */
+async function refuse(
+  topic: string | undefined,
+  message: unknown,
+  given: PublishOptions = {},
+): Promise<never> {
+  const { whyNot } = await load(import('./refusals.js'));
+  throw whyNot(topic, message, given);
 }
 
-function misfit({ topic, type, ttl, id, meta }: Publication): InvalidOption {
-  const text = (value: unknown): boolean => typeof value === 'string' && value.length > 0;
-  const [field, said] =
-    type !== undefined && !text(type)
-      ? ['type', 'is no text of 1 to 128 characters']
-      : ttl !== undefined && !(Number.isSafeInteger(ttl) && ttl >= 0)
-        ? ['ttl', 'is no whole number of seconds']
-        : id !== undefined && !(text(id) && id.length <= ID_MAX)
-          ? ['id', 'is no text of 1 to 128 characters']
-          : meta !== undefined && (typeof meta !== 'object' || meta === null)
-            ? ['meta', 'is no object']
-            : ['message', 'is not valid'];
-  return new InvalidOption(`\`${field}\` ${said}.`, { field, topic });
+/** Publish several, in frames that the server takes; see `PubSub.publishMany`. */
+export async function publishMany(
+  driver: Driver,
+  messages: readonly unknown[],
+  options: PublishOptions,
+): Promise<(Published | PubSubError)[]> {
+  const items: Prepared[] = [];
+  for (const given of messages) {
+    const [topic, message] =
+      Array.isArray(given) && given.length === 2 ? given : [undefined, given];
+    items.push(prepare(topic, message, driver.maxPayload) ?? (await refuse(topic, message)));
+  }
+  return sendMany(driver, items, options);
 }
 
-interface Turn {
-  readonly messages: number;
-  readonly size: number;
-  readonly admit: (granted: boolean) => void;
+async function sendMany(
+  driver: Driver,
+  items: readonly Prepared[],
+  options: PublishOptions,
+): Promise<(Published | PubSubError)[]> {
+  const most = driver.welcome?.limits?.max_batch || BATCH;
+  let bytes = 0;
+  const fits = ({ size }: Prepared, n: number): boolean => {
+    bytes += size;
+    return !n || (n < most && bytes <= BATCH_BYTES);
+  };
+  const end = items.findIndex((item, n) => !fits(item, n));
+  if (end < 0) return items.length ? send(driver, items, options, true) : [];
+  const { clock } = driver.around;
+  const deadline = clock.now() + driver.patience(options.timeout);
+  const results = await send(driver, items.slice(0, end), options, true);
+  const others = items.slice(end);
+  try {
+    const timeout = Math.max(0, deadline - clock.now());
+    return [...results, ...(await sendMany(driver, others, { ...options, timeout }))];
+  } catch (error) {
+    // What became of the messages before is not lost with these.
+    if (!(error instanceof PubSubError)) throw error;
+    return [...results, ...others.map((item) => refused(error, item))];
+  }
 }
 
-/** Lets publishes in one by one, in order, as the queue has room (policy `block`). */
-export class Turnstile {
-  private readonly _waiting: Turn[] = [];
-
-  /**
-   * @param _hasRoom Whether so many messages of so many bytes fit.
-   * @param _clock For the timeout.
-   */
-  constructor(
-    private readonly _hasRoom: (messages: number, size: number) => boolean,
-    private readonly _clock: Clock,
-  ) {}
-
-  /** Wait for room, then call `use` at once; false where the time passed first. */
-  enter(
-    messages: number,
-    size: number,
-    milliseconds: number,
-    use: () => void,
-    signal: AbortSignal | undefined,
-  ): Promise<boolean> {
-    if (!this._waiting.length && this._hasRoom(messages, size)) {
-      use();
-      return Promise.resolve(true);
-    }
-    return new Promise((resolve) => {
-      const turn: Turn = {
-        messages,
-        size,
-        admit: (granted) => {
-          const at = this._waiting.indexOf(turn);
-          if (at < 0) return;
-          this._waiting.splice(at, 1);
-          timer.cancel();
-          signal?.removeEventListener('abort', give);
-          if (granted) use();
-          resolve(granted);
-        },
-      };
-      const give = (): void => {
-        turn.admit(false);
-        this.check();
-      };
-      const timer = this._clock.callLater(milliseconds, give);
-      signal?.addEventListener('abort', give);
-      this._waiting.push(turn);
-    });
+/** Publish what fits into one frame, after what was published before it. */
+async function send(
+  driver: Driver,
+  items: readonly Prepared[],
+  { timeout, signal, key, via }: PublishOptions,
+  batch: boolean,
+): Promise<(Published | PubSubError)[]> {
+  const patience = driver.patience(timeout);
+  const { clock } = driver.around;
+  const end = clock.now() + patience;
+  signal?.throwIfAborted();
+  if (via === 'rest') {
+    const results = await (await driver.http()).publish(items, { timeout: patience, signal });
+    return items.map((item, n) => published(results[n], item));
   }
-
-  /** Let in who is first in line, as long as there is room. */
-  check(): void {
-    for (let first = this._waiting[0]; first; first = this._waiting[0]) {
-      if (!this._hasRoom(first.messages, first.size)) return;
-      first.admit(true);
-    }
+  driver.connect();
+  const { policy } = driver.options.sendQueue;
+  const blocks = policy === 'block';
+  const event: Publish = {
+    kind: 'publish',
+    ref: driver.number(),
+    messages: items.map(({ publication }) => publication),
+    size: items.reduce((sum, { size }) => sum + size, 0),
+    policy: blocks ? 'error' : policy,
+    key,
+    batch,
+  };
+  const { settled } = blocks
+    ? await (await driver.turnstile()).enter(event, patience, signal)
+    : { settled: driver.publish(event) };
+  let outcome: Outcome | undefined;
+  try {
+    outcome = await within(settled, signal, clock, end - clock.now());
+  } finally {
+    if (!outcome) driver.feed({ kind: 'expire', ref: event.ref });
   }
+  const late = outcome ? undefined : LATE;
+  const found = outcome ?? (await settled);
+  return items.map((item, n) => {
+    if (found.kind === 'acked') return published(found.results[n], item);
+    if (found.kind === 'rejected') return refused(found, item);
+    const { id, publication } = item;
+    const { topic } = publication;
+    const code = late ? 'timeout' : 'outcome_unknown';
+    return new OperationTimeout(late, { code, topic, id, outcomeUnknown: true });
+  });
+}
 
-  /** Let all in: the client has ended, and each publish learns of that. */
-  open(): void {
-    for (const turn of [...this._waiting]) turn.admit(true);
-  }
+/** What became of one publish, as the program gets it. */
+function published(result: PublishResult = {}, item: Prepared): Published | PubSubError {
+  const { error, id = item.id, timestamp, seq, duplicate = false } = result;
+  if (error) return refused({ ...error, retryAfter: error.retry_after_ms }, item);
+  return { id, timestamp, seq, duplicate };
+}
+
+function refused(
+  { code, message, remedy, topic, retryAfter }: Omit<Rejected, 'kind'>,
+  { id, publication }: Prepared,
+): PubSubError {
+  const about = { remedy, topic: topic ?? publication.topic, retryAfter, id };
+  return fromCode(code, message, about);
 }

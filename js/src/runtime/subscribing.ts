@@ -1,31 +1,31 @@
-/** The arguments of `subscribe`, checked. */
+/** `subscribe`: its arguments, checked, and the subscription made of them. */
 
-import { InvalidOption } from '../errors.js';
+import { InvalidOption, OperationTimeout } from '../errors.js';
 import type { Subscribe } from '../session/events.js';
 import { checkFlag, checkFunction, checkNames, checkWhole, kind } from '../settings/checks.js';
 import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
 import { validatePattern, validateTopic } from '../topics.js';
 import type { AnyPayload, Gap, Since } from '../values.js';
-import type { Handler, MessageHandler, PresenceHandler } from './handlers.js';
+import type { Driver } from './driver.js';
+import {
+  type Handler,
+  Handlers,
+  type MessageHandler,
+  type PresenceHandler,
+  type StateLoader,
+} from './handlers.js';
+import { Inbox } from './inbox.js';
+import { Subscription } from './subscription.js';
 import { unixMs } from './times.js';
+import { type Waiting, within } from './waiting.js';
 
 const PATTERNS_MAX = 1_000;
 const HISTORY_MAX = 10_000;
-const NAMES = [
-  'since',
-  'history',
-  'after',
-  'onMessage',
-  'onPresence',
-  'onGap',
-  'presence',
-  'queue',
-  'timeout',
-  'signal',
-];
+const HANDLERS = ['onMessage', 'onPresence', 'onGap', 'stateLoader'] as const;
+const NAMES = ['since', 'history', 'after', 'presence', 'queue', 'timeout', 'signal'];
 
 /** What `subscribe` takes beside the topics. */
-export interface SubscribeOptions<Data = AnyPayload> {
+export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
   /** Replay what is newer: Unix ms or a Date. */
   readonly since?: Since | undefined;
   /** Replay at most so many of the newest messages of each topic, 0 to 10,000. */
@@ -38,6 +38,11 @@ export interface SubscribeOptions<Data = AnyPayload> {
   readonly onPresence?: PresenceHandler | undefined;
   /** Called with each gap, in its place between the messages. */
   readonly onGap?: Handler<[gap: Gap]> | undefined;
+  /**
+   * Called once for each gap to load the state anew (REC-4), with the positions taken down before;
+   * then `onGap` is called, and what follows the gap is delivered.
+   */
+  readonly stateLoader?: StateLoader | undefined;
   /** Whether to ask for presence; default where `onPresence` is given. */
   readonly presence?: boolean | undefined;
   /** Bounds of what waits for the program, and what happens when it is full. */
@@ -48,44 +53,68 @@ export interface SubscribeOptions<Data = AnyPayload> {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What a program asked for, checked. */
-export interface Request {
-  readonly event: Subscribe;
-  readonly queue: ReceiveQueue;
+/** Subscribe, and wait until the server has answered; see `PubSub.subscribe`. */
+export async function subscribe<Data>(
+  driver: Driver,
+  topics: unknown,
+  options: SubscribeOptions<Data>,
+): Promise<Subscription<Data>> {
+  const event = readRequest(driver.number(), topics, options);
+  const { onMessage, onPresence, queue, signal } = options;
+  const bounds = readReceiveQueue(queue ?? {}, driver.options.receiveQueue, 'queue');
+  const patience = driver.patience(options.timeout);
+  signal?.throwIfAborted();
+  const { sub, after } = event;
+  const leave = (): void => {
+    presence.finish();
+    signal?.removeEventListener('abort', end);
+    driver.remove(sub);
+  };
+  const handlers = new Handlers(options, driver.listeners);
+  const inbox = new Inbox(event.topics, bounds, after ?? [], leave);
+  // Beside an iteration there is nobody else to call `onPresence`.
+  const apart = onPresence && !onMessage;
+  const presence = apart ? new Inbox(event.topics, bounds, [], () => {}) : inbox;
+  const subscription = new Subscription<Data>(inbox, handlers, leave);
+  const end = (): void => void subscription.unsubscribe();
+  signal?.addEventListener('abort', end);
+  driver.add(event, { inbox, presence });
+  if (onMessage || apart) void handlers.run(presence);
+  const { clock } = driver.around;
+  const answered = inbox.answered.then(() => true);
+  if (!(await within(answered, signal, clock, patience))) {
+    const stays = onMessage ? '; it stays in force and may still be answered' : '';
+    // Without a handler there is nobody left who could read it.
+    if (!stays) end();
+    throw new OperationTimeout(
+      `The server did not answer the subscription within ${patience} ms${stays}. State: ${driver.state}.`,
+      { topic: event.topics[0], outcomeUnknown: Boolean(stays) },
+    );
+  }
+  if (inbox.error) throw inbox.error;
+  return subscription;
 }
 
 /**
  * Check the arguments of `subscribe`.
  *
  * @param sub The number of the subscription.
- * @param base Bounds of the client.
  * @throws InvalidTopic A pattern is not valid.
  * @throws InvalidOption Another argument is not valid.
  */
-export function readRequest(
-  sub: number,
-  topics: unknown,
-  options: SubscribeOptions,
-  base: ReceiveQueue,
-): Request {
-  checkNames('options', options, NAMES);
-  const { since, history, after, onMessage, onPresence, onGap, presence, queue } = options;
-  checkFunction('onMessage', onMessage);
-  checkFunction('onPresence', onPresence);
-  checkFunction('onGap', onGap);
+function readRequest(sub: number, topics: unknown, options: SubscribeOptions): Subscribe {
+  checkNames('options', options, [...NAMES, ...HANDLERS]);
+  for (const name of HANDLERS) checkFunction(name, options[name]);
+  const { since, history, after, onPresence, presence = onPresence !== undefined } = options;
   if (history !== undefined) checkWhole('history', history, 0, HISTORY_MAX, 'messages');
-  if (presence !== undefined) checkFlag('presence', presence);
   return {
-    event: {
-      kind: 'subscribe',
-      sub,
-      topics: patterns(topics),
-      since: since === undefined ? undefined : unixMs(since),
-      history,
-      after: after === undefined ? undefined : positions(after),
-      presence: presence ?? onPresence !== undefined,
-    },
-    queue: readReceiveQueue(queue ?? {}, base, 'queue'),
+    kind: 'subscribe',
+    sub,
+    topics: patterns(topics),
+    since: since === undefined ? undefined : unixMs(since),
+    history,
+    after: after === undefined ? undefined : positions(after),
+    presence: checkFlag('presence', presence),
   };
 }
 

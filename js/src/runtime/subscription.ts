@@ -47,7 +47,7 @@ export class Subscription<Data = AnyPayload>
 
   /** What was received, handled, dropped, and waits. */
   get stats(): SubscriptionStats {
-    return this._inbox.stats();
+    return this._inbox.stats;
   }
 
   /**
@@ -81,7 +81,8 @@ export class Subscription<Data = AnyPayload>
   private _read<T>(
     pick: (event: SubscriptionEvent<Data>) => T | undefined,
   ): AsyncIterableIterator<T> {
-    if (this._handlers.onMessage) {
+    const { _inbox: inbox, _handlers: handlers } = this;
+    if (handlers.given.onMessage) {
       throw new UsageError('This subscription hands its messages to `onMessage`.', {
         remedy: 'Iterate it, or pass `onMessage`, not both.',
       });
@@ -90,8 +91,9 @@ export class Subscription<Data = AnyPayload>
       [Symbol.asyncIterator]: () => iterator,
       next: async () => {
         while (true) {
-          const event = await this._following();
-          if (!event) return { done: true, value: undefined };
+          const { done, value: event } = await inbox.next();
+          if (done) return { done, value: undefined };
+          if (event.kind === 'gap') await handlers.gap(event.gap, inbox);
           const value = pick(event);
           if (value !== undefined) return { done: false, value };
         }
@@ -102,19 +104,5 @@ export class Subscription<Data = AnyPayload>
       },
     };
     return iterator;
-  }
-
-  private async _following(): Promise<SubscriptionEvent<Data> | undefined> {
-    const inbox = this._inbox;
-    while (true) {
-      const event = inbox.take();
-      if (event) {
-        if (event.kind === 'gap') await this._handlers.gap(event.gap);
-        return event;
-      }
-      if (inbox.error) throw inbox.error;
-      if (inbox.finished) return undefined;
-      await inbox.wait();
-    }
   }
 }

@@ -1,10 +1,11 @@
 /** Asks the program for a token, without ever holding up the reader. */
 
 import type { Clock } from '../clock.js';
-import { AuthError, InvalidOption, PubSubError } from '../errors.js';
+import { InvalidOption } from '../errors.js';
 import { checkToken, kind } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
-import type { Token, TokenCallback, TokenContext, TokenReason } from '../values.js';
+import type { Token, TokenCallback, TokenReason } from '../values.js';
+import { within } from './waiting.js';
 
 interface Call {
   readonly answer: Promise<Token>;
@@ -14,26 +15,28 @@ interface Call {
 
 /** Where socket and HTTP get tokens: one callback at a time, both share its answer (AUTH-1). */
 export class TokenSource {
-  /** The token that never changes, where the program gave one. */
-  readonly fixed: Token | undefined;
+  /** The last token; the one that never changes, where the program gave such a one. */
+  last: Token | undefined;
   private readonly _callback: TokenCallback | undefined;
-  private _current: Token | undefined;
   private _call: Call | undefined;
-  private _rejections = 0;
   private _fetchedAt = 0;
   private _life: number | undefined;
 
   /**
    * @param options `token` or `getToken`.
-   * @param _clock Tells whether a token has ended.
+   * @param _clock Tells when a token ends.
    */
   constructor(
-    options: ClientOptions,
+    { token, getToken }: ClientOptions,
     private readonly _clock: Clock,
   ) {
-    this.fixed = options.token === undefined ? undefined : { value: options.token };
-    this._callback = options.getToken;
-    this._current = this.fixed;
+    this._callback = getToken;
+    this.last = token === undefined ? undefined : { value: token };
+  }
+
+  /** Whether another token can be had. */
+  get renewable(): boolean {
+    return this._callback !== undefined;
   }
 
   /**
@@ -43,12 +46,12 @@ export class TokenSource {
    * @throws InvalidOption The callback returned something else than a token.
    */
   async fetch(reason: TokenReason, attempt: number, signal?: AbortSignal): Promise<Token> {
-    if (this.fixed || !this._callback) return this.fixed as Token;
-    const call = this._call ?? this._begin(this._callback, { reason, attempt });
+    if (!this._callback) return this.last as Token;
+    const call = this._call ?? this._begin(this._callback, reason, attempt);
     this._call = call;
     call.waiting += 1;
     try {
-      return await untilAborted(call.answer, signal);
+      return (await within(call.answer, signal)) as Token;
     } finally {
       call.waiting -= 1;
       if (!call.waiting && this._call === call) {
@@ -69,101 +72,42 @@ export class TokenSource {
     this._life = left + this._clock.now() - this._fetchedAt;
   }
 
-  /** A token for a request over HTTP: the last one, unless it has ended. */
-  async current(signal?: AbortSignal): Promise<string> {
-    let token = this._current;
-    if (!token) token = await this._ask('connect', signal);
-    else if (token.expiresAt !== undefined && token.expiresAt <= this._clock.wallMs()) {
-      token = await this._ask('expiring', signal);
-    }
-    this._rejections = 0;
-    return token.value;
-  }
-
-  /** Another token in place of one that the server refused; undefined where there is none. */
-  async replace(rejected: string, signal?: AbortSignal): Promise<string | undefined> {
-    if (!this._callback) return undefined;
-    if (!this._current || this._current.value === rejected) {
-      await this._ask('rejected', signal);
-      this._rejections += 1;
-    }
-    const value = this._current?.value;
-    return value === rejected ? undefined : value;
-  }
-
-  private _begin(callback: TokenCallback, context: TokenContext): Call {
+  private _begin(callback: TokenCallback, reason: TokenReason, attempt: number): Call {
     const abort = new AbortController();
-    const answer = fetchToken(callback, context, abort.signal).then((token) => {
-      if (abort.signal.aborted) return token;
-      const known =
-        token.expiresAt === undefined && this._life !== undefined
-          ? { ...token, expiresAt: Math.round(this._clock.wallMs() + this._life) }
-          : token;
-      this._fetchedAt = this._clock.now();
-      this._current = known;
-      return known;
-    });
-    const call: Call = { answer, abort, waiting: 0 };
+    const ask = async (): Promise<Token> => {
+      const { value, expiresAt } = readToken(
+        await callback({ reason, attempt }, { signal: abort.signal }),
+      );
+      const life = this._life;
+      const guess = life === undefined ? life : Math.round(this._clock.wallMs() + life);
+      const token = { value, expiresAt: expiresAt ?? guess };
+      if (!abort.signal.aborted) {
+        this._fetchedAt = this._clock.now();
+        this.last = token;
+      }
+      return token;
+    };
+    const call = { answer: ask(), abort, waiting: 0 };
     const ended = (): void => {
       if (this._call === call) this._call = undefined;
     };
-    answer.then(ended, ended);
+    call.answer.then(ended, ended);
     return call;
   }
-
-  private async _ask(reason: TokenReason, signal: AbortSignal | undefined): Promise<Token> {
-    try {
-      return await this.fetch(reason, reason === 'rejected' ? this._rejections : 0, signal);
-    } catch (error) {
-      if (error instanceof PubSubError || signal?.aborted) throw error;
-      // Its words may hold a secret; its class says enough.
-      throw new AuthError(`getToken threw ${nameOf(error)}.`, {
-        code: 'token_unavailable',
-        cause: error,
-      });
-    }
-  }
 }
 
-/** What was thrown, by its class: the words of a stranger's error may hold a secret. */
-export function nameOf(error: unknown): string {
-  return error instanceof Error ? error.name : kind(error);
-}
-
-/** A promise, or the reason of a signal that is aborted first. */
-export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return promise;
-  return new Promise<T>((resolve, reject) => {
-    const abort = (): void => reject(signal.reason);
-    if (signal.aborted) abort();
-    signal.addEventListener('abort', abort, { once: true });
-    const done = (): void => signal.removeEventListener('abort', abort);
-    promise.then(
-      (value) => {
-        done();
-        resolve(value);
-      },
-      (error: unknown) => {
-        done();
-        reject(error);
-      },
-    );
-  });
-}
-
-async function fetchToken(
-  callback: TokenCallback,
-  context: TokenContext,
-  signal: AbortSignal,
-): Promise<Token> {
-  const given = await callback(context, { signal });
+function readToken(given: string | Token): Token {
   if (typeof given === 'string') return { value: checkToken(given) };
   if (typeof given === 'object' && given !== null && 'value' in given) {
-    const { value, expiresAt } = given;
-    return { value: checkToken(value), expiresAt };
+    return { value: checkToken(given.value), expiresAt: given.expiresAt };
   }
   throw new InvalidOption(`\`getToken\` returned ${kind(given)}.`, {
     remedy: 'Return the token as a string, or { value, expiresAt }.',
     field: 'getToken',
   });
+}
+
+/** What was thrown, by its class: the words of a stranger's error may hold a secret. */
+export function nameOf(error: unknown): string {
+  return error instanceof Error ? error.name : kind(error);
 }

@@ -1,0 +1,52 @@
+/** Tokens for requests over HTTP: those of the socket, while they last. */
+
+import type { Clock } from '../clock.js';
+import { AuthError, PubSubError } from '../errors.js';
+import type { Tokens } from '../http/rest.js';
+import type { Token, TokenReason } from '../values.js';
+import { nameOf, type TokenSource } from './tokens.js';
+
+/** Gives a request the last token, or asks for another. */
+export class HttpTokens implements Tokens {
+  private _rejections = 0;
+
+  /**
+   * @param _source Shared with the socket.
+   * @param _clock Tells whether a token has ended.
+   */
+  constructor(
+    private readonly _source: TokenSource,
+    private readonly _clock: Clock,
+  ) {}
+
+  async current(signal?: AbortSignal): Promise<string> {
+    const { last } = this._source;
+    const ended = last?.expiresAt !== undefined && last.expiresAt <= this._clock.wallMs();
+    const token = last && !ended ? last : await this._ask(last ? 'expiring' : 'connect', signal);
+    this._rejections = 0;
+    return token.value;
+  }
+
+  async replace(rejected: string, signal?: AbortSignal): Promise<string | undefined> {
+    const source = this._source;
+    if (!source.renewable) return undefined;
+    if (!source.last || source.last.value === rejected) {
+      await this._ask('rejected', signal);
+      this._rejections += 1;
+    }
+    return source.last?.value === rejected ? undefined : source.last?.value;
+  }
+
+  private async _ask(reason: TokenReason, signal: AbortSignal | undefined): Promise<Token> {
+    try {
+      return await this._source.fetch(reason, reason === 'rejected' ? this._rejections : 0, signal);
+    } catch (error) {
+      if (error instanceof PubSubError || signal?.aborted) throw error;
+      // Its words may hold a secret; its class says enough.
+      throw new AuthError(`getToken threw ${nameOf(error)}.`, {
+        code: 'token_unavailable',
+        cause: error,
+      });
+    }
+  }
+}

@@ -1,0 +1,77 @@
+/** What every iteration of the client is made of: values go in at once, a reader waits for them. */
+
+/** Values that a slow reader of state changes or errors may have waiting; the oldest give way. */
+const RECENT = 256;
+
+/** Values that wait for one reader. */
+export abstract class Stream<Value> implements AsyncIterableIterator<Value> {
+  /** Nothing is added any more; what waits can still be taken. */
+  finished = false;
+  /** What the reader gets at the end. */
+  error: Error | undefined;
+  private _waiting: (() => void)[] = [];
+
+  /** The next value, or undefined where none waits. */
+  abstract take(): Value | undefined;
+
+  /** Give up what waits. */
+  abstract clear(): void;
+
+  /** Add nothing any more. Does nothing at the second time. */
+  finish(error?: Error): void {
+    if (this.finished) return;
+    this.finished = true;
+    this.error = error;
+    this._wake();
+  }
+
+  async next(): Promise<IteratorResult<Value, undefined>> {
+    while (true) {
+      const value = this.take();
+      if (value !== undefined) return { done: false, value };
+      if (this.error) throw this.error;
+      if (this.finished) return { done: true, value: undefined };
+      await this.wait();
+    }
+  }
+
+  /** Wait for a value, or the end. */
+  wait(): Promise<void> {
+    return new Promise((resolve) => this._waiting.push(resolve));
+  }
+
+  /** Read no further. */
+  async return(): Promise<IteratorResult<Value, undefined>> {
+    this.finish();
+    this.clear();
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  protected _wake(): void {
+    for (const wake of this._waiting.splice(0)) wake();
+  }
+}
+
+/** The newest of the values that were added. */
+export class Recent<Value> extends Stream<Value> {
+  private readonly _values: Value[] = [];
+
+  /** Add a value. */
+  put(value: Value): void {
+    this._values.push(value);
+    if (this._values.length > RECENT) this._values.shift();
+    this._wake();
+  }
+
+  take(): Value | undefined {
+    return this._values.shift();
+  }
+
+  clear(): void {
+    this._values.length = 0;
+  }
+}
