@@ -1,9 +1,14 @@
 /** The Chromium of the system, without a window. */
 
-import { accessSync, constants, mkdtempSync, rmSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { accessSync, constants, mkdtempSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { type Browser, chromium } from 'playwright-core';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { type Browser, type BrowserContext, chromium } from 'playwright-core';
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 
@@ -40,23 +45,82 @@ export function findChromium(): string {
   throw new Error(`No Chromium on PATH (${NAMES.join(', ')}): run \`make chromium\`.`);
 }
 
-/** Start one; what it writes is gone with it. */
-export async function launchChromium(
-  more: readonly string[] = [],
-): Promise<{ browser: Browser; stop: () => Promise<void> }> {
+/** A folder for the profile, and the variables that keep caches and crash reports in it. */
+function quarters(): { folder: string; env: NodeJS.ProcessEnv; clear: () => Promise<void> } {
   const folder = mkdtempSync(join(tmpdir(), 'pubsub-browser-'));
+  const places = { HOME: folder, XDG_CONFIG_HOME: folder, XDG_CACHE_HOME: folder };
+  const clear = (): Promise<void> => rm(folder, { recursive: true, force: true, maxRetries: 9 });
+  return { folder, env: { ...process.env, ...places }, clear };
+}
+
+/** Start one; what it writes is gone with it. */
+export async function launchChromium(): Promise<{ browser: Browser; stop: () => Promise<void> }> {
+  const { env, clear } = quarters();
   const browser = await chromium.launch({
     executablePath: findChromium(),
-    args: [...ARGUMENTS, ...more],
+    args: ARGUMENTS,
     ignoreDefaultArgs: UNWANTED,
-    // Crash reports and caches go where the profile is.
-    env: { ...process.env, HOME: folder, XDG_CONFIG_HOME: folder, XDG_CACHE_HOME: folder },
+    env,
   });
-  return {
-    browser,
-    stop: async () => {
-      await browser.close();
-      rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
-    },
+  const stop = async (): Promise<void> => {
+    await browser.close();
+    await clear();
   };
+  return { browser, stop };
+}
+
+/** Start one whose pages are not told that they have the focus, and are throttled when hidden. */
+export async function launchHideable(): Promise<{
+  profile: BrowserContext;
+  stop: () => Promise<void>;
+}> {
+  const { folder, env, clear } = quarters();
+  const child = spawn(
+    findChromium(),
+    [
+      ...ARGUMENTS,
+      '--headless',
+      '--no-sandbox',
+      '--remote-debugging-port=0',
+      `--user-data-dir=${folder}`,
+      // Timers of a hidden page run once a minute, without five minutes of mercy.
+      '--intensive-wake-up-throttling-policy=force-enable',
+      '--enable-features=IntensiveWakeUpThrottling:grace_period_seconds/1',
+      'about:blank',
+    ],
+    { stdio: ['ignore', 'ignore', 'pipe'], env },
+  );
+  const ended = once(child, 'exit');
+  let browser: Browser | undefined;
+  const stop = async (): Promise<void> => {
+    // Asked to, it ends its own processes first.
+    const asked = await browser?.newBrowserCDPSession();
+    if (!asked) child.kill();
+    await asked?.send('Browser.close').catch(() => child.kill());
+    await ended;
+    await clear();
+  };
+  try {
+    const door = await Promise.race([
+      doorOf(child.stderr),
+      ended.then(() => Promise.reject(new Error('Chromium ended at once.'))),
+    ]);
+    browser = await chromium.connectOverCDP(door, { noDefaults: true });
+    const [profile] = browser.contexts();
+    if (!profile) throw new Error('Chromium has no profile.');
+    return { profile, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** The address that Chromium writes of its developer protocol. */
+function doorOf(stderr: Readable): Promise<string> {
+  return new Promise((resolve) => {
+    createInterface({ input: stderr }).on('line', (line) => {
+      const found = /DevTools listening on (\S+)/.exec(line);
+      if (found?.[1]) resolve(found[1]);
+    });
+  });
 }

@@ -36,7 +36,7 @@ import type {
 } from 'playwright-core';
 
 import { BOUND, Server } from '../js/runtime/server.js';
-import { launchChromium } from './chromium.js';
+import { launchChromium, launchHideable } from './chromium.js';
 import { atEnd } from './ending.js';
 import { type Site, type SiteOptions, serveSite } from './site.js';
 
@@ -51,6 +51,7 @@ let running: Promise<{ browser: Browser; stop: () => Promise<void> }> | undefine
 after(async () => (await running)?.stop());
 
 const requests = new WeakMap<BrowserContext, string[]>();
+const complaints = new WeakMap<Page, string[]>();
 
 /** The browser of this test file, started at its first use. */
 export async function theBrowser(): Promise<Browser> {
@@ -86,7 +87,26 @@ export async function openProfile(
   requests.set(profile, seen);
   profile.on('request', (request) => seen.push(request.url()));
   profile.on('page', (page) => page.on('websocket', (socket) => seen.push(socket.url())));
-  atEnd(t, () => profile.close());
+  atEnd(t, async () => {
+    await profile.close();
+    // Every JWT begins so.
+    assert.deepEqual(
+      seen.filter((address) => address.includes('eyJ')),
+      [],
+      'a token in an address',
+    );
+  });
+  return profile;
+}
+
+/**
+ * A whole browser of its own, whose tabs Playwright leaves as they are: of two tabs one is hidden,
+ * and a hidden one is throttled at once as others are after five minutes; it can be frozen.
+ */
+export async function openHideableProfile(t: TestContext): Promise<BrowserContext> {
+  const { profile, stop } = await launchHideable();
+  profile.setDefaultTimeout(BOUND);
+  atEnd(t, stop);
   return profile;
 }
 
@@ -96,6 +116,8 @@ export interface PageOptions {
   readonly profile?: BrowserContext;
   /** The global `given` of the page, as JSON. */
   readonly given?: unknown;
+  /** Functions of the test that the page may call as globals; they give promises there. */
+  readonly functions?: Readonly<Record<string, (...args: never[]) => unknown>>;
   /** Path and query to open; default `/`. */
   readonly path?: string;
   /** Whether the page may throw and write to `console.error`. */
@@ -116,7 +138,11 @@ export async function openPage(
   if (options.given !== undefined) {
     await page.addInitScript(`globalThis.given = ${JSON.stringify(options.given)}`);
   }
+  for (const [name, body] of Object.entries(options.functions ?? {})) {
+    await page.exposeFunction(name, body);
+  }
   const wrong: string[] = [];
+  complaints.set(page, wrong);
   page.on('pageerror', (error) => wrong.push(error.stack ?? error.message));
   page.on('console', (message) => {
     // The browser itself writes of connections that are refused; that is no fault of the page.
@@ -137,8 +163,18 @@ export async function until<Arg, Value>(
   arg?: Arg,
 ): Promise<void> {
   // By a timer: pages that are not visible draw no frames.
-  // biome-ignore lint/suspicious/noExplicitAny: Playwright's type of what crosses into the page
-  await page.waitForFunction(condition as any, arg, { polling: 25, timeout: BOUND });
+  const limits = { polling: 25, timeout: BOUND };
+  try {
+    // biome-ignore lint/suspicious/noExplicitAny: Playwright's type of what crosses into the page
+    await page.waitForFunction(condition as any, arg, limits);
+  } catch (error) {
+    const wrong = complaints.get(page) ?? [];
+    const shown = await page.innerText('body', { timeout: 1_000 }).catch(String);
+    const what = `${condition} of ${JSON.stringify(arg)}`;
+    throw new Error(`The page never came to ${what}\n${wrong.join('\n')}\nIt shows:\n${shown}`, {
+      cause: error,
+    });
+  }
 }
 
 /** Keep a picture as `artefacts/<name>.png`. */

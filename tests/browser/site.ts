@@ -24,6 +24,8 @@ export interface SiteOptions {
   readonly html?: string;
   /** Title of the page. */
   readonly title?: string;
+  /** Its Content-Security-Policy; default none. */
+  readonly policy?: string;
   /** Further programs by the path they are served at, such as `/worker.js`. */
   readonly programs?: Readonly<Record<string, string>>;
 }
@@ -104,7 +106,10 @@ ${options.html ?? ''}
     const { pathname } = new URL(request.url ?? '/', 'http://site');
     const code = files.get(pathname);
     const type = code ? 'text/javascript' : 'text/html';
-    response.writeHead(200, { 'Content-Type': `${type}; charset=utf-8` });
+    response.writeHead(200, {
+      'Content-Type': `${type}; charset=utf-8`,
+      ...(options.policy && { 'Content-Security-Policy': options.policy }),
+    });
     response.end(code ?? page);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

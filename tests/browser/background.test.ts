@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
+
+import {
+  addresses,
+  developerTools,
+  openHideableProfile,
+  openPage,
+  type Server,
+  serveSite,
+  shot,
+  startServer,
+  until,
+} from './harness.js';
+import type {} from './pages/reader.js';
+import { GENEROUS, publishNumbers } from './publisher.js';
+
+const TOPIC = 'demo.numbers';
+
+/** A server that gives up on silence within two seconds. */
+const IMPATIENT = ['--presence-timeout', '2000', '--server-ping-interval', '500'];
+
+async function openReader(t: Parameters<typeof openPage>[0], server: Server): Promise<Page> {
+  const site = await serveSite(t, { entry: 'pages/reader.ts' });
+  const profile = await openHideableProfile(t);
+  const page = await openPage(t, site, {
+    profile,
+    given: {
+      options: { ...addresses(server), token: server.token('--user', 'alice') },
+      topic: TOPIC,
+    },
+  });
+  await until(page, () => globalThis.reader?.ready);
+  return page;
+}
+
+/** Put another tab in front, so that the page is hidden. */
+async function hide(page: Page): Promise<void> {
+  const other = await page.context().newPage();
+  await other.bringToFront();
+  await until(page, () => document.visibilityState === 'hidden');
+}
+
+async function gotAll(page: Page, numbers: readonly number[]): Promise<void> {
+  await until(page, (count) => reader.got.length >= count, numbers.length);
+  const { got, gaps } = await page.evaluate(() => ({ got: reader.got, gaps: reader.gaps }));
+  assert.deepEqual(got, numbers);
+  assert.deepEqual(gaps, []);
+}
+
+test('a hidden tab whose timers are throttled stays connected and present', async (t) => {
+  const server = await startServer(t, ...GENEROUS, ...IMPATIENT);
+  const page = await openReader(t, server);
+  const watcher = server.client({ token: server.token('--user', 'watcher') });
+  const changes: string[] = [];
+  await watcher.subscribe(TOPIC, {
+    onPresence: (_members, { change, member }) => changes.push(`${change} ${member?.user_id}`),
+  });
+  await hide(page);
+  // A timer of the page that is asked to run every 50 ms tells that it is throttled: the server has
+  // pinged for longer than its patience before this one has run ten times.
+  const runs = await page.evaluate(
+    () =>
+      new Promise<number[]>((resolve) => {
+        const at: number[] = [];
+        setInterval(() => {
+          at.push(performance.now());
+          if (at.length === 6) resolve(at);
+        }, 50);
+      }),
+  );
+  const [first = 0, last = 0] = [runs[0], runs.at(-1)];
+  assert(last - first > 2_500, `not throttled: six runs of a timer took ${last - first} ms`);
+  const publisher = publishNumbers(t, server, TOPIC);
+  await until(page, () => reader.got.length > 20);
+  await gotAll(page, await publisher.stop());
+  assert.deepEqual(await page.evaluate(() => reader.states.map(([state]) => state)), [
+    'connecting',
+    'authenticating',
+    'connected',
+  ]);
+  assert.deepEqual(
+    changes.filter((change) => change.endsWith('alice')),
+    [],
+  );
+  const members = await watcher.presence(TOPIC);
+  assert.deepEqual(members.map(({ user_id }) => user_id).sort(), ['alice', 'watcher']);
+});
+
+test('a tab that was frozen comes back and resumes', async (t) => {
+  const server = await startServer(t, ...GENEROUS, ...IMPATIENT);
+  const page = await openReader(t, server);
+  const publisher = publishNumbers(t, server, TOPIC);
+  await until(page, () => reader.got.length > 5);
+  await hide(page);
+  const tools = await developerTools(page);
+  await tools.send('Page.setWebLifecycleState', { state: 'frozen' });
+  await publisher.more(200);
+  await tools.send('Page.setWebLifecycleState', { state: 'active' });
+  await page.bringToFront();
+  await until(page, () => reader.got.length > 200);
+  await gotAll(page, await publisher.stop());
+  await shot(page, 'back-from-frozen');
+});
+
+test('a page that is left and come back to by the back button resumes', async (t) => {
+  const server = await startServer(t, ...GENEROUS);
+  const page = await openReader(t, server);
+  const publisher = publishNumbers(t, server, TOPIC);
+  await until(page, () => reader.got.length > 5);
+  await page.evaluate(() => {
+    addEventListener('pageshow', ({ persisted }) => {
+      document.title = persisted ? 'restored' : 'loaded';
+    });
+  });
+  const address = page.url();
+  await page.goto(`${new URL(address).origin}/elsewhere`);
+  await publisher.more(100);
+  await page.evaluate(() => history.back());
+  await page.waitForURL(address, { waitUntil: 'commit' });
+  await until(page, () => document.title === 'restored');
+  await gotAll(page, await publisher.stop());
+  assert((await page.evaluate(() => reader.states)).length > 3, 'the connection is a new one');
+  await shot(page, 'back-button');
+});

@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
+
+import { addresses, openPage, type Server, shot, startServer, until } from './harness.js';
+import type {} from './pages/reader.js';
+import { GENEROUS, publishNumbers } from './publisher.js';
+
+const TOPIC = 'demo.numbers';
+
+function given(server: Server, options: object = {}): object {
+  const token = server.token('--user', 'alice');
+  return { options: { ...addresses(server), token, ...options }, topic: TOPIC };
+}
+
+async function connected(page: Page, times: number): Promise<void> {
+  await until(
+    page,
+    (wanted) => reader.states.filter(([state]) => state === 'connected').length >= wanted,
+    times,
+  );
+}
+
+/** Wait until the page has got more numbers than it has now. */
+async function goesOn(page: Page): Promise<void> {
+  const before = await page.evaluate(() => reader.got.length);
+  await until(page, (count) => reader.got.length > count, before);
+}
+
+/** The page has got every number once, in order, and was told of no gap. */
+async function gotAll(page: Page, numbers: readonly number[]): Promise<void> {
+  await until(page, (count) => reader.got.length >= count, numbers.length);
+  const { got, gaps } = await page.evaluate(() => ({ got: reader.got, gaps: reader.gaps }));
+  assert.deepEqual(got, numbers);
+  assert.deepEqual(gaps, []);
+}
+
+for (const transport of ['websocket', 'auto', 'sse']) {
+  test(`a connection (${transport}) that is cut resumes, with nothing lost and nothing twice`, async (t) => {
+    const server = await startServer(t, ...GENEROUS);
+    const page = await openPage(t, {
+      entry: 'pages/reader.ts',
+      given: given(server, { transport }),
+    });
+    await until(page, () => globalThis.reader?.ready);
+    const publisher = publishNumbers(t, server, TOPIC);
+    for (let cut = 1; cut <= 5; cut += 1) {
+      await goesOn(page);
+      // Between two cuts the connection is cut in the middle of a replay, too.
+      await server.fault({ fault: 'drop', user: 'alice', after: cut * 3 });
+      await connected(page, 2 * cut);
+      await server.fault({ fault: 'drop', user: 'alice' });
+      await connected(page, 2 * cut + 1);
+    }
+    await goesOn(page);
+    await gotAll(page, await publisher.stop());
+    await shot(page, `resumed-after-cuts-${transport}`);
+  });
+}
+
+test('a network that is gone for a while costs nothing', async (t) => {
+  const server = await startServer(t, ...GENEROUS);
+  const page = await openPage(t, { entry: 'pages/reader.ts', given: given(server) });
+  await until(page, () => globalThis.reader?.ready);
+  const publisher = publishNumbers(t, server, TOPIC);
+  for (let time = 1; time <= 3; time += 1) {
+    await goesOn(page);
+    await page.context().setOffline(true);
+    await publisher.more(50);
+    if (time === 2) await server.fault({ fault: 'drop', user: 'alice' });
+    await page.context().setOffline(false);
+    await connected(page, time + 1);
+  }
+  await gotAll(page, await publisher.stop());
+  await shot(page, 'resumed-after-offline');
+});
+
+test('a network that is back ends the wait for the next attempt', async (t) => {
+  const server = await startServer(t, ...GENEROUS);
+  // A wait of this length would outlast the test.
+  const retry = { base: 10_000_000, cap: 10_000_000 };
+  const page = await openPage(t, { entry: 'pages/reader.ts', given: given(server, { retry }) });
+  await until(page, () => globalThis.reader?.ready);
+  await server.fault({ fault: 'refuse' });
+  await server.fault({ fault: 'drop' });
+  await until(page, () => reader.ps.state === 'reconnecting');
+  await page.context().setOffline(true);
+  await server.fault({ fault: 'refuse', on: false });
+  await page.context().setOffline(false);
+  await connected(page, 2);
+});
+
+test('a page that is reloaded goes on where it stood', async (t) => {
+  const server = await startServer(t, ...GENEROUS);
+  const page = await openPage(t, { entry: 'pages/reader.ts', given: given(server) });
+  await until(page, () => globalThis.reader?.ready);
+  const publisher = publishNumbers(t, server, TOPIC);
+  for (let time = 0; time < 4; time += 1) {
+    await goesOn(page);
+    await page.reload();
+    await until(page, () => globalThis.reader?.ready);
+  }
+  await goesOn(page);
+  await gotAll(page, await publisher.stop());
+  await shot(page, 'resumed-after-reload');
+});
