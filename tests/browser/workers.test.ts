@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
+
+import {
+  addresses,
+  openPage,
+  openProfile,
+  type Server,
+  serveSite,
+  startServer,
+  until,
+} from './harness.js';
+
+declare const told: { ready: string; data: unknown[] };
+
+const TOPIC = 'demo.work';
+
+/** A page that leaves the client to a worker; the code makes `port` of it. */
+function page(port: string): string {
+  return `
+    window.told = { ready: '', data: [] };
+    ${port}
+    port.onmessage = ({ data }) => {
+      if ('ready' in data) told.ready = data.ready;
+      else told.data.push(data.data);
+    };
+    port.postMessage(given);`;
+}
+
+function given(server: Server): object {
+  return {
+    options: { ...addresses(server), token: server.token('--user', 'alice') },
+    topic: TOPIC,
+  };
+}
+
+/** Let three messages through a cut reach the pages. */
+async function getThrough(server: Server, pages: readonly Page[]): Promise<void> {
+  for (const page of pages) await until(page, () => told.ready);
+  const bob = server.client({ token: server.token('--user', 'bob') });
+  await bob.publish(TOPIC, { data: 1 });
+  await server.fault({ fault: 'drop', user: 'alice' });
+  await bob.publish(TOPIC, { data: 2 });
+  for (const page of pages) {
+    await until(page, () => told.data.length === 2);
+    assert.deepEqual(await page.evaluate(() => told.data), [1, 2]);
+  }
+}
+
+test('the client runs in a worker', async (t) => {
+  const server = await startServer(t);
+  const made = await openPage(t, {
+    entry: page(`const port = new Worker('/worker.js', { type: 'module' });`),
+    programs: { '/worker.js': 'pages/worker.ts' },
+    given: given(server),
+  });
+  await getThrough(server, [made]);
+});
+
+test('the client runs in a shared worker: two tabs have one connection', async (t) => {
+  const server = await startServer(t);
+  const site = await serveSite(t, {
+    entry: page(`const { port } = new SharedWorker('/worker.js', { type: 'module' });`),
+    programs: { '/worker.js': 'pages/worker.ts' },
+  });
+  const profile = await openProfile(t);
+  const both = [
+    await openPage(t, site, { profile, given: given(server) }),
+    await openPage(t, site, { profile, given: given(server) }),
+  ];
+  await getThrough(server, both);
+  const ids = await Promise.all(both.map((each) => each.evaluate(() => told.ready)));
+  assert.equal(ids[0], ids[1]);
+  const metrics = await (await fetch(`${server.http}/metrics`)).text();
+  // The publisher's, and that of the worker.
+  assert.match(metrics, /^hanzo_pubsub_connections\{form="socket"\} 2/m);
+});
