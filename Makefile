@@ -59,6 +59,7 @@ serve: packages ## a development server on 127.0.0.1, ports 8056 and 8057
 test: setup ## every test
 	node tests/js/run.mjs
 	node tests/browser/run.mjs
+	node tests/package/run.mjs
 	$(BIN)/python -m pytest
 
 check: check-python check-js check-spec check-wheels check-package docs ## format, lint, types, imports, generated code, packages, site
@@ -74,10 +75,12 @@ check-js: packages ## format, lint, types and imports of the TypeScript code
 	$(NODE_BIN)/tsc --noEmit --project js/tsconfig.json
 	$(NODE_BIN)/tsc --noEmit --project tests/js/tsconfig.json
 	$(NODE_BIN)/tsc --noEmit --project tests/browser/tsconfig.json
+	$(NODE_BIN)/tsc --noEmit --project tests/package/tsconfig.json
 	node js/imports.mjs
 	cd js && ../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/js && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/browser && ../../$(NODE_BIN)/biome check --error-on-warnings
+	cd tests/package && ../../$(NODE_BIN)/biome check --error-on-warnings
 
 check-spec: packages ## generated files are current, both descriptions are valid
 	$(BIN)/python spec/generate.py --check
@@ -101,6 +104,7 @@ format: packages ## put the code in order
 	cd js && ../$(NODE_BIN)/biome check --write
 	cd tests/js && ../../$(NODE_BIN)/biome check --write
 	cd tests/browser && ../../$(NODE_BIN)/biome check --write
+	cd tests/package && ../../$(NODE_BIN)/biome check --write
 
 docs: packages ## the site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -76,7 +76,8 @@ async function buildCommonJs() {
     outdir: dist,
     outExtension: { '.js': '.cjs' },
     format: 'cjs',
-    platform: 'neutral',
+    // Names what is exported in the way that Node looks for when a module imports it.
+    platform: 'node',
     target: shared.target,
     // By require(): a CommonJS host need not have import().
     supported: { 'dynamic-import': false },

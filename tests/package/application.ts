@@ -16,6 +16,9 @@ if (!APPLICATION) throw new Error('Run these tests by `node tests/package/run.mj
 /** The package as it is installed there. */
 export const INSTALLED: string = join(APPLICATION, 'node_modules', '@hanzoai', 'pubsub');
 
+// A test runner that finds this believes that it is part of another one, and says nothing.
+const { NODE_TEST_CONTEXT: _, ...environment } = process.env;
+
 /** Run a command in a folder, and give what it wrote to its standard output. */
 export async function run(
   command: string,
@@ -25,7 +28,7 @@ export async function run(
   const child = spawn(command, parameters, {
     cwd,
     timeout,
-    env: { ...process.env, NO_COLOR: '1' },
+    env: { ...environment, NO_COLOR: '1' },
   });
   let output = '';
   let said = '';
@@ -35,6 +38,8 @@ export async function run(
   child.stderr.on('data', (chunk: Buffer) => {
     said = `${said}${chunk}`.slice(-8_000);
   });
+  // A program may end without reading what it is given.
+  child.stdin.on('error', () => {});
   child.stdin.end(input);
   const [code, signal] = await new Promise<[number | null, string | null]>((resolve, reject) => {
     child.on('error', reject);

@@ -67,16 +67,16 @@ test('both forms of an entry export the same names', async () => {
   for (const entry of entries.filter((name) => name !== './react')) {
     const name = join('@hanzoai/pubsub', entry);
     const program = `
-      const common = Object.keys(require('${name}'));
-      import('${name}').then((all) => {
-        process.stdout.write(JSON.stringify([common.sort(), Object.keys(all).sort()]));
+      const common = require.resolve('${name}');
+      const forms = [require(common), import('${name}'), import(common)];
+      Promise.all(forms).then((all) => {
+        process.stdout.write(JSON.stringify(all.map(Object.keys)));
       });`;
-    const [common, modules] = JSON.parse(await run(process.execPath, ['--eval', program]));
-    assert.deepEqual(
-      common.filter((key: string) => key !== 'default'),
-      modules,
-      entry,
-    );
+    const [required, modules, imported] = (
+      JSON.parse(await run(process.execPath, ['--eval', program])) as string[][]
+    ).map((names) => names.filter((key) => !/^(default|module.exports|__esModule)$/.test(key)));
+    assert.deepEqual(required?.sort(), modules?.sort(), entry);
+    assert.deepEqual(imported?.sort(), modules, `${entry} of CommonJS, imported by a module`);
   }
 });
 

@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+
+import { findNode, INSTALLED, ROOT, run } from './application.js';
+
+let built: string;
+
+before(async () => {
+  const compile = [join(ROOT, 'tests', 'js', 'run.mjs'), '--build'];
+  built = (await run(process.execPath, compile, { cwd: ROOT })).trim();
+});
+after(() => rmSync(built, { recursive: true, force: true }));
+
+/** The tests of the client; HIP-56's sample has a way of its own to the sources. */
+function suites(): string[] {
+  const folder = join(built, 'tests', 'js', 'runtime');
+  return readdirSync(folder)
+    .filter((name) => name.endsWith('.test.js') && name !== 'sample.test.js')
+    .map((name) => join(folder, name));
+}
+
+for (const [major, format] of [
+  [20, 'js'],
+  [22, 'cjs'],
+  [24, 'js'],
+] as const) {
+  test(`the tests of the client pass with the package in Node ${major}, index.${format}`, async () => {
+    const entry = pathToFileURL(join(INSTALLED, 'dist', `index.${format}`));
+    writeFileSync(join(built, 'js', 'src', 'index.js'), `export * from '${entry}';\n`);
+    const told = await run(
+      await findNode(major),
+      ['--test', '--test-timeout=120000', '--test-reporter=tap', ...suites()],
+      { cwd: ROOT, timeout: 280_000 },
+    );
+    assert.match(told, /^# fail 0$/m);
+    assert.ok(Number(/^# pass (\d+)$/m.exec(told)?.[1]) > 20, told.slice(-400));
+  });
+}
