@@ -33,6 +33,11 @@ export function validatePattern(pattern: unknown): string {
   return checked(pattern, PATTERN, 'pattern');
 }
 
+/** Whether a value is the name of a topic. */
+export function isTopic(name: unknown): name is string {
+  return typeof name === 'string' && name.length <= MAX_TOPIC && NAME.test(name);
+}
+
 /** Whether a valid pattern takes more than the one topic of its name. */
 export function isWildcard(pattern: string): boolean {
   return pattern.includes('*');

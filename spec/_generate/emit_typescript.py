@@ -136,11 +136,11 @@ def errors(table: Errors) -> str:
         "",
         "const closes: Readonly<Record<number, CloseAction>> = {",
     ]
-    for row in table.closes:
-        if row.action != "retry":
+    for closing in table.closes:
+        if closing.action != "retry":
             out += [
-                f"  /** {row.meaning} */\n  {code}: {single(row.action)},"
-                for code in range(row.first, row.last + 1)
+                f"  /** {closing.meaning} */\n  {code}: {single(closing.action)},"
+                for code in range(closing.first, closing.last + 1)
             ]
     out += [
         "};",

@@ -42,7 +42,8 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
         path = python / f"{name}.py"
         yield path, ruff(root, path, text)
     for name, text in {
-        "wire": wire_typescript.wire(schema),
+        "wire": wire_typescript.frames(schema),
+        "http": wire_typescript.http(schema),
         "lifecycle": emit_typescript.lifecycle(machine),
         "errors": emit_typescript.errors(table),
         "defaults": emit_typescript.defaults(groups),

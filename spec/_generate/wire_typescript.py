@@ -1,123 +1,209 @@
-"""TypeScript types of the wire: an interface or alias and a guard for every definition."""
+"""TypeScript types of the wire: an interface or alias and a guard for every definition.
+
+What frames are made of is one module, what only HTTP carries another, so that pages which speak no
+HTTP load none of it. A guard is data: the text that `js/src/wire/guard.ts` reads.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from spec._generate.lifecycle import SpecError
 from spec._generate.text import header, single
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 Schema = dict[str, Any]
 
-_PRELUDE = """
-/** Any JSON object. */
-export interface JsonObject {
-  readonly [key: string]: unknown;
-}
-
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function isInteger(value: unknown, least: number, most: number): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most;
-}
-
-function isText(value: unknown, least: number, most: number): value is string {
-  if (typeof value !== 'string' || value.length < least) return false;
-  // JSON Schema counts code points; there are never more of them than of UTF-16 units.
-  return value.length <= most || [...value].length <= most;
-}
-
-function isList(
-  value: unknown,
-  least: number,
-  most: number,
-  isItem: (item: unknown) => boolean,
-): boolean {
-  return (
-    Array.isArray(value) && value.length >= least && value.length <= most && value.every(isItem)
-  );
-}
-
-function isMap(value: unknown, isItem: (item: unknown) => boolean): boolean {
-  return isObject(value) && Object.values(value).every(isItem);
-}
-"""
+_SAFE = 2**53 - 1
+_KINDS: dict[str | None, str] = {"boolean": "flag", None: "any"}
+_LENGTHS = {(0, None): "text", (1, 128): "id", (1, 64): "ref"}
 
 
-def wire(path: Path) -> str:
+def frames(path: Path) -> str:
     """The module `generated/wire.ts`."""
+    definitions = _load(path)
+    return _module(path, definitions, sorted(_in_frames(definitions)), [])
+
+
+def http(path: Path) -> str:
+    """The module `generated/http.ts`."""
+    definitions = _load(path)
+    shared = sorted(_in_frames(definitions))
+    return _module(path, definitions, [name for name in definitions if name not in shared], shared)
+
+
+def _load(path: Path) -> dict[str, Schema]:
     definitions: dict[str, Schema] = json.loads(path.read_text(encoding="utf-8"))["$defs"]
-    out = [header("//", f"spec/{path.name}"), _PRELUDE]
-    for name, schema in definitions.items():
+    return definitions
+
+
+def _in_frames(definitions: dict[str, Schema]) -> set[str]:
+    found, names = set[str](), {"ClientFrame", "ServerFrame"}
+    while names:
+        found |= names
+        names = {one for name in names for one in _references(definitions[name])} - found
+    return found
+
+
+def _references(schema: object) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            yield _name(schema)
+        for value in schema.values():
+            yield from _references(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _references(value)
+
+
+def _module(
+    path: Path, definitions: dict[str, Schema], names: list[str], imported: list[str]
+) -> str:
+    out = []
+    for name in (name for name in definitions if name in names):
+        schema = definitions[name]
         out += _comment(schema)
         if "oneOf" in schema:
             out += _union(name, schema, definitions)
         elif schema.get("type") == "object":
-            out += _interface(name, schema)
+            out += _interface(name, schema, definitions)
         else:
-            out += [f"export type {name} = {_type(schema)};", "", *_guard(name, "", schema)]
+            out += [f"export type {name} = {_type(schema)};", ""]
+            out += [_doc(name), f"export const is{name}: Test = {_test(schema, definitions)};"]
         out.append("")
-    return "\n".join(out)
+    body = "\n".join(out)
+    tools = ["type Guard", "isCount", "isObject", "isSome", "isText", "type JsonObject", "shape"]
+    tools += ["type Test"]
+    used = [tool for tool in tools if tool.removeprefix("type ") in body]
+    types = [name for name in imported if _is_used(name, body)]
+    guards = [f"is{name}" for name in imported if _is_used(f"is{name}", body)]
+    from_frames = [*(f"type {name}" for name in types), *guards]
+    from_frames.sort(key=lambda name: name.removeprefix("type ").lower())
+    return "\n".join(
+        [
+            header("//", f"spec/{path.name}"),
+            "",
+            f"import {{ {', '.join(used)} }} from '../wire/guard.js';",
+            *([f"import {{ {', '.join(from_frames)} }} from './wire.js';"] if imported else []),
+            "",
+            *(
+                []
+                if imported
+                else ["export type * from './http.js';", "export type { JsonObject };", ""]
+            ),
+            body,
+        ]
+    )
+
+
+def _is_used(name: str, body: str) -> bool:
+    return re.search(rf"\b{name}\b", body) is not None
 
 
 def _comment(schema: Schema, indent: str = "") -> list[str]:
     return [f"{indent}/** {schema['description']} */"] if "description" in schema else []
 
 
-def _interface(name: str, schema: Schema) -> list[str]:
+def _interface(name: str, schema: Schema, definitions: dict[str, Schema]) -> list[str]:
     required = schema["required"]
-    out, tests = [f"export interface {name} {{"], ["isObject(value)"]
+    out, fields, others = [f"export interface {name} {{"], list[str](), list[str]()
     for key, field in schema["properties"].items():
+        optional = "" if key in required else "?"
         out += _comment(field, "  ")
-        out.append(f"  readonly {key}{'' if key in required else '?'}: {_type(field)};")
-        value = f"value[{single(key)}]"
-        test = _test(field, value)
-        if key not in required:
-            if test:
-                tests.append(f"({value} === undefined || {test})")
-        else:
-            tests.append(test or f"{single(key)} in value")
-    guard = [
-        _doc(name),
-        f"export function is{name}(value: unknown): value is {name} {{",
-        f"  return {' && '.join(tests)};",
+        out.append(f"  readonly {key}{optional}: {_type(field)};")
+        fields.append(f"{key}{optional}:{_kind(field, definitions, others)}")
+    guard = f"shape({', '.join([single(' '.join(fields)), *others])})"
+    return [
+        *out,
         "}",
+        "",
+        _doc(name),
+        f"export const is{name}: Guard<{name}> = /* @__PURE__ */ {guard};",
     ]
-    return [*out, "}", "", *guard]
+
+
+def _kind(schema: Schema, definitions: dict[str, Schema], others: list[str]) -> str:
+    """The kind of a field, in the words of `guard.ts`; a test that has none is passed besides."""
+    if "$ref" in schema and definitions[_name(schema)].get("type") != "object":
+        name = _name(schema)
+        return "topic" if name == "Topic" else _kind(definitions[name], definitions, others)
+    if "const" in schema:
+        return f"={schema['const']}"
+    if "anyOf" in schema:
+        return "text"
+    match schema.get("type"):
+        case "array" if not schema.keys() & {"minItems", "maxItems"}:
+            return f"{_kind(schema['items'], definitions, others)}[]"
+        case "object" if "additionalProperties" in schema:
+            values = schema["additionalProperties"]
+            return "object" if values is True else f"{_kind(values, definitions, others)}{{}}"
+        case "integer" if schema.get("maximum", _SAFE) == _SAFE and schema["minimum"] == 0:
+            return "count"
+        case "string" if "pattern" not in schema and _lengths(schema) in _LENGTHS:
+            return _LENGTHS[_lengths(schema)]
+        case ("boolean" | None) as plain if "$ref" not in schema:
+            return _KINDS[plain]
+        case _:
+            test = _test(schema, definitions)
+            if test not in others:
+                others.append(test)
+            return str(others.index(test))
+
+
+def _test(schema: Schema, definitions: dict[str, Schema]) -> str:
+    """A test as code."""
+    if "$ref" in schema:
+        return f"is{_name(schema)}"
+    if "anyOf" in schema:
+        return "(value) => typeof value === 'string'"
+    match schema.get("type"):
+        case "array" if schema.get("minItems") == 1:
+            items = _test(schema["items"], definitions)
+            return f"(value) => isSome(value, {schema['maxItems']}, {items})"
+        case "integer" if schema["minimum"] == 0:
+            most = schema.get("maximum", _SAFE)
+            return f"(value) => isCount(value{'' if most == _SAFE else f', {most}'})"
+        case "string":
+            least, most = _lengths(schema)
+            test = f"isText(value, {least}, {most or 'Infinity'})"
+            if "pattern" in schema:
+                test += f" && /{schema['pattern']}/.test(value as string)"
+            return f"(value) => {test}"
+        case _:
+            raise SpecError(f"outside the subset of the TypeScript emitter: {schema}")
+
+
+def _lengths(schema: Schema) -> tuple[int, int | None]:
+    return schema.get("minLength", 0), schema.get("maxLength")
 
 
 def _union(name: str, schema: Schema, definitions: dict[str, Schema]) -> list[str]:
     members = [_name(member) for member in schema["oneOf"]]
     tag: str = schema["discriminator"]["propertyName"]
-    guards = f"{name[0].lower()}{name[1:]}s"
     mapping: dict[str, str] = {}
     for member in members:
         const: str = definitions[member]["properties"][tag]["const"]
         mapping[const] = f"#/$defs/{member}"
     if mapping != schema["discriminator"]["mapping"]:
         raise SpecError(f"{name}: discriminator.mapping is not what its members say")
+    guards = re.sub(r"(?<=.)([A-Z])", r"_\1", name).upper() + "S"
     return [
         f"export type {name} = {' | '.join(members)};",
         "",
-        f"const {guards} = new Map<unknown, (value: unknown) => boolean>([",
+        f"/** Guards of each {name} by its `{tag}`. */",
+        f"export const {guards}: ReadonlyMap<unknown, Guard<{name}>> = "
+        f"/* @__PURE__ */ new Map<unknown, Guard<{name}>>([",
         *(f"  [{single(const)}, is{ref.rsplit('/', 1)[1]}]," for const, ref in mapping.items()),
         "]);",
         "",
-        *_guard(name, f"isObject(value) && ({guards}.get(value[{single(tag)}])?.(value) ?? false)"),
-    ]
-
-
-def _guard(name: str, test: str, schema: Schema | None = None) -> list[str]:
-    return [
         _doc(name),
         f"export function is{name}(value: unknown): value is {name} {{",
-        f"  return {test or _test(schema or {}, 'value')};",
+        f"  return isObject(value) && ({guards}.get(value[{single(tag)}])?.(value) ?? false);",
         "}",
     ]
 
@@ -155,41 +241,3 @@ def _type(schema: Schema) -> str:
             return "unknown"
         case _:
             raise SpecError(f"outside the subset of the TypeScript emitter: {schema}")
-
-
-def _test(schema: Schema, value: str) -> str:
-    if "$ref" in schema:
-        return f"is{_name(schema)}({value})"
-    if "const" in schema:
-        return f"{value} === {single(schema['const'])}"
-    if "anyOf" in schema:
-        return f"typeof {value} === 'string'"
-    match schema.get("type"):
-        case "array":
-            bounds = f"{schema.get('minItems', 0)}, {schema.get('maxItems', 'Infinity')}"
-            return f"isList({value}, {bounds}, {_function(schema['items'])})"
-        case "integer":
-            return f"isInteger({value}, {schema['minimum']}, {schema.get('maximum', 'Infinity')})"
-        case "object":
-            values = schema["additionalProperties"]
-            return (
-                f"isObject({value})" if values is True else f"isMap({value}, {_function(values)})"
-            )
-        case "string":
-            return _text_test(schema, value)
-        case "boolean":
-            return f"typeof {value} === 'boolean'"
-        case _:
-            return ""
-
-
-def _text_test(schema: Schema, value: str) -> str:
-    if not schema.keys() & {"minLength", "maxLength", "pattern"}:
-        return f"typeof {value} === 'string'"
-    least, most = schema.get("minLength", 0), schema.get("maxLength", "Infinity")
-    test = f"isText({value}, {least}, {most})"
-    return f"{test} && /{schema['pattern']}/.test({value})" if "pattern" in schema else test
-
-
-def _function(schema: Schema) -> str:
-    return f"is{_name(schema)}" if "$ref" in schema else f"(item) => {_test(schema, 'item')}"

@@ -1,10 +1,12 @@
 // Judges values with the generated guards: cases as JSON on stdin, verdicts as JSON on stdout.
-// Usage: node judge.mjs WIRE_MODULE
+// Usage: node judge.mjs FOLDER_OF_GENERATED_MODULES
 
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-const wire = await import(pathToFileURL(process.argv[2]));
+const load = (name) => import(pathToFileURL(join(process.argv[2], name)));
+const guards = { ...(await load('wire.js')), ...(await load('http.js')) };
 const cases = JSON.parse(readFileSync(0, 'utf8'));
-const verdicts = cases.map(({ kind, text }) => wire[`is${kind}`](JSON.parse(text)));
+const verdicts = cases.map(({ kind, text }) => guards[`is${kind}`](JSON.parse(text)));
 process.stdout.write(JSON.stringify(verdicts));

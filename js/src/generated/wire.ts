@@ -1,78 +1,51 @@
 // Generated from spec/pubsub.schema.json by `make generate`; do not edit.
 
-/** Any JSON object. */
-export interface JsonObject {
-  readonly [key: string]: unknown;
-}
+import {
+  type Guard,
+  isCount,
+  isObject,
+  isSome,
+  isText,
+  type JsonObject,
+  shape,
+  type Test,
+} from '../wire/guard.js';
 
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function isInteger(value: unknown, least: number, most: number): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most;
-}
-
-function isText(value: unknown, least: number, most: number): value is string {
-  if (typeof value !== 'string' || value.length < least) return false;
-  // JSON Schema counts code points; there are never more of them than of UTF-16 units.
-  return value.length <= most || [...value].length <= most;
-}
-
-function isList(
-  value: unknown,
-  least: number,
-  most: number,
-  isItem: (item: unknown) => boolean,
-): boolean {
-  return (
-    Array.isArray(value) && value.length >= least && value.length <= most && value.every(isItem)
-  );
-}
-
-function isMap(value: unknown, isItem: (item: unknown) => boolean): boolean {
-  return isObject(value) && Object.values(value).every(isItem);
-}
+export type * from './http.js';
+export type { JsonObject };
 
 /** Name of a topic: dot-separated, no empty segment, no `*`. HIP-56 Topics, Security 8. */
 export type Topic = string;
 
 /** Whether a value read from JSON is a Topic. */
-export function isTopic(value: unknown): value is Topic {
-  return isText(value, 1, 255) && /^[a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*$/.test(value);
-}
+export const isTopic: Test = (value) =>
+  isText(value, 1, 255) && /^[a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*$/.test(value as string);
 
 /** Topic name in which whole segments may be `*` (exactly one segment) or `**` (one or more). HIP-56 Wildcard Subscriptions. */
 export type TopicPattern = string;
 
 /** Whether a value read from JSON is a TopicPattern. */
-export function isTopicPattern(value: unknown): value is TopicPattern {
-  return isText(value, 1, 255) && /^([a-zA-Z0-9_-]+|\*\*?)(\.([a-zA-Z0-9_-]+|\*\*?))*$/.test(value);
-}
+export const isTopicPattern: Test = (value) =>
+  isText(value, 1, 255) &&
+  /^([a-zA-Z0-9_-]+|\*\*?)(\.([a-zA-Z0-9_-]+|\*\*?))*$/.test(value as string);
 
 /** Unix epoch, milliseconds. */
 export type Timestamp = number;
 
 /** Whether a value read from JSON is a Timestamp. */
-export function isTimestamp(value: unknown): value is Timestamp {
-  return isInteger(value, 0, 9007199254740991);
-}
+export const isTimestamp: Test = (value) => isCount(value);
 
 /** Position of a message in the log of its topic: contiguous, +1 a message; a log that begins anew starts at its Unix milliseconds x 1000. At most 2^53-1. */
 export type Seq = number;
 
 /** Whether a value read from JSON is a Seq. */
-export function isSeq(value: unknown): value is Seq {
-  return isInteger(value, 0, 9007199254740991);
-}
+export const isSeq: Test = (value) => isCount(value);
 
 /** Unique message id, recommended `msg_` and a ULID. */
 export type MessageId = string;
 
 /** Whether a value read from JSON is a MessageId. */
-export function isMessageId(value: unknown): value is MessageId {
-  return isText(value, 1, 128);
-}
+export const isMessageId: Test = (value) => isText(value, 1, 128);
 
 /** What went wrong. Open: later servers may send further codes; `spec/errors.yaml` has meaning and remedy. */
 export type ErrorCode =
@@ -100,9 +73,7 @@ export type ErrorCode =
   | (string & {});
 
 /** Whether a value read from JSON is an ErrorCode. */
-export function isErrorCode(value: unknown): value is ErrorCode {
-  return typeof value === 'string';
-}
+export const isErrorCode: Test = (value) => typeof value === 'string';
 
 /** Publisher identity, stamped by the server. */
 export interface Sender {
@@ -113,9 +84,7 @@ export interface Sender {
 }
 
 /** Whether a value read from JSON is a Sender. */
-export function isSender(value: unknown): value is Sender {
-  return isObject(value) && typeof value['type'] === 'string' && typeof value['id'] === 'string';
-}
+export const isSender: Guard<Sender> = /* @__PURE__ */ shape('type:text id:text');
 
 /** A published message as every transport delivers it. HIP-56 Message Format. */
 export interface Envelope {
@@ -135,20 +104,10 @@ export interface Envelope {
 }
 
 /** Whether a value read from JSON is an Envelope. */
-export function isEnvelope(value: unknown): value is Envelope {
-  return (
-    isObject(value) &&
-    isMessageId(value['id']) &&
-    isTopic(value['topic']) &&
-    typeof value['type'] === 'string' &&
-    'data' in value &&
-    (value['sender'] === undefined || isSender(value['sender'])) &&
-    isTimestamp(value['timestamp']) &&
-    (value['ttl'] === undefined || isInteger(value['ttl'], 0, Infinity)) &&
-    (value['seq'] === undefined || isSeq(value['seq'])) &&
-    (value['meta'] === undefined || isObject(value['meta']))
-  );
-}
+export const isEnvelope: Guard<Envelope> = /* @__PURE__ */ shape(
+  'id:id topic:topic type:text data:any sender?:0 timestamp:count ttl?:count seq?:count meta?:object',
+  isSender,
+);
 
 /** What a publisher supplies of a message; the server adds the rest. */
 export interface Publication {
@@ -165,17 +124,9 @@ export interface Publication {
 }
 
 /** Whether a value read from JSON is a Publication. */
-export function isPublication(value: unknown): value is Publication {
-  return (
-    isObject(value) &&
-    isTopic(value['topic']) &&
-    (value['type'] === undefined || isText(value['type'], 1, 128)) &&
-    'data' in value &&
-    (value['ttl'] === undefined || isInteger(value['ttl'], 0, Infinity)) &&
-    (value['id'] === undefined || isMessageId(value['id'])) &&
-    (value['meta'] === undefined || isObject(value['meta']))
-  );
-}
+export const isPublication: Guard<Publication> = /* @__PURE__ */ shape(
+  'topic:topic type?:id data:any ttl?:count id?:id meta?:object',
+);
 
 /** One connected client of a topic. HIP-56 Presence. */
 export interface PresenceMember {
@@ -196,19 +147,9 @@ export interface PresenceMember {
 }
 
 /** Whether a value read from JSON is a PresenceMember. */
-export function isPresenceMember(value: unknown): value is PresenceMember {
-  return (
-    isObject(value) &&
-    typeof value['client_id'] === 'string' &&
-    typeof value['user_id'] === 'string' &&
-    typeof value['name'] === 'string' &&
-    (value['avatar_url'] === undefined || typeof value['avatar_url'] === 'string') &&
-    (value['status'] === undefined || typeof value['status'] === 'string') &&
-    (value['metadata'] === undefined || isObject(value['metadata'])) &&
-    isTimestamp(value['joined_at']) &&
-    isTimestamp(value['last_seen'])
-  );
-}
+export const isPresenceMember: Guard<PresenceMember> = /* @__PURE__ */ shape(
+  'client_id:text user_id:text name:text avatar_url?:text status?:text metadata?:object joined_at:count last_seen:count',
+);
 
 /** Which client speaks. */
 export interface ClientInfo {
@@ -221,14 +162,9 @@ export interface ClientInfo {
 }
 
 /** Whether a value read from JSON is a ClientInfo. */
-export function isClientInfo(value: unknown): value is ClientInfo {
-  return (
-    isObject(value) &&
-    typeof value['name'] === 'string' &&
-    (value['version'] === undefined || typeof value['version'] === 'string') &&
-    (value['lang'] === undefined || typeof value['lang'] === 'string')
-  );
-}
+export const isClientInfo: Guard<ClientInfo> = /* @__PURE__ */ shape(
+  'name:text version?:text lang?:text',
+);
 
 /** What the server allows this connection. */
 export interface Limits {
@@ -245,17 +181,9 @@ export interface Limits {
 }
 
 /** Whether a value read from JSON is a Limits. */
-export function isLimits(value: unknown): value is Limits {
-  return (
-    isObject(value) &&
-    (value['publish_rate'] === undefined || isInteger(value['publish_rate'], 0, Infinity)) &&
-    (value['max_payload'] === undefined || isInteger(value['max_payload'], 0, Infinity)) &&
-    (value['history_max'] === undefined || isInteger(value['history_max'], 0, Infinity)) &&
-    (value['max_subscriptions'] === undefined ||
-      isInteger(value['max_subscriptions'], 0, Infinity)) &&
-    (value['max_batch'] === undefined || isInteger(value['max_batch'], 0, Infinity))
-  );
-}
+export const isLimits: Guard<Limits> = /* @__PURE__ */ shape(
+  'publish_rate?:count max_payload?:count history_max?:count max_subscriptions?:count max_batch?:count',
+);
 
 /** A pattern of a subscribe frame that was refused. */
 export interface Denial {
@@ -267,14 +195,7 @@ export interface Denial {
 }
 
 /** Whether a value read from JSON is a Denial. */
-export function isDenial(value: unknown): value is Denial {
-  return (
-    isObject(value) &&
-    typeof value['topic'] === 'string' &&
-    isErrorCode(value['code']) &&
-    (value['message'] === undefined || typeof value['message'] === 'string')
-  );
-}
+export const isDenial: Guard<Denial> = /* @__PURE__ */ shape('topic:text code:text message?:text');
 
 /** Why one item was refused. */
 export interface ErrorInfo {
@@ -290,16 +211,9 @@ export interface ErrorInfo {
 }
 
 /** Whether a value read from JSON is an ErrorInfo. */
-export function isErrorInfo(value: unknown): value is ErrorInfo {
-  return (
-    isObject(value) &&
-    isErrorCode(value['code']) &&
-    typeof value['message'] === 'string' &&
-    (value['remedy'] === undefined || typeof value['remedy'] === 'string') &&
-    (value['retry_after_ms'] === undefined || isInteger(value['retry_after_ms'], 0, Infinity)) &&
-    (value['topic'] === undefined || typeof value['topic'] === 'string')
-  );
-}
+export const isErrorInfo: Guard<ErrorInfo> = /* @__PURE__ */ shape(
+  'code:text message:text remedy?:text retry_after_ms?:count topic?:text',
+);
 
 /** What became of one publication of a batch: either an error or an id. */
 export interface PublishResult {
@@ -312,16 +226,10 @@ export interface PublishResult {
 }
 
 /** Whether a value read from JSON is a PublishResult. */
-export function isPublishResult(value: unknown): value is PublishResult {
-  return (
-    isObject(value) &&
-    (value['id'] === undefined || isMessageId(value['id'])) &&
-    (value['timestamp'] === undefined || isTimestamp(value['timestamp'])) &&
-    (value['seq'] === undefined || isSeq(value['seq'])) &&
-    (value['duplicate'] === undefined || typeof value['duplicate'] === 'boolean') &&
-    (value['error'] === undefined || isErrorInfo(value['error']))
-  );
-}
+export const isPublishResult: Guard<PublishResult> = /* @__PURE__ */ shape(
+  'id?:id timestamp?:count seq?:count duplicate?:flag error?:0',
+  isErrorInfo,
+);
 
 /** Presents a bearer token or API key, first or again. HIP-56 WebSocket, Security 10. */
 export interface AuthFrame {
@@ -338,17 +246,12 @@ export interface AuthFrame {
 }
 
 /** Whether a value read from JSON is an AuthFrame. */
-export function isAuthFrame(value: unknown): value is AuthFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'auth' &&
-    isText(value['token'], 1, 16384) &&
-    (value['version'] === undefined || isInteger(value['version'], 0, Infinity)) &&
-    (value['client'] === undefined || isClientInfo(value['client'])) &&
-    (value['client_id'] === undefined || isText(value['client_id'], 0, 64)) &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isAuthFrame: Guard<AuthFrame> = /* @__PURE__ */ shape(
+  'type:=auth token:0 version?:count client?:1 client_id?:2 ref?:ref',
+  (value) => isText(value, 1, 16384),
+  isClientInfo,
+  (value) => isText(value, 0, 64),
+);
 
 /** Subscribes, optionally replaying retained messages. H-042, H-043. */
 export interface SubscribeFrame {
@@ -368,18 +271,11 @@ export interface SubscribeFrame {
 }
 
 /** Whether a value read from JSON is a SubscribeFrame. */
-export function isSubscribeFrame(value: unknown): value is SubscribeFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'subscribe' &&
-    isList(value['topics'], 1, 1000, isTopicPattern) &&
-    (value['since'] === undefined || isTimestamp(value['since'])) &&
-    (value['after'] === undefined || isMap(value['after'], isSeq)) &&
-    (value['history'] === undefined || isInteger(value['history'], 0, 10000)) &&
-    (value['presence'] === undefined || typeof value['presence'] === 'boolean') &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isSubscribeFrame: Guard<SubscribeFrame> = /* @__PURE__ */ shape(
+  'type:=subscribe topics:0 since?:count after?:count{} history?:1 presence?:flag ref?:ref',
+  (value) => isSome(value, 1000, isTopicPattern),
+  (value) => isCount(value, 10000),
+);
 
 /** Ends subscriptions, matched by exactly these patterns. H-046. */
 export interface UnsubscribeFrame {
@@ -391,14 +287,10 @@ export interface UnsubscribeFrame {
 }
 
 /** Whether a value read from JSON is an UnsubscribeFrame. */
-export function isUnsubscribeFrame(value: unknown): value is UnsubscribeFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'unsubscribe' &&
-    isList(value['topics'], 1, 1000, isTopicPattern) &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isUnsubscribeFrame: Guard<UnsubscribeFrame> = /* @__PURE__ */ shape(
+  'type:=unsubscribe topics:0 ref?:ref',
+  (value) => isSome(value, 1000, isTopicPattern),
+);
 
 /** Publishes: canonically `message` or `messages`; the flat form of HIP-56 (`topic`, `data`, `message_type`) is accepted too. H-045. */
 export interface PublishFrame {
@@ -421,19 +313,11 @@ export interface PublishFrame {
 }
 
 /** Whether a value read from JSON is a PublishFrame. */
-export function isPublishFrame(value: unknown): value is PublishFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'publish' &&
-    (value['message'] === undefined || isPublication(value['message'])) &&
-    (value['messages'] === undefined || isList(value['messages'], 1, 1000, isPublication)) &&
-    (value['topic'] === undefined || typeof value['topic'] === 'string') &&
-    (value['message_type'] === undefined || typeof value['message_type'] === 'string') &&
-    (value['ttl'] === undefined || isInteger(value['ttl'], 0, Infinity)) &&
-    (value['id'] === undefined || typeof value['id'] === 'string') &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isPublishFrame: Guard<PublishFrame> = /* @__PURE__ */ shape(
+  'type:=publish message?:0 messages?:1 topic?:text data?:any message_type?:text ttl?:count id?:text ref?:ref',
+  isPublication,
+  (value) => isSome(value, 1000, isPublication),
+);
 
 /** Updates the sender's presence on one topic or on every topic it is a member of. H-047. */
 export interface PresenceUpdateFrame {
@@ -446,15 +330,9 @@ export interface PresenceUpdateFrame {
 }
 
 /** Whether a value read from JSON is a PresenceUpdateFrame. */
-export function isPresenceUpdateFrame(value: unknown): value is PresenceUpdateFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'presence.update' &&
-    (value['topic'] === undefined || isTopic(value['topic'])) &&
-    isObject(value['data']) &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isPresenceUpdateFrame: Guard<PresenceUpdateFrame> = /* @__PURE__ */ shape(
+  'type:=presence.update topic?:topic data:object ref?:ref',
+);
 
 /** Keepalive. H-048. */
 export interface PingFrame {
@@ -464,13 +342,7 @@ export interface PingFrame {
 }
 
 /** Whether a value read from JSON is a PingFrame. */
-export function isPingFrame(value: unknown): value is PingFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'ping' &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isPingFrame: Guard<PingFrame> = /* @__PURE__ */ shape('type:=ping ref?:ref');
 
 /** Everything a client may send on a socket. */
 export type ClientFrame =
@@ -481,7 +353,11 @@ export type ClientFrame =
   | PresenceUpdateFrame
   | PingFrame;
 
-const clientFrames = new Map<unknown, (value: unknown) => boolean>([
+/** Guards of each ClientFrame by its `type`. */
+export const CLIENT_FRAMES: ReadonlyMap<unknown, Guard<ClientFrame>> = /* @__PURE__ */ new Map<
+  unknown,
+  Guard<ClientFrame>
+>([
   ['auth', isAuthFrame],
   ['subscribe', isSubscribeFrame],
   ['unsubscribe', isUnsubscribeFrame],
@@ -492,7 +368,7 @@ const clientFrames = new Map<unknown, (value: unknown) => boolean>([
 
 /** Whether a value read from JSON is a ClientFrame. */
 export function isClientFrame(value: unknown): value is ClientFrame {
-  return isObject(value) && (clientFrames.get(value['type'])?.(value) ?? false);
+  return isObject(value) && (CLIENT_FRAMES.get(value['type'])?.(value) ?? false);
 }
 
 /** Authentication succeeded; without `version` the peer knows HIP-56 and nothing more. */
@@ -515,21 +391,10 @@ export interface AuthOkFrame {
 }
 
 /** Whether a value read from JSON is an AuthOkFrame. */
-export function isAuthOkFrame(value: unknown): value is AuthOkFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'auth.ok' &&
-    typeof value['client_id'] === 'string' &&
-    (value['user_id'] === undefined || typeof value['user_id'] === 'string') &&
-    (value['version'] === undefined || isInteger(value['version'], 0, Infinity)) &&
-    (value['features'] === undefined ||
-      isList(value['features'], 0, Infinity, (item) => typeof item === 'string')) &&
-    (value['expires_at'] === undefined || isTimestamp(value['expires_at'])) &&
-    (value['server_time'] === undefined || isTimestamp(value['server_time'])) &&
-    (value['limits'] === undefined || isLimits(value['limits'])) &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isAuthOkFrame: Guard<AuthOkFrame> = /* @__PURE__ */ shape(
+  'type:=auth.ok client_id:text user_id?:text version?:count features?:text[] expires_at?:count server_time?:count limits?:0 ref?:ref',
+  isLimits,
+);
 
 /** Authentication failed. H-041. */
 export interface AuthErrorFrame {
@@ -546,17 +411,9 @@ export interface AuthErrorFrame {
 }
 
 /** Whether a value read from JSON is an AuthErrorFrame. */
-export function isAuthErrorFrame(value: unknown): value is AuthErrorFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'auth.error' &&
-    isErrorCode(value['code']) &&
-    typeof value['message'] === 'string' &&
-    (value['remedy'] === undefined || typeof value['remedy'] === 'string') &&
-    (value['retry_after_ms'] === undefined || isInteger(value['retry_after_ms'], 0, Infinity)) &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isAuthErrorFrame: Guard<AuthErrorFrame> = /* @__PURE__ */ shape(
+  'type:=auth.error code:text message:text remedy?:text retry_after_ms?:count ref?:ref',
+);
 
 /** The token ends soon; answer with `auth`. H-153. */
 export interface AuthExpiringFrame {
@@ -568,14 +425,9 @@ export interface AuthExpiringFrame {
 }
 
 /** Whether a value read from JSON is an AuthExpiringFrame. */
-export function isAuthExpiringFrame(value: unknown): value is AuthExpiringFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'auth.expiring' &&
-    (value['expires_at'] === undefined || isTimestamp(value['expires_at'])) &&
-    (value['expires_in'] === undefined || isInteger(value['expires_in'], 0, Infinity))
-  );
-}
+export const isAuthExpiringFrame: Guard<AuthExpiringFrame> = /* @__PURE__ */ shape(
+  'type:=auth.expiring expires_at?:count expires_in?:count',
+);
 
 /** Answers `subscribe`. H-042, H-103. */
 export interface SubscribedFrame {
@@ -601,21 +453,11 @@ export interface SubscribedFrame {
 }
 
 /** Whether a value read from JSON is a SubscribedFrame. */
-export function isSubscribedFrame(value: unknown): value is SubscribedFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'subscribed' &&
-    isList(value['topics'], 0, Infinity, (item) => typeof item === 'string') &&
-    (value['history'] === undefined || isList(value['history'], 0, Infinity, isEnvelope)) &&
-    (value['positions'] === undefined || isMap(value['positions'], isSeq)) &&
-    (value['timestamp'] === undefined || isTimestamp(value['timestamp'])) &&
-    (value['truncated'] === undefined || isList(value['truncated'], 0, Infinity, isTopic)) &&
-    (value['reset'] === undefined || isList(value['reset'], 0, Infinity, isTopic)) &&
-    (value['denied'] === undefined || isList(value['denied'], 0, Infinity, isDenial)) &&
-    (value['more'] === undefined || typeof value['more'] === 'boolean') &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isSubscribedFrame: Guard<SubscribedFrame> = /* @__PURE__ */ shape(
+  'type:=subscribed topics:text[] history?:0[] positions?:count{} timestamp?:count truncated?:topic[] reset?:topic[] denied?:1[] more?:flag ref?:ref',
+  isEnvelope,
+  isDenial,
+);
 
 /** Answers `unsubscribe` where it carried a `ref`. */
 export interface UnsubscribedFrame {
@@ -627,14 +469,9 @@ export interface UnsubscribedFrame {
 }
 
 /** Whether a value read from JSON is an UnsubscribedFrame. */
-export function isUnsubscribedFrame(value: unknown): value is UnsubscribedFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'unsubscribed' &&
-    isList(value['topics'], 0, Infinity, (item) => typeof item === 'string') &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isUnsubscribedFrame: Guard<UnsubscribedFrame> = /* @__PURE__ */ shape(
+  'type:=unsubscribed topics:text[] ref?:ref',
+);
 
 /** A published message. H-044. */
 export interface MessageFrame {
@@ -643,9 +480,10 @@ export interface MessageFrame {
 }
 
 /** Whether a value read from JSON is a MessageFrame. */
-export function isMessageFrame(value: unknown): value is MessageFrame {
-  return isObject(value) && value['type'] === 'message' && isEnvelope(value['message']);
-}
+export const isMessageFrame: Guard<MessageFrame> = /* @__PURE__ */ shape(
+  'type:=message message:0',
+  isEnvelope,
+);
 
 /** Answers `publish` where it carried a `ref`. */
 export interface PublishedFrame {
@@ -662,18 +500,10 @@ export interface PublishedFrame {
 }
 
 /** Whether a value read from JSON is a PublishedFrame. */
-export function isPublishedFrame(value: unknown): value is PublishedFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'published' &&
-    (value['id'] === undefined || isMessageId(value['id'])) &&
-    (value['timestamp'] === undefined || isTimestamp(value['timestamp'])) &&
-    (value['seq'] === undefined || isSeq(value['seq'])) &&
-    (value['duplicate'] === undefined || typeof value['duplicate'] === 'boolean') &&
-    (value['results'] === undefined || isList(value['results'], 0, Infinity, isPublishResult)) &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isPublishedFrame: Guard<PublishedFrame> = /* @__PURE__ */ shape(
+  'type:=published id?:id timestamp?:count seq?:count duplicate?:flag results?:0[] ref?:ref',
+  isPublishResult,
+);
 
 /** Everybody present on a topic. H-049. */
 export interface PresenceSnapshotFrame {
@@ -684,14 +514,10 @@ export interface PresenceSnapshotFrame {
 }
 
 /** Whether a value read from JSON is a PresenceSnapshotFrame. */
-export function isPresenceSnapshotFrame(value: unknown): value is PresenceSnapshotFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'presence.snapshot' &&
-    isTopic(value['topic']) &&
-    isList(value['members'], 0, Infinity, isPresenceMember)
-  );
-}
+export const isPresenceSnapshotFrame: Guard<PresenceSnapshotFrame> = /* @__PURE__ */ shape(
+  'type:=presence.snapshot topic:topic members:0[]',
+  isPresenceMember,
+);
 
 /** Answers `ping`. H-048. */
 export interface PongFrame {
@@ -702,14 +528,9 @@ export interface PongFrame {
 }
 
 /** Whether a value read from JSON is a PongFrame. */
-export function isPongFrame(value: unknown): value is PongFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'pong' &&
-    (value['server_time'] === undefined || isTimestamp(value['server_time'])) &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isPongFrame: Guard<PongFrame> = /* @__PURE__ */ shape(
+  'type:=pong server_time?:count ref?:ref',
+);
 
 /** Something was refused. H-050. */
 export interface ErrorFrame {
@@ -728,18 +549,9 @@ export interface ErrorFrame {
 }
 
 /** Whether a value read from JSON is an ErrorFrame. */
-export function isErrorFrame(value: unknown): value is ErrorFrame {
-  return (
-    isObject(value) &&
-    value['type'] === 'error' &&
-    isErrorCode(value['code']) &&
-    typeof value['message'] === 'string' &&
-    (value['remedy'] === undefined || typeof value['remedy'] === 'string') &&
-    (value['topic'] === undefined || typeof value['topic'] === 'string') &&
-    (value['retry_after_ms'] === undefined || isInteger(value['retry_after_ms'], 0, Infinity)) &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
+export const isErrorFrame: Guard<ErrorFrame> = /* @__PURE__ */ shape(
+  'type:=error code:text message:text remedy?:text topic?:text retry_after_ms?:count ref?:ref',
+);
 
 /** Everything a server may send on a socket. */
 export type ServerFrame =
@@ -754,7 +566,11 @@ export type ServerFrame =
   | PongFrame
   | ErrorFrame;
 
-const serverFrames = new Map<unknown, (value: unknown) => boolean>([
+/** Guards of each ServerFrame by its `type`. */
+export const SERVER_FRAMES: ReadonlyMap<unknown, Guard<ServerFrame>> = /* @__PURE__ */ new Map<
+  unknown,
+  Guard<ServerFrame>
+>([
   ['auth.ok', isAuthOkFrame],
   ['auth.error', isAuthErrorFrame],
   ['auth.expiring', isAuthExpiringFrame],
@@ -769,291 +585,5 @@ const serverFrames = new Map<unknown, (value: unknown) => boolean>([
 
 /** Whether a value read from JSON is a ServerFrame. */
 export function isServerFrame(value: unknown): value is ServerFrame {
-  return isObject(value) && (serverFrames.get(value['type'])?.(value) ?? false);
-}
-
-/** Body of `POST /v1/topics/{topic}/messages`. H-070. */
-export interface PublishRequest {
-  /** Application-defined message type. */
-  readonly type?: string;
-  /** Payload, any JSON value, at most 262,144 bytes of JSON. */
-  readonly data: unknown;
-  /** Retention in history, seconds; 0 keeps nothing. */
-  readonly ttl?: number;
-  readonly id?: MessageId;
-  /** Passed through untouched. */
-  readonly meta?: JsonObject;
-}
-
-/** Whether a value read from JSON is a PublishRequest. */
-export function isPublishRequest(value: unknown): value is PublishRequest {
-  return (
-    isObject(value) &&
-    (value['type'] === undefined || isText(value['type'], 1, 128)) &&
-    'data' in value &&
-    (value['ttl'] === undefined || isInteger(value['ttl'], 0, Infinity)) &&
-    (value['id'] === undefined || isMessageId(value['id'])) &&
-    (value['meta'] === undefined || isObject(value['meta']))
-  );
-}
-
-/** Answer to a publish. */
-export interface PublishResponse {
-  readonly id: MessageId;
-  readonly timestamp: Timestamp;
-  readonly seq?: Seq;
-  /** The id was published before; nothing was sent again. */
-  readonly duplicate?: boolean;
-}
-
-/** Whether a value read from JSON is a PublishResponse. */
-export function isPublishResponse(value: unknown): value is PublishResponse {
-  return (
-    isObject(value) &&
-    isMessageId(value['id']) &&
-    isTimestamp(value['timestamp']) &&
-    (value['seq'] === undefined || isSeq(value['seq'])) &&
-    (value['duplicate'] === undefined || typeof value['duplicate'] === 'boolean')
-  );
-}
-
-/** Body of `POST /v1/messages:batch`. */
-export interface BatchRequest {
-  /** Published in order; each has its own result. */
-  readonly messages: readonly Publication[];
-}
-
-/** Whether a value read from JSON is a BatchRequest. */
-export function isBatchRequest(value: unknown): value is BatchRequest {
-  return isObject(value) && isList(value['messages'], 1, 1000, isPublication);
-}
-
-/** Answer to a batch, one result an item in the same order. */
-export interface BatchResponse {
-  /** One an item. */
-  readonly results: readonly PublishResult[];
-}
-
-/** Whether a value read from JSON is a BatchResponse. */
-export function isBatchResponse(value: unknown): value is BatchResponse {
-  return isObject(value) && isList(value['results'], 0, Infinity, isPublishResult);
-}
-
-/** Retained messages of one topic, oldest first inside the page. H-072. */
-export interface HistoryPage {
-  /** The page. */
-  readonly messages: readonly Envelope[];
-  /** Older messages (with `after`: newer ones) remain. */
-  readonly has_more: boolean;
-  /** Newest position of the topic. */
-  readonly position?: Seq;
-  /** The log does not reach back to `after`. */
-  readonly truncated?: boolean;
-  /** The log began anew after the position in `after`. */
-  readonly reset?: boolean;
-}
-
-/** Whether a value read from JSON is a HistoryPage. */
-export function isHistoryPage(value: unknown): value is HistoryPage {
-  return (
-    isObject(value) &&
-    isList(value['messages'], 0, Infinity, isEnvelope) &&
-    typeof value['has_more'] === 'boolean' &&
-    (value['position'] === undefined || isSeq(value['position'])) &&
-    (value['truncated'] === undefined || typeof value['truncated'] === 'boolean') &&
-    (value['reset'] === undefined || typeof value['reset'] === 'boolean')
-  );
-}
-
-/** Everybody present on a topic. H-073. */
-export interface PresenceList {
-  /** All members. */
-  readonly members: readonly PresenceMember[];
-}
-
-/** Whether a value read from JSON is a PresenceList. */
-export function isPresenceList(value: unknown): value is PresenceList {
-  return isObject(value) && isList(value['members'], 0, Infinity, isPresenceMember);
-}
-
-/** One active topic. */
-export interface TopicInfo {
-  readonly topic: Topic;
-  /** Connections that receive it. */
-  readonly subscribers: number;
-  /** Messages retained. */
-  readonly messages: number;
-  /** Newest position. */
-  readonly position?: Seq;
-  /** When the newest message was published. */
-  readonly last_message_at?: Timestamp;
-}
-
-/** Whether a value read from JSON is a TopicInfo. */
-export function isTopicInfo(value: unknown): value is TopicInfo {
-  return (
-    isObject(value) &&
-    isTopic(value['topic']) &&
-    isInteger(value['subscribers'], 0, Infinity) &&
-    isInteger(value['messages'], 0, Infinity) &&
-    (value['position'] === undefined || isSeq(value['position'])) &&
-    (value['last_message_at'] === undefined || isTimestamp(value['last_message_at']))
-  );
-}
-
-/** Active topics, by name. H-074. */
-export interface TopicList {
-  /** The topics. */
-  readonly topics: readonly TopicInfo[];
-  /** Further topics match; narrow `prefix` or raise `limit`. */
-  readonly has_more?: boolean;
-}
-
-/** Whether a value read from JSON is a TopicList. */
-export function isTopicList(value: unknown): value is TopicList {
-  return (
-    isObject(value) &&
-    isList(value['topics'], 0, Infinity, isTopicInfo) &&
-    (value['has_more'] === undefined || typeof value['has_more'] === 'boolean')
-  );
-}
-
-/** Body of `POST /v1/subscribe`: everything the event stream shall carry. */
-export interface SubscribeRequest {
-  /** Each is answered by its own `subscribed` event. */
-  readonly subscriptions: readonly StreamSubscription[];
-  /** Whether presence events are sent; default false. */
-  readonly presence?: boolean;
-}
-
-/** Whether a value read from JSON is a SubscribeRequest. */
-export function isSubscribeRequest(value: unknown): value is SubscribeRequest {
-  return (
-    isObject(value) &&
-    isList(value['subscriptions'], 1, 1000, isStreamSubscription) &&
-    (value['presence'] === undefined || typeof value['presence'] === 'boolean')
-  );
-}
-
-/** One subscription of an event stream, with the meaning of a `subscribe` frame. */
-export interface StreamSubscription {
-  /** Patterns to receive. */
-  readonly topics: readonly TopicPattern[];
-  /** Replay what is newer than this. */
-  readonly since?: Timestamp;
-  /** Replay what follows these positions. */
-  readonly after?: Readonly<Record<string, Seq>>;
-  /** Replay at most this many of the newest messages a topic. */
-  readonly history?: number;
-  /** Chosen by the client, echoed in the answer to this frame. */
-  readonly ref?: string;
-}
-
-/** Whether a value read from JSON is a StreamSubscription. */
-export function isStreamSubscription(value: unknown): value is StreamSubscription {
-  return (
-    isObject(value) &&
-    isList(value['topics'], 1, 1000, isTopicPattern) &&
-    (value['since'] === undefined || isTimestamp(value['since'])) &&
-    (value['after'] === undefined || isMap(value['after'], isSeq)) &&
-    (value['history'] === undefined || isInteger(value['history'], 0, 10000)) &&
-    (value['ref'] === undefined || isText(value['ref'], 1, 64))
-  );
-}
-
-/** Answer of `GET /v1/session`: what `auth.ok` says on a socket. */
-export interface SessionInfo {
-  /** Identifies the caller. */
-  readonly client_id: string;
-  /** Whom the token names. */
-  readonly user_id?: string;
-  /** Protocol version of the server. */
-  readonly version: number;
-  /** What the server can do beyond HIP-56. */
-  readonly features?: readonly string[];
-  /** When the token ends. */
-  readonly expires_at?: Timestamp;
-  readonly server_time?: Timestamp;
-  readonly limits?: Limits;
-}
-
-/** Whether a value read from JSON is a SessionInfo. */
-export function isSessionInfo(value: unknown): value is SessionInfo {
-  return (
-    isObject(value) &&
-    typeof value['client_id'] === 'string' &&
-    (value['user_id'] === undefined || typeof value['user_id'] === 'string') &&
-    isInteger(value['version'], 0, Infinity) &&
-    (value['features'] === undefined ||
-      isList(value['features'], 0, Infinity, (item) => typeof item === 'string')) &&
-    (value['expires_at'] === undefined || isTimestamp(value['expires_at'])) &&
-    (value['server_time'] === undefined || isTimestamp(value['server_time'])) &&
-    (value['limits'] === undefined || isLimits(value['limits']))
-  );
-}
-
-/** Answer of `GET /v1/access`: what the caller may do with a topic or pattern, and why. */
-export interface AccessInfo {
-  /** As asked. */
-  readonly topic: string;
-  /** Whether the caller may subscribe to it. */
-  readonly subscribe: boolean;
-  /** Whether the caller may publish to it. */
-  readonly publish: boolean;
-  /** The access rule that decides, if one does. */
-  readonly rule?: string;
-  /** Why, in words. */
-  readonly reason: string;
-}
-
-/** Whether a value read from JSON is an AccessInfo. */
-export function isAccessInfo(value: unknown): value is AccessInfo {
-  return (
-    isObject(value) &&
-    typeof value['topic'] === 'string' &&
-    typeof value['subscribe'] === 'boolean' &&
-    typeof value['publish'] === 'boolean' &&
-    (value['rule'] === undefined || typeof value['rule'] === 'string') &&
-    typeof value['reason'] === 'string'
-  );
-}
-
-/** Body of every HTTP error, `application/problem+json` (RFC 9457). */
-export interface Problem {
-  /** A URI reference for the kind of problem. */
-  readonly type?: string;
-  /** The code's meaning. */
-  readonly title: string;
-  /** HTTP status. */
-  readonly status: number;
-  readonly code: ErrorCode;
-  /** What went wrong here, in words. */
-  readonly detail?: string;
-  /** What to do about it. */
-  readonly remedy?: string;
-  /** The id of this request, as in `X-Request-Id` and in the server's log. */
-  readonly instance?: string;
-  /** The parameter or body field at fault. */
-  readonly field?: string;
-  /** The topic it concerns. */
-  readonly topic?: string;
-  /** Earliest time to try again, milliseconds. */
-  readonly retry_after_ms?: number;
-}
-
-/** Whether a value read from JSON is a Problem. */
-export function isProblem(value: unknown): value is Problem {
-  return (
-    isObject(value) &&
-    (value['type'] === undefined || typeof value['type'] === 'string') &&
-    typeof value['title'] === 'string' &&
-    isInteger(value['status'], 0, Infinity) &&
-    isErrorCode(value['code']) &&
-    (value['detail'] === undefined || typeof value['detail'] === 'string') &&
-    (value['remedy'] === undefined || typeof value['remedy'] === 'string') &&
-    (value['instance'] === undefined || typeof value['instance'] === 'string') &&
-    (value['field'] === undefined || typeof value['field'] === 'string') &&
-    (value['topic'] === undefined || typeof value['topic'] === 'string') &&
-    (value['retry_after_ms'] === undefined || isInteger(value['retry_after_ms'], 0, Infinity))
-  );
+  return isObject(value) && (SERVER_FRAMES.get(value['type'])?.(value) ?? false);
 }

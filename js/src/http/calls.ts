@@ -2,13 +2,12 @@
 
 import { fromCode, ProtocolError, type PubSubError } from '../errors.js';
 import { CODES } from '../generated/errors.js';
+import { isSessionInfo, isTopicInfo } from '../generated/http.js';
 import {
   type ErrorInfo,
   type HistoryPage,
   isErrorInfo,
   isPublishResult,
-  isSessionInfo,
-  isTopicInfo,
   type JsonObject,
   type PresenceMember,
   type Publication,

@@ -108,6 +108,7 @@ export class Driver {
       },
       (name: TransportName) => around.dial(name, options),
       around.clock,
+      options.logger,
     );
   }
 

@@ -4,6 +4,15 @@ import type { Clock } from '../clock.js';
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
 import type { TransportName } from '../session/effects.js';
 import type { Transport, TransportEnd } from '../transports/transport.js';
+import type { Logger } from '../values.js';
+import { type Decoded, Malformed, Unknown } from '../wire/codec.js';
+
+/** Milliseconds to wait for a part of the client that a frame needs. */
+const LOAD_TIMEOUT = 10_000;
+const NOT_LOADED: TransportEnd = {
+  code: undefined,
+  reason: 'A part of the client did not load.',
+};
 
 /** What the driver does with what was read. */
 export interface Reading {
@@ -17,8 +26,9 @@ export interface Reading {
 
 interface Link {
   readonly transport: Transport;
-  readonly arrived: ServerFrame[];
-  /** The program gets a turn before the frames that wait. */
+  /** In order; what is yet to be read holds up what follows it. */
+  readonly arrived: (Decoded | Promise<Decoded>)[];
+  /** The program gets a turn, or a part of the client is loaded, before the frames that wait. */
   paused: boolean;
   over: TransportEnd | undefined;
 }
@@ -37,11 +47,13 @@ export class Reader {
    * @param _reading Gets what is read.
    * @param _dial Makes a transport that is not open yet.
    * @param _clock Time.
+   * @param _logger Told of what is no frame.
    */
   constructor(
     private readonly _reading: Reading,
     private readonly _dial: DialTransport,
     private readonly _clock: Clock,
+    private readonly _logger: Logger,
   ) {}
 
   /** Whether subscriptions of the present transport may come and go one by one. */
@@ -89,7 +101,7 @@ export class Reader {
       },
       () => {
         if (number !== this._dialing) return;
-        this._reading.dropped({ code: undefined, reason: 'A part of the client did not load.' });
+        this._reading.dropped(NOT_LOADED);
       },
     );
   }
@@ -128,8 +140,8 @@ export class Reader {
       opened: () => {
         if (this._link === link) this._reading.opened(transport.incremental);
       },
-      frame: (frame) => {
-        link.arrived.push(frame);
+      frame: (read) => {
+        link.arrived.push(read);
         this._take(link);
       },
       ended: (end) => {
@@ -141,28 +153,64 @@ export class Reader {
 
   private _take(link: Link): void {
     if (link.paused) return;
+    const { arrived } = link;
     const at = this._clock.wallMs();
-    for (let next = 0; next < link.arrived.length; next += 1) {
+    let taken = 0;
+    for (; taken < arrived.length && !link.paused; taken += 1) {
       if (this._link !== link) return;
-      this._reading.receive(link.arrived[next] as ServerFrame, at);
+      const read = arrived[taken];
+      if (read instanceof Promise) {
+        this._wait(link, read);
+        break;
+      }
+      this._receive(read as Decoded, at);
       if (this._crowded) {
         this._crowded = false;
-        link.arrived.splice(0, next + 1);
         link.paused = true;
-        this.flush();
-        this._clock.callSoon(() => {
-          link.paused = false;
-          this._take(link);
-        });
-        return;
+        this._clock.callSoon(() => this._resume(link));
       }
     }
-    link.arrived.length = 0;
+    arrived.splice(0, taken);
     this.flush();
-    if (link.over && this._link === link) {
+    if (link.over && !arrived.length && !link.paused && this._link === link) {
       this._link = undefined;
       this._outgoing = [];
       this._reading.dropped(link.over);
     }
+  }
+
+  private _receive(read: Decoded, at: number): void {
+    if (read instanceof Malformed) {
+      this._logger.warn(`A frame of the server was left out: ${read.reason}.`);
+    } else if (read instanceof Unknown) {
+      this._logger.debug?.(`A frame of unknown type ${JSON.stringify(read.type)} was ignored.`);
+    } else {
+      this._reading.receive(read, at);
+    }
+  }
+
+  /** Wait for what reads the first of the frames that wait; without it the connection is lost. */
+  private _wait(link: Link, first: Promise<Decoded>): void {
+    link.paused = true;
+    const fail = (): void => {
+      link.arrived.length = 0;
+      link.over = NOT_LOADED;
+      link.transport.close();
+      this._resume(link);
+    };
+    const timer = this._clock.callLater(LOAD_TIMEOUT, fail);
+    first
+      .then((read) => {
+        link.arrived[0] = read;
+      }, fail)
+      .then(() => {
+        timer.cancel();
+        this._resume(link);
+      });
+  }
+
+  private _resume(link: Link): void {
+    link.paused = false;
+    this._take(link);
   }
 }

@@ -27,7 +27,6 @@ import type {
   AuthFrame,
   AuthOkFrame,
   ClientFrame,
-  ServerFrame,
   SessionInfo,
   SubscribeFrame,
 } from '../generated/wire.js';
@@ -36,8 +35,9 @@ import { Rest } from '../http/rest.js';
 import { closeCodeFor, statusOf } from '../http/status.js';
 import { bareToken } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
-import { decodeEvent, Malformed, Unknown } from '../wire/codec.js';
+import { type Decoded, Malformed, Unknown } from '../wire/codec.js';
 import { compact } from '../wire/compact.js';
+import { decodeEvent } from '../wire/lenient.js';
 import { EventParser } from './event_stream.js';
 import { StreamPublisher } from './stream_publisher.js';
 import { StreamSubscriptions } from './stream_subscriptions.js';
@@ -273,12 +273,10 @@ export class SseTransport implements Transport {
       if (done) return parser.retry;
       this.lastHeard = this._clock.now();
       for (const { event, data } of parser.push(value)) {
-        const frame = decodeEvent(event, data);
-        if (frame instanceof Malformed) {
-          this._options.logger.warn(`An event of the server was left out: ${frame.reason}.`);
-        } else if (!(frame instanceof Unknown) && !abort.signal.aborted) {
-          for (const told of this._subscriptions.translate(frame, generation)) this._put(told);
-        }
+        if (abort.signal.aborted) continue;
+        const read = decodeEvent(event, data);
+        if (read instanceof Malformed || read instanceof Unknown) this._put(read);
+        else for (const told of this._subscriptions.translate(read, generation)) this._put(told);
       }
     }
   }
@@ -293,8 +291,8 @@ export class SseTransport implements Transport {
     return abort;
   }
 
-  private _put(frame: ServerFrame): void {
-    this._receiver?.frame(frame);
+  private _put(read: Decoded): void {
+    this._receiver?.frame(read);
   }
 
   private _end(end: TransportEnd): void {

@@ -5,7 +5,8 @@
  * once; a reconnect takes another object.
  */
 
-import type { ClientFrame, ServerFrame } from '../generated/wire.js';
+import type { ClientFrame } from '../generated/wire.js';
+import type { Decoded } from '../wire/codec.js';
 
 /** Why a transport could not be opened, or has ended. */
 export interface TransportEnd {
@@ -21,8 +22,8 @@ export interface TransportEnd {
 export interface Receiver {
   /** It is open. */
   opened(): void;
-  /** A frame came. */
-  frame(frame: ServerFrame): void;
+  /** Something came, in this order: a frame or none, or what is yet to be read. */
+  frame(read: Decoded | Promise<Decoded>): void;
   /** It could not be opened, or has ended; nothing follows. */
   ended(end: TransportEnd): void;
 }

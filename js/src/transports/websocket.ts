@@ -3,7 +3,7 @@
 import type { Clock } from '../clock.js';
 import type { ClientFrame } from '../generated/wire.js';
 import type { ClientOptions, WebSocketConstructor, WebSocketLike } from '../settings/options.js';
-import { decode, encode, Malformed, Unknown } from '../wire/codec.js';
+import { decode, encode } from '../wire/codec.js';
 import type { Receiver, Transport } from './transport.js';
 
 const OPEN = 1;
@@ -108,21 +108,14 @@ export class WebSocketTransport implements Transport {
 
   private _take(data: unknown): void {
     const receiver = this._receiver;
-    const { maxFrame, logger } = this._options;
+    const { maxFrame } = this._options;
     const raw = typeof data === 'string' ? data : new Uint8Array(data as ArrayBuffer);
     if (raw.length > maxFrame) {
       this.close();
       receiver?.ended({ code: 1009, reason: `A frame has more than ${maxFrame} bytes.` });
       return;
     }
-    const read = decode(raw);
-    if (read instanceof Malformed) {
-      logger.warn(`A frame of the server was left out: ${read.reason}.`);
-    } else if (read instanceof Unknown) {
-      logger.debug?.(`A frame of unknown type ${JSON.stringify(read.type)} was ignored.`);
-    } else {
-      receiver?.frame(read);
-    }
+    receiver?.frame(decode(raw));
   }
 
   private _end(code: number | undefined, reason: string): void {

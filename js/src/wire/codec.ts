@@ -2,28 +2,15 @@
  * Text ↔ frames: sends one canonical shape, reads every plausible one.
  *
  * A canonical frame takes the short way, one generated guard. Whatever that refuses goes through
- * `readings`, which knows the other shapes that HIP-56 allows. Nothing here throws on anything that
- * came from the network, and no payload gets into a reason or a log.
+ * `lenient`, which knows the other shapes that HIP-56 allows, and is loaded with the first of them.
+ * Nothing here throws on anything that came from the network, and no payload gets into a reason or
+ * a log.
  */
 
-import {
-  type ClientFrame,
-  isServerFrame,
-  type JsonObject,
-  type ServerFrame,
-} from '../generated/wire.js';
-import { readEvent, readFrame } from './readings.js';
+import { type ClientFrame, isServerFrame, type ServerFrame } from '../generated/wire.js';
 
-const SHOWN = 64;
 const DEPTH_MAX = 200;
-const LONE = /\\u[dD][89a-fA-F]/;
-const ESCAPES = /\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u[dD][89a-fA-F]..|.)/gs;
-const NUMBERS = /"(?:[^"\\]|\\.)*"|-?Infinity|NaN/gs;
-const IN_JSON: ReadonlyMap<string, string> = new Map([
-  ['NaN', 'null'],
-  ['Infinity', '1e999'],
-  ['-Infinity', '-1e999'],
-]);
+const SURROGATE = /\\u[dD][89a-fA-F]/;
 
 /** Something that is no frame in any reading. */
 export class Malformed {
@@ -40,33 +27,26 @@ export class Unknown {
   constructor(readonly type: string) {}
 }
 
-/**
- * Read one frame of a socket.
- *
- * Never throws. A payload's integers beyond 2^53 are rounded as all numbers of this language are,
- * NaN is read as null, an unpaired surrogate becomes U+FFFD, and nesting deeper than 200 levels is
- * malformed.
- */
-export function decode(data: string | Uint8Array): ServerFrame | Malformed | Unknown {
-  const value = parse(data);
-  if (value instanceof Malformed || isServerFrame(value)) return value;
-  const kind = value['type'];
-  return finish(readFrame(value), typeof kind === 'string' ? kind : '');
-}
+/** What a text was read as. */
+export type Decoded = ServerFrame | Malformed | Unknown;
+
+let lenient: typeof import('./lenient.js') | undefined;
 
 /**
- * Read one server-sent event (HIP-56 SSE).
+ * Read one frame of a socket; what is not canonical, later, if what reads that is not loaded yet.
  *
- * @param event Its name; `message` where it had none.
- * @param data Its data: an envelope for `message`, `{topics, history}` for `subscribed`,
- *   `{topic, members}` for `presence`, or a whole frame.
+ * Never throws, and rejects only where that cannot be loaded. A payload's integers beyond 2^53 are
+ * rounded as all numbers of this language are, NaN is read as null, an unpaired surrogate becomes
+ * U+FFFD, and nesting deeper than 200 levels is malformed.
  */
-export function decodeEvent(
-  event: string,
-  data: string | Uint8Array,
-): ServerFrame | Malformed | Unknown {
-  const value = parse(data.length ? data : '{}');
-  return value instanceof Malformed ? value : finish(readEvent(event, value), event);
+export function decode(data: string | Uint8Array): Decoded | Promise<Decoded> {
+  const frame = canonical(data);
+  if (frame) return frame;
+  if (lenient) return lenient.decodeLeniently(data);
+  return import('./lenient.js').then((module) => {
+    lenient = module;
+    return module.decodeLeniently(data);
+  });
 }
 
 /** Write one frame as compact JSON; what is undefined is left out. */
@@ -74,59 +54,20 @@ export function encode(frame: ClientFrame): string {
   return JSON.stringify(frame);
 }
 
-function finish(
-  read: ServerFrame | string | undefined,
-  kind: string,
-): ServerFrame | Malformed | Unknown {
-  if (read === undefined)
-    return new Unknown(
-      Array.from(kind.slice(0, 2 * SHOWN))
-        .slice(0, SHOWN)
-        .join(''),
-    );
-  return typeof read === 'string' ? new Malformed(read) : read;
-}
-
-function parse(data: string | Uint8Array): JsonObject | Malformed {
-  let text: string;
+/** A text in the shape that this project sends. */
+function canonical(data: string | Uint8Array): ServerFrame | undefined {
+  if (typeof data !== 'string' || SURROGATE.test(data)) return undefined;
   try {
-    text = typeof data === 'string' ? data : new TextDecoder('utf-8', { fatal: true }).decode(data);
+    const value: unknown = JSON.parse(data);
+    if (isServerFrame(value) && (data.length <= 2 * DEPTH_MAX || !isDeep(value))) return value;
   } catch {
-    return new Malformed('not UTF-8');
+    // Some peers write what is almost JSON.
   }
-  if (text.startsWith('\ufeff')) text = text.slice(1);
-  if (LONE.test(text)) text = text.replace(ESCAPES, pairOrReplace);
-  const value = json(text) ?? json(text.replace(NUMBERS, (found) => IN_JSON.get(found) ?? found));
-  // The engine's own words would quote the text.
-  if (!value) return new Malformed('not JSON');
-  if (!isObject(value.json)) return new Malformed('not a JSON object');
-  if (text.length > 2 * DEPTH_MAX && isDeep(value.json, DEPTH_MAX)) {
-    return new Malformed('not JSON: nested too deeply');
-  }
-  return value.json;
+  return undefined;
 }
 
-function json(text: string): { readonly json: unknown } | undefined {
-  try {
-    return { json: JSON.parse(text) };
-  } catch {
-    return undefined;
-  }
-}
-
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function isDeep(value: unknown, left: number): boolean {
+/** Whether it is nested so deeply that whoever walks through it could break. */
+export function isDeep(value: unknown, left: number = DEPTH_MAX): boolean {
   if (typeof value !== 'object' || value === null) return false;
-  if (left === 0) return true;
-  for (const one of Object.values(value)) {
-    if (typeof one === 'object' && isDeep(one, left - 1)) return true;
-  }
-  return false;
-}
-
-function pairOrReplace(found: string): string {
-  return found.length === 6 && LONE.test(found) ? '\\ufffd' : found;
+  return left === 0 || Object.values(value).some((one) => isDeep(one, left - 1));
 }

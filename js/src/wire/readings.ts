@@ -14,67 +14,19 @@
 
 import {
   type Envelope,
-  isAuthErrorFrame,
-  isAuthExpiringFrame,
-  isAuthOkFrame,
   isEnvelope,
-  isErrorFrame,
-  isPongFrame,
   isPresenceMember,
-  isPresenceSnapshotFrame,
-  isPublishedFrame,
   isSender,
-  isSubscribedFrame,
-  isUnsubscribedFrame,
-  type JsonObject,
   type PresenceMember,
+  SERVER_FRAMES,
   type Sender,
   type ServerFrame,
 } from '../generated/wire.js';
 import { compact } from './compact.js';
+import { type Guard, isCount, isObject, type JsonObject } from './guard.js';
 import { messageId } from './ids.js';
 
-/** A type of the wire: its name, its guard, and its required fields with values that pass. */
-interface Shape<T> {
-  readonly name: string;
-  readonly is: (value: unknown) => value is T;
-  readonly required: JsonObject;
-}
-
-const CONTROL: ReadonlyMap<string, Shape<ServerFrame>> = new Map<string, Shape<ServerFrame>>([
-  ['auth.ok', { name: 'AuthOkFrame', is: isAuthOkFrame, required: { client_id: '' } }],
-  [
-    'auth.error',
-    { name: 'AuthErrorFrame', is: isAuthErrorFrame, required: { code: '', message: '' } },
-  ],
-  ['auth.expiring', { name: 'AuthExpiringFrame', is: isAuthExpiringFrame, required: {} }],
-  ['subscribed', { name: 'SubscribedFrame', is: isSubscribedFrame, required: { topics: [] } }],
-  [
-    'unsubscribed',
-    { name: 'UnsubscribedFrame', is: isUnsubscribedFrame, required: { topics: [] } },
-  ],
-  ['published', { name: 'PublishedFrame', is: isPublishedFrame, required: {} }],
-  [
-    'presence.snapshot',
-    {
-      name: 'PresenceSnapshotFrame',
-      is: isPresenceSnapshotFrame,
-      required: { topic: 'a', members: [] },
-    },
-  ],
-  ['pong', { name: 'PongFrame', is: isPongFrame, required: {} }],
-  ['error', { name: 'ErrorFrame', is: isErrorFrame, required: { code: '', message: '' } }],
-]);
-const MEMBER: Shape<PresenceMember> = {
-  name: 'PresenceMember',
-  is: isPresenceMember,
-  required: { client_id: '', user_id: '', name: '', joined_at: 0, last_seen: 0 },
-};
-const PRESENCE: ReadonlySet<unknown> = new Set([
-  'presence.join',
-  'presence.leave',
-  'presence.update',
-]);
+const PRESENCE: readonly unknown[] = ['presence.join', 'presence.leave', 'presence.update'];
 const NESTS: readonly string[] = ['message', 'envelope', 'payload'];
 const APP_TYPES: readonly string[] = ['message_type', 'msg_type', 'event'];
 const NOT_DATA: readonly string[] = [
@@ -87,18 +39,25 @@ const NOT_DATA: readonly string[] = [
   'ttl',
   'ref',
 ];
+/** Required fields that some peers leave out, by type of frame. */
+const USUAL: Readonly<Record<string, JsonObject>> = {
+  'auth.ok': { client_id: '' },
+  'auth.error': { code: 'unauthenticated', message: '' },
+  error: { code: 'internal', message: '' },
+  subscribed: { topics: [] },
+  unsubscribed: { topics: [] },
+};
 
 /** Read a parsed frame: it; or why it is malformed; or undefined for a type that is not known. */
 export function readFrame(fields: JsonObject): ServerFrame | string | undefined {
-  const kind = 'type' in fields ? fields['type'] : 'message';
+  const { type: kind = 'type' in fields ? null : 'message' } = fields;
   if (typeof kind !== 'string') return '`type` is not a string';
-  if (PRESENCE.has(kind)) return readPresence(kind, fields);
-  if (CONTROL.has(kind)) {
-    const flat = kind === 'error' && 'id' in fields && 'topic' in fields && 'data' in fields;
-    return flat ? readMessage(kind, fields) : readControl(kind, fields);
-  }
   if (kind === 'message') return readMessage(appType(fields), fields);
-  return 'topic' in fields && 'id' in fields ? readMessage(kind, fields) : undefined;
+  if (PRESENCE.includes(kind)) return readPresence(kind, fields);
+  if (SERVER_FRAMES.has(kind) && !(kind === 'error' && 'data' in fields && isFlat(fields))) {
+    return readControl(kind, fields);
+  }
+  return isFlat(fields) ? readMessage(kind, fields) : undefined;
 }
 
 /**
@@ -108,7 +67,7 @@ export function readFrame(fields: JsonObject): ServerFrame | string | undefined 
  * application's: `message` carries a bare envelope.
  */
 export function readEvent(event: string, fields: JsonObject): ServerFrame | string | undefined {
-  const kind = fields['type'];
+  const { type: kind } = fields;
   if (event === 'message') {
     if (nested(fields) || (kind === 'message' && appType(fields) !== 'message')) {
       return readFrame(fields);
@@ -117,7 +76,7 @@ export function readEvent(event: string, fields: JsonObject): ServerFrame | stri
   }
   if (event === 'presence' || event === 'presence.snapshot') {
     if ('members' in fields) return readControl('presence.snapshot', fields);
-    return PRESENCE.has(kind) ? readPresence(String(kind), fields) : undefined;
+    return PRESENCE.includes(kind) ? readPresence(String(kind), fields) : undefined;
   }
   return readFrame({ ...fields, type: event });
 }
@@ -128,36 +87,36 @@ export function readEvent(event: string, fields: JsonObject): ServerFrame | stri
  */
 export function readEnvelope(value: unknown): Envelope | string {
   if (isEnvelope(value)) return value;
-  const fields = object(value);
-  if (!fields) return 'the message is not an object';
-  const kind = fields['type'];
-  return envelope(typeof kind === 'string' ? kind : appType(fields), fields);
+  if (!isObject(value)) return 'the message is not an object';
+  const { type: kind } = value;
+  return envelope(typeof kind === 'string' ? kind : appType(value), value);
 }
 
 /** Read one presence member; undefined for what names nobody. */
 export function readMember(value: unknown): PresenceMember | undefined {
   const fields = object(value);
-  const who = text(fields?.['client_id']) ?? text(fields?.['id']) ?? text(fields?.['user_id']);
-  if (!fields || who === undefined) return undefined;
-  const user = text(fields['user_id']) ?? who;
-  const read = validate(MEMBER, {
+  const { client_id, id, user_id, name, joined_at, last_seen } = fields ?? {};
+  const who = text(client_id) ?? text(id) ?? text(user_id);
+  if (who === undefined) return undefined;
+  const user = text(user_id) ?? who;
+  const read = validate(isPresenceMember, {
     ...fields,
     client_id: who,
     user_id: user,
-    name: text(fields['name']) ?? user,
-    joined_at: whole(fields['joined_at']) ?? 0,
-    last_seen: whole(fields['last_seen']) ?? 0,
+    name: text(name) ?? user,
+    joined_at: whole(joined_at) ?? 0,
+    last_seen: whole(last_seen) ?? 0,
   });
   return typeof read === 'string' ? undefined : read;
 }
 
 function readMessage(kind: string, fields: JsonObject): ServerFrame | string {
   const inside = nested(fields);
-  const type = inside?.['type'];
-  const read = inside
+  const { type = kind } = inside ?? {};
+  const message = inside
     ? envelope(typeof type === 'string' ? type : kind, { ...without(fields, NESTS), ...inside })
     : envelope(kind, fields);
-  return typeof read === 'string' ? read : { type: 'message', message: read };
+  return typeof message === 'string' ? message : { type: 'message', message };
 }
 
 function readPresence(kind: string, fields: JsonObject): ServerFrame | string {
@@ -167,113 +126,90 @@ function readPresence(kind: string, fields: JsonObject): ServerFrame | string {
 }
 
 function readControl(kind: string, fields: JsonObject): ServerFrame | string {
-  const shape = CONTROL.get(kind);
-  if (!shape) return '`type` is not known';
-  const full: Record<string, unknown> = { ...fields, type: kind };
+  const full: Record<string, unknown> = { ...USUAL[kind], ...fields, type: kind };
   for (const name of ['topics', 'truncated', 'reset', 'features']) {
     if (typeof full[name] === 'string') full[name] = [full[name]];
   }
   if (Number.isInteger(full['ref'])) full['ref'] = String(full['ref']);
-  if (kind === 'error' || kind === 'auth.error') {
-    const code = 'code' in full ? full['code'] : full['error'];
-    const known = typeof code === 'string' || Number.isInteger(code);
-    const usual = kind === 'error' ? 'internal' : 'unauthenticated';
-    full['code'] = known ? String(code) : usual;
-    if (!('message' in full)) full['message'] = '';
-  } else if (kind === 'auth.ok') {
-    if (!('client_id' in full)) full['client_id'] = '';
-  } else if (kind === 'subscribed' || kind === 'unsubscribed') {
-    if (!('topics' in full)) full['topics'] = [];
+  if (kind.endsWith('error')) {
+    const { code = fields['error'] } = fields;
+    if (typeof code === 'string' || Number.isInteger(code)) full['code'] = String(code);
+    else full['code'] = USUAL[kind]?.['code'];
   }
-  // What these readers let pass, a guard might not: it is not asked about these lists again.
+  // What these readers let pass, a guard might not: it is not asked about these lists.
+  const { history, members } = full;
   const lists: Record<string, unknown> = {};
-  if (Array.isArray(full['history'])) {
-    lists['history'] = full['history']
-      .map(readEnvelope)
-      .filter((entry) => typeof entry !== 'string');
+  if (Array.isArray(history)) {
+    full['history'] = [];
+    lists['history'] = history.map(readEnvelope).filter((entry) => typeof entry !== 'string');
   }
-  if (kind === 'presence.snapshot' && Array.isArray(full['members'])) {
-    lists['members'] = full['members'].map(readMember).filter((member) => member !== undefined);
+  if (kind === 'presence.snapshot' && Array.isArray(members)) {
     full['members'] = [];
+    lists['members'] = members.map(readMember).filter((member) => member !== undefined);
   }
-  const read = validate(shape, 'history' in lists ? without(full, ['history']) : full);
-  return typeof read === 'string' ? read : { ...read, ...lists };
+  const read = validate(SERVER_FRAMES.get(kind) as Guard<ServerFrame>, full);
+  if (typeof read !== 'string') return { ...read, ...lists };
+  const name = kind.replace(/(?:^|\.)(.)/g, (_, first: string) => first.toUpperCase());
+  return `${name}Frame: \`${read}\` is missing or of a wrong type`;
 }
 
-/** Validate field by field, with conversions, without the optional fields that are odd. */
-function validate<T>({ name, is, required }: Shape<T>, fields: JsonObject): T | string {
-  const type = 'type' in fields ? { type: fields['type'] } : {};
-  const odd = new Set(Object.keys(required));
-  const kept: [string, unknown][] = [];
-  for (const [key, value] of Object.entries(fields)) {
-    const fitting = forms(value).find((form) => is({ ...type, ...required, [key]: form.value }));
-    if (fitting) {
-      kept.push([key, fitting.value]);
-      odd.delete(key);
-    }
+/**
+ * Read field by field, with conversions, without the optional fields that are odd; or the first
+ * field, by name, that cannot do without.
+ */
+function validate<T>({ fields }: Guard<T>, given: JsonObject): T | string {
+  const read: Record<string, unknown> = { ...given };
+  const missing: string[] = [];
+  for (const { name, optional, test } of fields) {
+    const fitting = forms(given[name]).find(test);
+    if (fitting !== undefined) read[name] = fitting;
+    else delete read[name];
+    if (fitting === undefined && !optional) missing.push(name);
   }
-  const [missing] = [...odd].sort();
-  if (missing !== undefined) return `${name}: \`${missing}\` is missing or of a wrong type`;
-  const read: unknown = Object.fromEntries(kept);
-  return is(read) ? read : `${name} cannot be read`;
+  return missing.sort()[0] ?? (read as T);
 }
 
 /** What a value may be meant to be: itself, a number or a truth in words, an object less its nulls. */
-function forms(value: unknown): { readonly value: unknown }[] {
-  const found: { value: unknown }[] = [{ value }];
-  if (typeof value === 'string') {
-    const number = digits(value);
-    if (number !== undefined) found.push({ value: number });
-    if (value === 'true' || value === 'false') found.push({ value: value === 'true' });
-  } else if (value === 0 || value === 1) {
-    found.push({ value: value === 1 });
-  } else if (typeof value === 'object' && value !== null) {
-    const bare = withoutNulls(value);
-    found.push({ value: bare }, { value: withNumbers(bare) });
-  }
-  return found;
+function forms(value: unknown): unknown[] {
+  if (value === 'true' || value === 'false') return [value, value === 'true'];
+  if (typeof value === 'string') return [value, digits(value)];
+  if (value === 0 || value === 1) return [value, value === 1];
+  if (typeof value !== 'object' || value === null) return [value];
+  const bare = withoutNulls(value);
+  return [value, bare, withNumbers(bare)];
 }
 
 function withoutNulls(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutNulls);
-  const fields = object(value);
-  if (!fields) return value;
-  return Object.fromEntries(
-    Object.entries(fields)
-      .filter(([, one]) => one !== null)
-      .map(([key, one]) => [key, withoutNulls(one)]),
-  );
+  if (!isObject(value)) return value;
+  const entries = Object.entries(value).filter(([, one]) => one !== null);
+  return Object.fromEntries(entries.map(([key, one]) => [key, withoutNulls(one)]));
 }
 
 function withNumbers(value: unknown): unknown {
-  const fields = object(value);
-  if (!fields) return value;
-  return Object.fromEntries(
-    Object.entries(fields).map(([key, one]) => [
-      key,
-      typeof one === 'string' ? (digits(one) ?? one) : one,
-    ]),
-  );
+  if (!isObject(value)) return value;
+  const number = (one: unknown): unknown => (typeof one === 'string' ? digits(one) : undefined);
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, number(one) ?? one]));
 }
 
-function envelope(kind: string, fields: JsonObject): Envelope | string {
+function envelope(type: string, fields: JsonObject): Envelope | string {
+  const { id, data, timestamp, ttl, seq, meta } = fields;
   const topic = text(fields['topic']);
   if (topic === undefined) return 'the message has no topic';
-  if (!('data' in fields)) return 'the message has no data';
-  const id = fields['id'];
+  if (data === undefined) return 'the message has no data';
   return compact<Envelope>({
     ...without(fields, APP_TYPES),
     // Without an id nothing tells a repeat from a further message; a loss would be worse.
     id: text(id) ?? (Number.isInteger(id) ? String(id) : messageId()),
     topic,
-    type: kind,
-    data: fields['data'],
+    type,
+    data,
     // A clock of this machine must not move a position on the server's: 0 moves none.
-    timestamp: whole(fields['timestamp']) ?? 0,
+    timestamp: whole(timestamp) ?? 0,
     sender: sender(fields['sender']),
-    ttl: whole(fields['ttl']),
-    seq: whole(fields['seq']),
-    meta: object(fields['meta']),
+    ttl: whole(ttl),
+    seq: whole(seq),
+    meta: object(meta),
   });
 }
 
@@ -284,33 +220,25 @@ function sender(value: unknown): Sender | undefined {
 }
 
 function nested(fields: JsonObject): JsonObject | undefined {
-  for (const name of NESTS) {
-    const inner = object(fields[name]);
-    if (inner && 'data' in inner && ('topic' in inner || 'id' in inner || 'type' in inner)) {
-      return inner;
-    }
-  }
-  return undefined;
+  return NESTS.map((name) => object(fields[name])).find(
+    (inner) => inner && 'data' in inner && ['topic', 'id', 'type'].some((name) => name in inner),
+  );
+}
+
+function isFlat(fields: JsonObject): boolean {
+  return 'topic' in fields && 'id' in fields;
 }
 
 function object(value: unknown): JsonObject | undefined {
   return isObject(value) ? value : undefined;
 }
 
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 function appType(fields: JsonObject): string {
-  for (const name of APP_TYPES) {
-    const value = text(fields[name]);
-    if (value !== undefined) return value;
-  }
-  return 'message';
+  return text(APP_TYPES.map((name) => fields[name]).find(text)) ?? 'message';
 }
 
 function text(value: unknown): string | undefined {
-  return typeof value === 'string' && value !== '' ? value : undefined;
+  return typeof value === 'string' && value ? value : undefined;
 }
 
 function digits(value: string): number | undefined {
@@ -320,9 +248,8 @@ function digits(value: string): number | undefined {
 /** A count that may have come as a float or in digits; undefined for anything else. */
 function whole(value: unknown): number | undefined {
   const number = typeof value === 'string' ? digits(value) : value;
-  if (typeof number !== 'number') return undefined;
-  const floor = Math.floor(number);
-  return floor >= 0 && Number.isSafeInteger(floor) ? floor : undefined;
+  const floor = typeof number === 'number' ? Math.floor(number) : undefined;
+  return isCount(floor) ? floor : undefined;
 }
 
 function without(fields: JsonObject, names: readonly string[]): JsonObject {
