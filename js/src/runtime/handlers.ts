@@ -1,17 +1,9 @@
 /** User code that the client calls: one at a time, in order, never from the reader. */
 
-import { PubSubError } from '../errors.js';
 import type { PresenceMember } from '../generated/wire.js';
-import type {
-  ClientEvents,
-  Gap,
-  Logger,
-  Message,
-  PresenceChange,
-  SubscriptionEvent,
-} from '../values.js';
+import type { Gap, Message, PresenceChange, SubscriptionEvent } from '../values.js';
 import type { Inbox } from './inbox.js';
-import { Recent } from './stream.js';
+import type { Listeners } from './listeners.js';
 
 /** A function, synchronous or not; what it returns is not used. */
 export type Handler<Arguments extends unknown[]> = (...given: Arguments) => unknown;
@@ -29,8 +21,8 @@ export type PresenceHandler = Handler<[members: readonly PresenceMember[], chang
  */
 export type StateLoader = Handler<[gap: Gap, positions: Readonly<Record<string, number>>]>;
 
-/** The handlers of one subscription. */
-export interface SubscriptionHandlers {
+/** The handlers of one subscription, as the program gave them. */
+export interface Given {
   readonly onMessage?: Handler<[Message]> | undefined;
   readonly onPresence?: PresenceHandler | undefined;
   readonly onGap?: Handler<[gap: Gap]> | undefined;
@@ -44,7 +36,7 @@ export class Handlers {
    * @param _listeners Told of gaps, and of what handlers throw.
    */
   constructor(
-    readonly given: SubscriptionHandlers,
+    readonly given: Given,
     private readonly _listeners: Listeners,
   ) {}
 
@@ -88,75 +80,15 @@ export class Handlers {
   }
 }
 
-type Name = keyof ClientEvents;
-
-/** Everybody who reads or listens to what happens to the client. */
-export class Listeners {
-  private readonly _readers: { readonly [K in Name]: Set<Recent<ClientEvents[K]>> } = {
-    state: new Set(),
-    gap: new Set(),
-    error: new Set(),
-  };
-
-  /** @param _logger Gets the errors that nobody listens to. */
-  constructor(private readonly _logger: Logger) {}
-
-  /** What happens from now on. */
-  open<K extends Name>(name: K): Recent<ClientEvents[K]> {
-    const reader = new Recent<ClientEvents[K]>();
-    this._readers[name].add(reader);
-    return reader;
-  }
-
-  /** Have a function called, from a turn of its own; the result stops that. */
-  on<K extends Name>(name: K, handler: Handler<[ClientEvents[K]]>): () => void {
-    const reader = this.open(name);
-    const thrown = (error: unknown): void => {
-      // A listener of errors that throws must not be told of its own error.
-      if (name === 'error') this._logger.error('A listener of errors threw', error);
-      else this.report(error);
-    };
-    void (async () => {
-      for await (const event of reader) await call(handler, [event], thrown);
-    })();
-    return () => void reader.return();
-  }
-
-  /** Tell of an event. */
-  tell<K extends Name>(name: K, event: ClientEvents[K]): void {
-    const readers = this._readers[name];
-    for (const reader of readers) {
-      if (reader.finished) readers.delete(reader);
-      else reader.put(event);
-    }
-  }
-
-  /** Tell the program of an error that no call can throw (ERR-1). */
-  report(error: unknown): void {
-    const told = error instanceof Error ? error : new Error(String(error));
-    this.tell('error', told);
-    if (this._readers.error.size) return;
-    if (told instanceof PubSubError) this._logger.error(`${told.code}: ${told.message}`);
-    else this._logger.error('A handler threw', told);
-  }
-
-  /** No change of state follows. */
-  finish(): void {
-    for (const reader of this._readers.state) reader.finish();
-  }
-}
-
 /** Call a function of the program; the promise, where it returned one, never rejects. */
-function call<A extends unknown[]>(
+export function call<A extends unknown[]>(
   handler: Handler<A> | undefined,
   given: A,
   report: (error: unknown) => void,
 ): Promise<void> | undefined {
   try {
     const result = handler?.(...given) as PromiseLike<unknown> | undefined;
-    if (typeof result?.then === 'function') {
-      return Promise.resolve(result).then(() => undefined, report);
-    }
+    if (result?.then) return Promise.resolve(result).then(() => undefined, report);
   } catch (error) {
     report(error);
   }

@@ -39,8 +39,7 @@ export class HttpApi {
 
   /** @param _driver Options, time, tokens, and what the server can do. */
   constructor(private readonly _driver: Driver) {
-    const { options, around, tokens } = _driver;
-    const { clock } = around;
+    const { options, around, clock, tokens } = _driver;
     this._rest = new Rest(options, new HttpTokens(tokens, clock), clock, () => around.random());
   }
 

@@ -6,8 +6,9 @@
  * the next message.
  */
 
-import { SlowConsumer } from '../errors.js';
+import { fromCode, type PubSubError, SlowConsumer } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
+import type { Joined } from '../session/effects.js';
 import type { ReceiveQueue } from '../settings/options.js';
 import type { Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
 import { Stream } from './stream.js';
@@ -29,13 +30,12 @@ export class Inbox extends Stream<SubscriptionEvent> {
   denied: readonly Denial[] = [];
   /** Set when the last event reached a bound; the reader of the transport then gives way. */
   full = false;
-  /** Call it when the server has answered. */
-  answer: () => void = () => {};
-  /** Resolves when the server has answered, or the subscription has ended before. */
-  readonly answered: Promise<void> = new Promise((resolve) => {
-    this.answer = resolve;
-  });
+  /** Where presence changes go: here, if nobody else takes them. */
+  presence: Inbox = this;
+  /** True when the server has answered, or the subscription has ended before. */
+  readonly answered: Promise<true>;
   readonly positions: Map<string, number>;
+  private _answer: (answered: true) => void = () => {};
   private _events: [event: SubscriptionEvent, size: number][] = [];
   private _next = 0;
   private _bytes = 0;
@@ -52,17 +52,18 @@ export class Inbox extends Stream<SubscriptionEvent> {
    * @param topics The patterns asked for.
    * @param _bounds Messages, bytes and policy.
    * @param after Positions to begin with.
-   * @param _overflowed Called once, when the policy `error` ends the subscription.
    */
   constructor(
     readonly topics: readonly string[],
     private readonly _bounds: ReceiveQueue,
-    after: Iterable<readonly [string, number]>,
-    private readonly _overflowed: () => void,
+    after: ReadonlyMap<string, number> = new Map(),
   ) {
     super();
     this._most = _bounds.messages;
     this.positions = new Map(after);
+    this.answered = new Promise((resolve) => {
+      this._answer = resolve;
+    });
   }
 
   // ---------------------------------------------------------------- the driver's side
@@ -85,7 +86,7 @@ export class Inbox extends Stream<SubscriptionEvent> {
     } else {
       this._bound();
     }
-    this._wake();
+    this.wake();
   }
 
   /** Add a gap or a presence change, in its place. */
@@ -94,12 +95,20 @@ export class Inbox extends Stream<SubscriptionEvent> {
     if (event.kind === 'gap') this._gaps += 1;
     this._push(event, 0);
     this._bound();
-    this._wake();
+    this.wake();
+  }
+
+  /** The server has answered; where it granted nothing, that is the end. */
+  join({ topics, denied }: Joined): void {
+    this.denied = denied;
+    if (!topics.length) this.finish(denialError(denied, this.topics));
+    this._answer(true);
   }
 
   override finish(error?: Error): void {
     super.finish(error);
-    this.answer();
+    this._answer(true);
+    if (this.presence !== this) this.presence.finish();
   }
 
   clear(): void {
@@ -175,7 +184,6 @@ export class Inbox extends Stream<SubscriptionEvent> {
           remedy: 'Read faster, raise `queue`, or choose the policy `gap`.',
         }),
       );
-      this._overflowed();
     } else {
       while (this._length > 1 && isOver()) this._dropOldest();
     }
@@ -231,6 +239,18 @@ export class Inbox extends Stream<SubscriptionEvent> {
     }
     positions.set(topic, seq);
   }
+}
+
+/** The error of a subscription of which nothing was granted. */
+function denialError(denied: readonly Denial[], topics: readonly string[]): PubSubError {
+  const [first] = denied;
+  if (!first) {
+    const message = 'The server granted none of the topics.';
+    return fromCode('forbidden', message, { topic: topics[0] });
+  }
+  const names = denied.slice(0, 5).map(({ topic }) => topic);
+  const { code, message, topic } = first;
+  return fromCode(code, message || `Refused: ${names.join(', ')}.`, { topic });
 }
 
 function add(one: number | undefined, other: number | undefined): number | undefined {

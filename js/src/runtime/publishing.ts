@@ -11,7 +11,7 @@ import { compact } from '../wire/compact.js';
 import { messageId } from '../wire/ids.js';
 import { checkData, checkPublication } from '../wire/payloads.js';
 import type { Driver } from './driver.js';
-import { load } from './surroundings.js';
+import { lazily } from './lazy.js';
 import { type Waiting, within } from './waiting.js';
 
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
@@ -111,13 +111,15 @@ function prepare(
   return { publication, id, size: checkPublication(publication, limit) };
 }
 
+const refusals = lazily(() => import('./refusals.js'));
+
 /** Say what is wrong with a message: code that is loaded only to say so. */
 async function refuse(
   topic: string | undefined,
   message: unknown,
   given: PublishOptions = {},
 ): Promise<never> {
-  const { whyNot } = await load(import('./refusals.js'));
+  const { whyNot } = await refusals();
   throw whyNot(topic, message, given);
 }
 
@@ -149,7 +151,7 @@ async function sendMany(
   };
   const end = items.findIndex((item, n) => !fits(item, n));
   if (end < 0) return items.length ? send(driver, items, options, true) : [];
-  const { clock } = driver.around;
+  const { clock } = driver;
   const deadline = clock.now() + driver.patience(options.timeout);
   const results = await send(driver, items.slice(0, end), options, true);
   const others = items.slice(end);
@@ -171,7 +173,7 @@ async function send(
   batch: boolean,
 ): Promise<(Published | PubSubError)[]> {
   const patience = driver.patience(timeout);
-  const { clock } = driver.around;
+  const { clock } = driver;
   const end = clock.now() + patience;
   signal?.throwIfAborted();
   if (via === 'rest') {

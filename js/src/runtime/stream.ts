@@ -1,6 +1,6 @@
 /** What every iteration of the client is made of: values go in at once, a reader waits for them. */
 
-/** Values that a slow reader of state changes or errors may have waiting; the oldest give way. */
+/** Changes of state or errors that wait for a slow reader; the oldest give way. */
 const RECENT = 256;
 
 /** Values that wait for one reader. */
@@ -22,7 +22,17 @@ export abstract class Stream<Value> implements AsyncIterableIterator<Value> {
     if (this.finished) return;
     this.finished = true;
     this.error = error;
-    this._wake();
+    this.wake();
+  }
+
+  /** Wait for a value, or the end. */
+  wait(): Promise<void> {
+    return new Promise((resolve) => this._waiting.push(resolve));
+  }
+
+  /** Have the reader look again. */
+  wake(): void {
+    for (const wake of this._waiting.splice(0)) wake();
   }
 
   async next(): Promise<IteratorResult<Value, undefined>> {
@@ -35,11 +45,6 @@ export abstract class Stream<Value> implements AsyncIterableIterator<Value> {
     }
   }
 
-  /** Wait for a value, or the end. */
-  wait(): Promise<void> {
-    return new Promise((resolve) => this._waiting.push(resolve));
-  }
-
   /** Read no further. */
   async return(): Promise<IteratorResult<Value, undefined>> {
     this.finish();
@@ -50,10 +55,6 @@ export abstract class Stream<Value> implements AsyncIterableIterator<Value> {
   [Symbol.asyncIterator](): this {
     return this;
   }
-
-  protected _wake(): void {
-    for (const wake of this._waiting.splice(0)) wake();
-  }
 }
 
 /** The newest of the values that were added. */
@@ -62,9 +63,8 @@ export class Recent<Value> extends Stream<Value> {
 
   /** Add a value. */
   put(value: Value): void {
-    this._values.push(value);
-    if (this._values.length > RECENT) this._values.shift();
-    this._wake();
+    if (this._values.push(value) > RECENT) this._values.shift();
+    this.wake();
   }
 
   take(): Value | undefined {

@@ -64,25 +64,22 @@ export async function subscribe<Data>(
   const bounds = readReceiveQueue(queue ?? {}, driver.options.receiveQueue, 'queue');
   const patience = driver.patience(options.timeout);
   signal?.throwIfAborted();
-  const { sub, after } = event;
-  const leave = (): void => {
-    presence.finish();
-    signal?.removeEventListener('abort', end);
-    driver.remove(sub);
-  };
+  const inbox = new Inbox(event.topics, bounds, event.after);
   const handlers = new Handlers(options, driver.listeners);
-  const inbox = new Inbox(event.topics, bounds, after ?? [], leave);
-  // Beside an iteration there is nobody else to call `onPresence`.
-  const apart = onPresence && !onMessage;
-  const presence = apart ? new Inbox(event.topics, bounds, [], () => {}) : inbox;
-  const subscription = new Subscription<Data>(inbox, handlers, leave);
+  const subscription = new Subscription<Data>(inbox, handlers, () => {
+    signal?.removeEventListener('abort', end);
+    driver.remove(event.sub);
+  });
   const end = (): void => void subscription.unsubscribe();
   signal?.addEventListener('abort', end);
-  driver.add(event, { inbox, presence });
-  if (onMessage || apart) void handlers.run(presence);
-  const { clock } = driver.around;
-  const answered = inbox.answered.then(() => true);
-  if (!(await within(answered, signal, clock, patience))) {
+  driver.add(event, inbox);
+  if (onPresence && !onMessage) {
+    // Beside an iteration there is nobody else to call `onPresence`.
+    inbox.presence = new Inbox(event.topics, bounds);
+  }
+  if (onMessage || onPresence) void handlers.run(inbox.presence);
+  const { clock } = driver;
+  if (!(await within(inbox.answered, signal, clock, patience))) {
     const stays = onMessage ? '; it stays in force and may still be answered' : '';
     // Without a handler there is nobody left who could read it.
     if (!stays) end();

@@ -56,8 +56,7 @@ export class Subscription<Data = AnyPayload>
    * Idempotent, and may be called from handlers.
    */
   async unsubscribe(): Promise<void> {
-    this._inbox.finish();
-    this._inbox.clear();
+    await this._inbox.return();
     this._leave();
   }
 

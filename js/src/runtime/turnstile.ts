@@ -41,7 +41,7 @@ export class Turnstile {
         this._check();
       };
       const abort = (): void => leave(() => reject(signal?.reason));
-      const timer = this._driver.around.clock.callLater(patience, () => {
+      const timer = this._driver.clock.callLater(patience, () => {
         leave(() => resolve({ settled: Promise.resolve(outcome) }));
       });
       const turn: Turn = {

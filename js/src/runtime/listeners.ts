@@ -1,0 +1,64 @@
+/** Everybody who reads or listens to what happens to a client. */
+
+import { PubSubError } from '../errors.js';
+import type { ClientEvents, Logger } from '../values.js';
+import { call, type Handler } from './handlers.js';
+import { Recent } from './stream.js';
+
+type Name = keyof ClientEvents;
+
+/** The listeners of one client, and its streams of changes of state. */
+export class Listeners {
+  private readonly _readers = new Map<Recent<unknown>, Name>();
+
+  /** @param _logger Gets the errors that nobody listens to. */
+  constructor(private readonly _logger: Logger) {}
+
+  /** What happens from now on. */
+  open<K extends Name>(name: K): Recent<ClientEvents[K]> {
+    const reader = new Recent<ClientEvents[K]>();
+    this._readers.set(reader as Recent<unknown>, name);
+    return reader;
+  }
+
+  /** Have a function called with every event of a name, one at a time; the result stops that. */
+  on<K extends Name>(name: K, handler: Handler<[ClientEvents[K]]>): () => void {
+    const reader = this.open(name);
+    const thrown = (error: unknown): void => {
+      // A listener of errors that throws must not be told of its own error.
+      if (name === 'error') this._logger.error('A listener of errors threw', error);
+      else this.report(error);
+    };
+    void (async () => {
+      for await (const event of reader) await call(handler, [event], thrown);
+    })();
+    return () => void reader.return();
+  }
+
+  /** Tell of an event; whether anybody hears it. */
+  tell<K extends Name>(name: K, event: ClientEvents[K]): boolean {
+    let heard = false;
+    for (const [reader, wanted] of this._readers) {
+      if (reader.finished) {
+        this._readers.delete(reader);
+      } else if (wanted === name) {
+        reader.put(event);
+        heard = true;
+      }
+    }
+    return heard;
+  }
+
+  /** Tell the program of an error that no call can throw (ERR-1). */
+  report(thrown: unknown): void {
+    const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+    if (this.tell('error', error)) return;
+    if (error instanceof PubSubError) this._logger.error(`${error.code}: ${error.message}`);
+    else this._logger.error('A handler threw', error);
+  }
+
+  /** No change of state follows. */
+  finish(): void {
+    for (const [reader, name] of this._readers) if (name === 'state') reader.finish();
+  }
+}
