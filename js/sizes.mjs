@@ -191,7 +191,7 @@ if (process.argv.includes('--write')) {
   const text = readFileSync(page, 'utf8');
   writeFileSync(
     page,
-    text.replace(/(<!-- sizes -->\n)[\s\S]*(\n<!-- \/sizes -->)/, `$1\n${result.text}\n$2`),
+    text.replace(/(<!-- sizes -->\n)[\s\S]*(<!-- \/sizes -->)/, `$1\n${result.text}\n\n$2`),
   );
 }
 let status = 0;
