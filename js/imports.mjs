@@ -6,7 +6,10 @@ import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
-/** A room is a folder or file of src/; it imports rooms of lines below its own, and itself. */
+/**
+ * A room is a folder or file of src/; it imports rooms of lines below its own, and itself. A file
+ * that is named with its folder is a room of its own.
+ */
 const LAYERS = [
   ['index', 'react', 'testing', 'streams'],
   ['client'],
@@ -20,18 +23,19 @@ const LAYERS = [
   ['values', 'topics'],
   ['errors', 'clock', 'version'],
   ['generated'],
+  ['wire/guard'],
 ];
 
 /** What decides gets every part given: it loads nothing by itself. */
-const NEVER_LAZY = ['session', 'wire', 'topics', 'errors', 'generated'];
+const NEVER_LAZY = ['session', 'topics', 'errors', 'generated'];
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const layerOf = new Map(LAYERS.flatMap((rooms, layer) => rooms.map((room) => [room, layer])));
-const roomOf = (path) =>
-  path
-    .slice('src/'.length)
-    .split('/')[0]
-    .replace(/\.tsx?$/, '');
+
+function roomOf(path) {
+  const name = path.slice('src/'.length).replace(/\.tsx?$/, '');
+  return layerOf.has(name) ? name : name.split('/')[0];
+}
 
 /** Every file of src/ with what it imports, as the bundler resolves it. */
 async function readImports() {
