@@ -20,10 +20,11 @@ const LAYERS = [
   ['session'],
   ['wire'],
   ['settings'],
+  ['generated/wire', 'generated/http'],
+  ['wire/guard'],
   ['values', 'topics'],
   ['errors', 'clock', 'version'],
   ['generated'],
-  ['wire/guard'],
 ];
 
 /** What decides gets every part given: it loads nothing by itself. */
