@@ -88,9 +88,14 @@ export class Driver {
           this.feed({ kind: 'received', frame, at });
         },
         opened: (incremental) => this.feed({ kind: 'opened', incremental }),
-        dropped: (end) => this.feed({ kind: 'dropped', ...end }),
+        dropped: ({ again, ...end }) => {
+          // One that was never connected has no reason to hurry.
+          const hurry = again && this.state === 'connected';
+          this.feed({ kind: 'dropped', ...end });
+          if (hurry) this.feed({ kind: 'woke', rested: true });
+        },
       },
-      (name) => around.dial(name, options),
+      (name, alone) => around.dial(name, options, alone),
       this.clock,
       options.logger,
     );

@@ -33,8 +33,11 @@ interface Link {
   over: TransportEnd | undefined;
 }
 
-/** Makes a transport that is not open yet. */
-export type DialTransport = (name: TransportName) => Transport | Promise<Transport>;
+/** Makes a transport that is not open yet; `alone` is one that no other tab shares. */
+export type DialTransport = (
+  name: TransportName,
+  alone?: boolean,
+) => Transport | Promise<Transport>;
 
 /** Owns the transport of the present connection. */
 export class Reader {
@@ -118,7 +121,7 @@ export class Reader {
 
   /** Whether a WebSocket can be opened beside the present transport. */
   async probe(milliseconds: number): Promise<boolean> {
-    const transport = await this._dial('websocket');
+    const transport = await this._dial('websocket', true);
     const ok = await new Promise<boolean>((resolve) => {
       const timer = this._clock.callLater(milliseconds, () => resolve(false));
       const answer = (open: boolean): void => {

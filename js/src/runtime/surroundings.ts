@@ -11,8 +11,12 @@ export interface Surroundings {
   readonly clock: Clock;
   /** A number from 0 inclusive to 1 exclusive. */
   random(): number;
-  /** Make a transport that is not open yet. */
-  dial(name: TransportName, options: ClientOptions): Transport | Promise<Transport>;
+  /** Make a transport that is not open yet; `alone` is one that no other tab shares. */
+  dial(
+    name: TransportName,
+    options: ClientOptions,
+    alone?: boolean,
+  ): Transport | Promise<Transport>;
   /**
    * Hear of a network that is back, of a page that is looked at again, and of the end of a sleep.
    *
@@ -26,9 +30,12 @@ export interface Surroundings {
 export const platform: Surroundings = {
   clock: new SystemClock(),
   random: Math.random,
-  dial(name, options) {
+  dial(name, options, alone) {
     const { clock, random } = platform;
-    if (name === 'websocket') return new WebSocketTransport(options, clock);
+    if (name === 'websocket') {
+      if (options.shareTabs === undefined || alone) return new WebSocketTransport(options, clock);
+      return import('../tabs/link.js').then((tabs) => tabs.linkTabs(options, clock));
+    }
     return import('../transports/sse.js').then(
       (sse) => new sse.SseTransport(options, clock, random),
     );

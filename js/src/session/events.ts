@@ -70,6 +70,8 @@ export interface Probed {
 /** The machine slept, or the network is back. */
 export interface Woke {
   readonly kind: 'woke';
+  /** There was no sleep: the token is as good as it was. */
+  readonly rested?: boolean | undefined;
 }
 
 /** A frame of the transport. */

@@ -133,7 +133,8 @@ export class Session extends Lifecycle {
   }
 
   private _woke(event: Woke): void {
-    if (this._credentials.life !== undefined && this._credentials.renewable) {
+    const { life, renewable } = this._credentials;
+    if (life !== undefined && renewable && !event.rested) {
       this.forgetToken(event); // nobody knows how long the sleep was
     }
     this._fire('woke', event);

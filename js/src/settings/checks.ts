@@ -140,12 +140,12 @@ export function bareToken(token: string): string {
   return /^bearer(?: |$)/i.test(token) ? token.slice(6).trim() : token;
 }
 
-/** The name of a program, as it is told to the server. */
-export function checkName(name: unknown): string {
+/** A short name, such as that of a program as it is told to the server. */
+export function checkName(name: unknown, field = 'name'): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: it is control characters that are refused
   if (typeof name === 'string' && /^[^\u0000-\u001f\u007f-\u009f]{1,128}$/u.test(name)) return name;
-  throw new InvalidOption('`name` is not a short printable string.', {
+  throw new InvalidOption(`\`${field}\` is not a short printable string.`, {
     remedy: `Give 1 to ${NAME_MAX} printable characters.`,
-    field: 'name',
+    field,
   });
 }

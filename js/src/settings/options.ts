@@ -136,6 +136,11 @@ export interface PubSubOptions extends Partial<Settings> {
   readonly name?: string | undefined;
   /** Whether subscriptions get the messages that this client published; default true. */
   readonly echo?: boolean | undefined;
+  /**
+   * Share one connection with the other tabs of this origin that have the same URL, identity and
+   * name, where the platform can; a string shares only with tabs that give the same. Default false.
+   */
+  readonly shareTabs?: boolean | string | undefined;
   readonly sendQueue?: Partial<SendQueue> | undefined;
   /** Bounds of a subscription that names none of its own. */
   readonly receiveQueue?: Partial<ReceiveQueue> | undefined;
@@ -157,6 +162,8 @@ export interface ClientOptions extends Settings {
   readonly transport: TransportChoice;
   readonly name: string | undefined;
   readonly echo: boolean;
+  /** The name of the sharing; undefined for none. */
+  readonly shareTabs: string | undefined;
   readonly sendQueue: SendQueue;
   readonly receiveQueue: ReceiveQueue;
   readonly retry: RetryOptions;
@@ -194,6 +201,7 @@ const ARGUMENTS = [
   'allowInsecure',
   'name',
   'echo',
+  'shareTabs',
   'sendQueue',
   'receiveQueue',
   'retry',
@@ -258,6 +266,7 @@ export function readOptions(
     transport: checkChoice('transport', given.transport ?? 'auto', TRANSPORTS),
     name: given.name === undefined ? undefined : checkName(given.name),
     echo: checkFlag('echo', given.echo ?? true),
+    shareTabs: readSharing(given.shareTabs ?? false),
     sendQueue: readSendQueue(given.sendQueue ?? {}),
     receiveQueue: readReceiveQueue(given.receiveQueue ?? {}),
     retry: readRetry(given.retry ?? {}),
@@ -347,6 +356,11 @@ function readSendQueue(given: Partial<SendQueue>): SendQueue {
     bytes: checkWhole('sendQueue.bytes', bytes, 1, undefined, 'bytes'),
     policy: checkChoice('sendQueue.policy', given.policy ?? 'error', SEND_POLICIES),
   };
+}
+
+function readSharing(given: unknown): string | undefined {
+  if (typeof given === 'string') return checkName(given, 'shareTabs');
+  return checkFlag('shareTabs', given) ? '' : undefined;
 }
 
 function readRetry(given: Partial<RetryOptions>): RetryOptions {

@@ -16,6 +16,8 @@ export interface TransportEnd {
   readonly reason: string;
   /** Earliest next attempt in milliseconds from now, where the server said so. */
   readonly retryAfter?: number | undefined;
+  /** Nothing is wrong: the way to the server has changed, and is free at once. */
+  readonly again?: boolean | undefined;
 }
 
 /** Who is told of what happens to a transport. */

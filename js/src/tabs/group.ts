@@ -1,0 +1,69 @@
+/** Which tabs share a connection, and what they say to each other. */
+
+import type { ClientFrame, ServerFrame } from '../generated/wire.js';
+import { bareToken } from '../settings/checks.js';
+import type { ClientOptions } from '../settings/options.js';
+import type { TransportEnd } from '../transports/transport.js';
+
+/** What a tab says to the relay. */
+export interface Said {
+  /** Who says it. */
+  readonly tab: string;
+  readonly said: ClientFrame;
+}
+
+/** What a relay says. Without `begun`, `frame` and `end`: that it hears the tab. */
+export interface Told {
+  /** Who says it. */
+  readonly relay: string;
+  /** To whom; undefined for all tabs. */
+  readonly to?: string | undefined;
+  /** It is there from now on. */
+  readonly begun?: boolean;
+  /** A frame of the server. */
+  readonly frame?: ServerFrame;
+  /** The connection has ended. */
+  readonly end?: TransportEnd;
+}
+
+/** The tab with the connection gives it up, or is gone: the way is free at once. */
+export const MOVED: TransportEnd = {
+  code: 1001,
+  reason: 'Another tab takes the connection.',
+  again: true,
+};
+
+/** An id that no other tab has. */
+export function newId(): string {
+  return Math.random().toString(36).slice(2);
+}
+
+/** When a token ends, in seconds; 0 where it does not say. */
+export function endOf(token: string): number {
+  return Number(claimsOf(token)?.['exp']) || 0;
+}
+
+/**
+ * The name of the lock and the channel of the tabs that share a connection.
+ *
+ * It is a digest of the address, the name, and whom the token speaks for: all claims of a JWT but
+ * those that change when it is issued anew, and the whole of any other token. So two users, or one
+ * user with other rights, never share, and the name gives no token away.
+ */
+export async function groupOf(options: ClientOptions, token: string): Promise<string> {
+  const { socketUrl, name, shareTabs } = options;
+  const identity = { ...(claimsOf(token) ?? { token: bareToken(token) }) };
+  for (const changing of ['exp', 'iat', 'nbf', 'jti']) delete identity[changing];
+  const stated = JSON.stringify([socketUrl, name, shareTabs, Object.entries(identity).sort()]);
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(stated));
+  return `hanzo-pubsub ${new Uint8Array(digest)}`;
+}
+
+/** What a JWT says; undefined for a token of another kind. */
+function claimsOf(token: string): Record<string, unknown> | undefined {
+  try {
+    return JSON.parse(atob(String(token.split('.')[1]).replaceAll('-', '+').replaceAll('_', '/')));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,146 @@
+/** The transport of a tab that shares a connection with others (TAB-1). */
+
+import type { Clock } from '../clock.js';
+import type { AuthFrame, ClientFrame } from '../generated/wire.js';
+import type { ClientOptions } from '../settings/options.js';
+import type { Receiver, Transport, TransportEnd } from '../transports/transport.js';
+import { WebSocketTransport } from '../transports/websocket.js';
+import { groupOf, MOVED, newId, type Told } from './group.js';
+import { startRelay } from './relay.js';
+
+/**
+ * A link to the tab that has the connection, which may be this one.
+ *
+ * Whoever holds the lock of the group runs the relay. The others wait for that lock, so that the
+ * platform tells them when that tab is closed or has crashed; one that does not answer loses the
+ * lock to one that asks. Every tab holds a lock of its own as well, by which the relay learns that
+ * it has gone. Where the platform has no locks or channels, or the server does not say which answer
+ * is whose, the link is a WebSocket of this tab.
+ */
+export function linkTabs(options: ClientOptions, clock: Clock): Transport {
+  const me = newId();
+  const life = new AbortController();
+  const { signal } = life;
+  const over = new Promise<unknown>((resolve) => {
+    signal.onabort = resolve;
+  });
+  let receiver: Receiver | undefined;
+  let own: Transport | undefined;
+  let channel: BroadcastChannel | undefined;
+  let auth: AuthFrame | undefined;
+  let group: string | undefined;
+  let following: string | undefined;
+  let heard = clock.now();
+
+  const close = (code = 1000): void => {
+    receiver = undefined;
+    life.abort(code);
+    own?.close(code);
+  };
+
+  const finish = (end: TransportEnd): void => {
+    const told = receiver;
+    close(4000);
+    told?.ended(end);
+  };
+
+  /** Take a WebSocket of this tab instead. */
+  const goAlone = (): void => {
+    if (!receiver || own) return;
+    life.abort(1000);
+    own = new WebSocketTransport(options, clock);
+    own.open({ ...receiver, opened: () => own?.send([auth as AuthFrame]) });
+  };
+
+  const say = (said = auth as ClientFrame): void => {
+    try {
+      channel?.postMessage({ tab: me, said });
+    } catch {
+      // Payloads are checked when they are published; this one changed since, and is not settled.
+    }
+  };
+
+  const hear = ({ relay, to, begun, frame, end }: Told): void => {
+    if (begun) {
+      if (following) finish(MOVED);
+      else say();
+    }
+    if (to === me) following ??= relay;
+    if (!following || relay !== following || (to ?? me) !== me) return;
+    heard = clock.now();
+    if (frame?.type === 'auth.ok' && !frame.features?.includes('ref')) goAlone();
+    else if (frame) receiver?.frame(frame);
+    if (end) finish(end);
+  };
+
+  const lock = (name: string, given: LockOptions, granted: () => unknown): void => {
+    navigator.locks
+      .request(name, given, () => (signal.aborted ? undefined : granted()))
+      // Another tab took the lock, or this page may not have any.
+      .catch(({ name }: Error) => (name === 'AbortError' ? finish(MOVED) : goAlone()));
+  };
+
+  const lead = (): unknown => {
+    // The tab that was followed has gone without a word.
+    if (following) return finish(MOVED);
+    const upstream = new WebSocketTransport(options, clock);
+    const stop = startRelay(`${group}`, upstream, clock, (tab, gone) =>
+      lock(`${group} ${tab}`, { signal }, gone),
+    );
+    return over.then(() => stop(signal.reason));
+  };
+
+  const join = (name: string): void => {
+    group = name;
+    // Its own lock comes first: a tab without it is gone.
+    lock(`${name} ${me}`, {}, () => {
+      channel = new BroadcastChannel(name);
+      channel.onmessage = ({ data }) => hear(data);
+      say();
+      lock(name, { signal }, lead);
+      return over.then(() => channel?.close());
+    });
+    // A tab that is frozen keeps its lock and does not answer.
+    const steal = (): void => {
+      if (!following) lock(name, { steal: true }, lead);
+    };
+    const timer = clock.callLater(options.openTimeout * (0.5 + Math.random() / 4), steal, true);
+    over.then(() => timer.cancel());
+  };
+
+  const authenticate = async (frame: AuthFrame): Promise<void> => {
+    auth = frame;
+    try {
+      const name = await groupOf(options, frame.token);
+      if (signal.aborted) return;
+      if (!group) join(name);
+      else if (name === group) say();
+      else finish(MOVED);
+    } catch {
+      goAlone();
+    }
+  };
+
+  return {
+    incremental: true,
+    get lastHeard() {
+      return own?.lastHeard ?? heard;
+    },
+    open(given) {
+      receiver = given;
+      // Who shares with whom is known when it is known whom the token speaks for.
+      queueMicrotask(() => receiver?.opened());
+    },
+    send(frames) {
+      if (own) {
+        own.send(frames);
+        return;
+      }
+      for (const frame of frames) {
+        if (frame.type === 'auth') void authenticate(frame);
+        else say(frame);
+      }
+    },
+    close,
+  };
+}

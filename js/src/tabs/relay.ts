@@ -1,0 +1,134 @@
+/** The tab that has the connection: carries the frames of all tabs over one transport. */
+
+import type { Clock } from '../clock.js';
+import type { AuthFrame, AuthOkFrame, ClientFrame } from '../generated/wire.js';
+import type { Transport } from '../transports/transport.js';
+import { endOf, MOVED, newId, type Said, type Told } from './group.js';
+
+/** Patterns of a tab, and whether it wants presence of them. */
+type Patterns = Map<string, boolean>;
+
+/**
+ * Run a relay: one connection for many tabs.
+ *
+ * Requests carry the tab in their `ref`, so that an answer finds its way back and nothing has to be
+ * remembered of it. What has no `ref` goes to all tabs; each session takes what is its own.
+ *
+ * @param group Name of the channel.
+ * @param upstream The connection, not open yet.
+ * @param clock Tells what time it is on the server.
+ * @param whenGone Calls a function when a tab is no more.
+ * @returns Stops it; the code is for the server, where no other tab goes on.
+ */
+export function startRelay(
+  group: string,
+  upstream: Transport,
+  clock: Clock,
+  whenGone: (tab: string, gone: () => void) => void,
+): (code: number) => void {
+  const relay = newId();
+  const channel = new BroadcastChannel(group);
+  const tabs = new Map<string, Patterns>();
+  let opened = false;
+  let auth: AuthFrame | undefined;
+  let shown: AuthFrame | undefined;
+  /** Whose token is the newest; and whose the server looks at. */
+  let newest: string | undefined;
+  let asking: string | undefined;
+  let welcome: AuthOkFrame | undefined;
+  let ahead = 0;
+
+  const post = (told: Omit<Told, 'relay'>): void => channel.postMessage({ relay, ...told });
+  const anyTab = (test: (patterns: Patterns) => boolean | undefined): boolean =>
+    [...tabs.values()].some(test);
+
+  /** Give up patterns; the server is told of those that no other tab has. */
+  const leave = (patterns: Iterable<string>): void => {
+    const topics = [...patterns].filter((pattern) => !anyTab((others) => others.has(pattern)));
+    if (topics.length) upstream.send([{ type: 'unsubscribe', topics }]);
+  };
+
+  const enter = (tab: string): Patterns => {
+    const patterns: Patterns = new Map();
+    tabs.set(tab, patterns);
+    whenGone(tab, () => {
+      tabs.delete(tab);
+      leave(patterns.keys());
+    });
+    return patterns;
+  };
+
+  /** Show the server the newest token; one at a time, so that an answer is known to be whose. */
+  const present = (): void => {
+    if (!opened || asking || auth === shown) return;
+    shown = auth;
+    asking = newest;
+    upstream.send([auth as AuthFrame]);
+  };
+
+  const authenticate = (tab: string, frame: AuthFrame): void => {
+    post({ to: tab });
+    if (!auth || endOf(frame.token) > endOf(auth.token)) {
+      newest = tab;
+      auth = { ...auth, ...frame };
+      present();
+    } else if (welcome) {
+      // That one is no news, so the server has given its answer before.
+      post({ to: tab, frame: { ...welcome, server_time: clock.wallMs() + ahead } });
+    }
+  };
+
+  channel.onmessage = ({ data: { tab, said } }: { data: Said }) => {
+    if (!tab) return;
+    const patterns = tabs.get(tab) ?? enter(tab);
+    if (said.type === 'auth') {
+      authenticate(tab, said);
+    } else if (said.type === 'unsubscribe') {
+      for (const topic of said.topics) patterns.delete(topic);
+      leave(said.topics);
+    } else {
+      let sent: ClientFrame = said.ref ? { ...said, ref: `${tab}:${said.ref}` } : said;
+      if (sent.type === 'subscribe') {
+        const { topics, presence } = sent;
+        for (const topic of topics) patterns.set(topic, presence !== false);
+        // Of one pattern the server keeps one answer to this, the last that it got.
+        const wanted = topics.some((topic) => anyTab((others) => others.get(topic)));
+        sent = { ...sent, presence: wanted };
+      }
+      upstream.send([sent]);
+    }
+  };
+  upstream.open({
+    opened: () => {
+      opened = true;
+      present();
+    },
+    frame: (frame) => {
+      let to: string | undefined;
+      if (frame.type === 'auth.ok') {
+        welcome = frame;
+        ahead = (frame.server_time ?? clock.wallMs()) - clock.wallMs();
+        asking = undefined;
+      } else if (frame.type === 'auth.error') {
+        to = asking;
+        if (auth === shown) auth = undefined;
+        asking = shown = undefined;
+      } else if ('ref' in frame && frame.ref) {
+        const [tab, ref = ''] = frame.ref.split(':');
+        to = tab;
+        frame = { ...frame, ref };
+      }
+      post({ to, frame });
+      present();
+    },
+    ended: (end) => post({ end }),
+  });
+  post({ begun: true });
+
+  return (code) => {
+    post({ end: MOVED });
+    channel.close();
+    // Whoever goes on has the same client id: its presence is not to end in between.
+    upstream.close(tabs.size > 1 ? 4000 : code);
+  };
+}

@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { BrowserContext, Page } from 'playwright-core';
+
+import {
+  addresses,
+  addressesAskedFor,
+  openPage,
+  openProfile,
+  type Server,
+  type Site,
+  serveSite,
+  startServer,
+  until,
+} from './harness.js';
+
+declare const got: number[];
+declare const ps: { readonly state: string };
+
+const TAB = `
+  import { PubSub } from '@hanzoai/pubsub';
+  window.got = [];
+  window.ps = new PubSub({ ...given, shareTabs: true });
+  await ps.subscribe('demo.tabs', { onMessage: ({ data }) => got.push(data) });
+  document.title = 'ready';`;
+
+/** Sockets that are open at the server, those of publishers too. */
+async function sockets(server: Server): Promise<number> {
+  const text = await (await fetch(`${server.http}/metrics`)).text();
+  return Number(/^hanzo_pubsub_connections\{form="socket"\} (\S+)$/m.exec(text)?.[1]);
+}
+
+async function openTab(
+  t: Parameters<typeof openPage>[0],
+  site: Site,
+  profile: BrowserContext,
+  given: object,
+): Promise<Page> {
+  const page = await openPage(t, site, { profile, given });
+  await until(page, () => document.title === 'ready');
+  return page;
+}
+
+test('twenty tabs have one socket; it is closed twenty times, and every tab that is left has every message once', async (t) => {
+  const server = await startServer(
+    t,
+    '--publish-rate-service',
+    '10000',
+    '--history-max-messages',
+    '5000',
+  );
+  const site = await serveSite(t, { entry: TAB });
+  const profile = await openProfile(t);
+  const given = { ...addresses(server), token: server.token('--user', 'alice') };
+  const pages: Page[] = [];
+  for (let n = 0; n < 20; n += 1) pages.push(await openTab(t, site, profile, given));
+  assert.equal(addressesAskedFor(profile).filter((url) => url === server.ws).length, 1);
+  assert.equal(await sockets(server), 1);
+
+  const publisher = server.client({ token: server.token('--user', 'worker', '--service') });
+  let going = true;
+  let published = 0;
+  const publishing = (async () => {
+    while (going) {
+      await publisher.publish('demo.tabs', { data: published });
+      published += 1;
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+  })();
+  // Another tab comes for each that goes, so that twenty leaders can be closed.
+  for (let turn = 0; turn < 20; turn += 1) {
+    const leader = pages.shift() as Page;
+    await leader.close();
+    pages.push(await openTab(t, site, profile, given));
+    const goal = published;
+    await Promise.all(pages.map((page) => until(page, (goal) => (got.at(-1) ?? -1) >= goal, goal)));
+  }
+  going = false;
+  await publishing;
+  for (const page of pages) {
+    await until(page, (last) => got.at(-1) === last, published - 1);
+    const all = await page.evaluate(() => got);
+    assert.deepEqual(
+      all,
+      Array.from(all, (_, n) => (all[0] as number) + n),
+    );
+  }
+  await publisher.close();
+  assert.equal(await sockets(server), 1);
+});
