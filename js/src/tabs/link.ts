@@ -83,8 +83,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
   const lead = (): unknown => {
     // The tab that was followed has gone without a word.
     if (following) return finish(MOVED);
-    const upstream = new WebSocketTransport(options, clock);
-    const stop = startRelay(`${group}`, upstream, clock, (tab, gone) =>
+    const stop = startRelay(`${group}`, options, clock, (tab, gone) =>
       lock(`${group} ${tab}`, { signal }, gone),
     );
     return over.then(() => stop(signal.reason));

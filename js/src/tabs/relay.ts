@@ -2,7 +2,9 @@
 
 import type { Clock } from '../clock.js';
 import type { AuthFrame, AuthOkFrame, ClientFrame } from '../generated/wire.js';
-import type { Transport } from '../transports/transport.js';
+import { Reader } from '../runtime/reader.js';
+import type { ClientOptions } from '../settings/options.js';
+import { WebSocketTransport } from '../transports/websocket.js';
 import { endOf, MOVED, newId, type Said, type Told } from './group.js';
 
 /** Patterns of a tab, and whether it wants presence of them. */
@@ -15,14 +17,14 @@ type Patterns = Map<string, boolean>;
  * remembered of it. What has no `ref` goes to all tabs; each session takes what is its own.
  *
  * @param group Name of the channel.
- * @param upstream The connection, not open yet.
- * @param clock Tells what time it is on the server.
+ * @param options Where the server is.
+ * @param clock Time.
  * @param whenGone Calls a function when a tab is no more.
  * @returns Stops it; the code is for the server, where no other tab goes on.
  */
 export function startRelay(
   group: string,
-  upstream: Transport,
+  options: ClientOptions,
   clock: Clock,
   whenGone: (tab: string, gone: () => void) => void,
 ): (code: number) => void {
@@ -38,6 +40,40 @@ export function startRelay(
   let welcome: AuthOkFrame | undefined;
   let ahead = 0;
 
+  const upstream = new Reader(
+    {
+      opened() {
+        opened = true;
+        present();
+      },
+      receive(frame) {
+        let to: string | undefined;
+        if (frame.type === 'auth.ok') {
+          welcome = frame;
+          ahead = (frame.server_time ?? clock.wallMs()) - clock.wallMs();
+          asking = undefined;
+        } else if (frame.type === 'auth.error') {
+          to = asking;
+          if (auth === shown) auth = undefined;
+          asking = shown = undefined;
+        } else if ('ref' in frame && frame.ref) {
+          const [tab, ref = ''] = frame.ref.split(':');
+          to = tab;
+          frame = { ...frame, ref };
+        }
+        post({ to, frame });
+        present();
+      },
+      dropped: (end) => post({ end }),
+    },
+    () => new WebSocketTransport(options, clock),
+    clock,
+    options.logger,
+  );
+  const send = (frame: ClientFrame): void => {
+    upstream.send(frame);
+    upstream.flush();
+  };
   const post = (told: Omit<Told, 'relay'>): void => channel.postMessage({ relay, ...told });
   const anyTab = (test: (patterns: Patterns) => boolean | undefined): boolean =>
     [...tabs.values()].some(test);
@@ -45,7 +81,7 @@ export function startRelay(
   /** Give up patterns; the server is told of those that no other tab has. */
   const leave = (patterns: Iterable<string>): void => {
     const topics = [...patterns].filter((pattern) => !anyTab((others) => others.has(pattern)));
-    if (topics.length) upstream.send([{ type: 'unsubscribe', topics }]);
+    if (topics.length) send({ type: 'unsubscribe', topics });
   };
 
   const enter = (tab: string): Patterns => {
@@ -63,7 +99,7 @@ export function startRelay(
     if (!opened || asking || auth === shown) return;
     shown = auth;
     asking = newest;
-    upstream.send([auth as AuthFrame]);
+    send(auth as AuthFrame);
   };
 
   const authenticate = (tab: string, frame: AuthFrame): void => {
@@ -95,40 +131,16 @@ export function startRelay(
         const wanted = topics.some((topic) => anyTab((others) => others.get(topic)));
         sent = { ...sent, presence: wanted };
       }
-      upstream.send([sent]);
+      send(sent);
     }
   };
-  upstream.open({
-    opened: () => {
-      opened = true;
-      present();
-    },
-    frame: (frame) => {
-      let to: string | undefined;
-      if (frame.type === 'auth.ok') {
-        welcome = frame;
-        ahead = (frame.server_time ?? clock.wallMs()) - clock.wallMs();
-        asking = undefined;
-      } else if (frame.type === 'auth.error') {
-        to = asking;
-        if (auth === shown) auth = undefined;
-        asking = shown = undefined;
-      } else if ('ref' in frame && frame.ref) {
-        const [tab, ref = ''] = frame.ref.split(':');
-        to = tab;
-        frame = { ...frame, ref };
-      }
-      post({ to, frame });
-      present();
-    },
-    ended: (end) => post({ end }),
-  });
+  upstream.dial('websocket');
   post({ begun: true });
 
   return (code) => {
     post({ end: MOVED });
     channel.close();
     // Whoever goes on has the same client id: its presence is not to end in between.
-    upstream.close(tabs.size > 1 ? 4000 : code);
+    upstream.hangUp(tabs.size > 1 ? 4000 : code);
   };
 }
