@@ -15,6 +15,7 @@ const LAYERS = [
   ['client'],
   ['topic'],
   ['runtime'],
+  ['tabs'],
   ['transports'],
   ['http'],
   ['session'],

@@ -2,9 +2,9 @@
 
 import type { Clock } from '../clock.js';
 import type { AuthFrame, AuthOkFrame, ClientFrame } from '../generated/wire.js';
-import { Reader } from '../runtime/reader.js';
 import type { ClientOptions } from '../settings/options.js';
 import { WebSocketTransport } from '../transports/websocket.js';
+import { type Decoded, Malformed, Unknown } from '../wire/codec.js';
 import { endOf, MOVED, newId, type Said, type Told } from './group.js';
 
 /** Patterns of a tab, and whether it wants presence of them. */
@@ -40,40 +40,8 @@ export function startRelay(
   let welcome: AuthOkFrame | undefined;
   let ahead = 0;
 
-  const upstream = new Reader(
-    {
-      opened() {
-        opened = true;
-        present();
-      },
-      receive(frame) {
-        let to: string | undefined;
-        if (frame.type === 'auth.ok') {
-          welcome = frame;
-          ahead = (frame.server_time ?? clock.wallMs()) - clock.wallMs();
-          asking = undefined;
-        } else if (frame.type === 'auth.error') {
-          to = asking;
-          if (auth === shown) auth = undefined;
-          asking = shown = undefined;
-        } else if ('ref' in frame && frame.ref) {
-          const [tab, ref = ''] = frame.ref.split(':');
-          to = tab;
-          frame = { ...frame, ref };
-        }
-        post({ to, frame });
-        present();
-      },
-      dropped: (end) => post({ end }),
-    },
-    () => new WebSocketTransport(options, clock),
-    clock,
-    options.logger,
-  );
-  const send = (frame: ClientFrame): void => {
-    upstream.send(frame);
-    upstream.flush();
-  };
+  const upstream = new WebSocketTransport(options, clock);
+  const send = (frame: ClientFrame): void => upstream.send([frame]);
   const post = (told: Omit<Told, 'relay'>): void => channel.postMessage({ relay, ...told });
   const anyTab = (test: (patterns: Patterns) => boolean | undefined): boolean =>
     [...tabs.values()].some(test);
@@ -134,13 +102,49 @@ export function startRelay(
       send(sent);
     }
   };
-  upstream.dial('websocket');
+  const receive = (frame: Decoded): void => {
+    let to: string | undefined;
+    if (frame instanceof Malformed || frame instanceof Unknown) return;
+    if (frame.type === 'auth.ok') {
+      welcome = frame;
+      ahead = (frame.server_time ?? clock.wallMs()) - clock.wallMs();
+      asking = undefined;
+    } else if (frame.type === 'auth.error') {
+      to = asking;
+      if (auth === shown) auth = undefined;
+      asking = shown = undefined;
+    } else if ('ref' in frame && frame.ref) {
+      const [tab, ref = ''] = frame.ref.split(':');
+      to = tab;
+      frame = { ...frame, ref };
+    }
+    post({ to, frame });
+    present();
+  };
+  // In the order in which it came, though a part of it may take its time to be read.
+  let last = Promise.resolve();
+  upstream.open({
+    opened() {
+      opened = true;
+      present();
+    },
+    frame(read) {
+      last = last
+        .then(() => read)
+        .then(receive, () => {
+          post({ end: { code: undefined, reason: 'A part of the client did not load.' } });
+        });
+    },
+    ended(end) {
+      last.then(() => post({ end }));
+    },
+  });
   post({ begun: true });
 
   return (code) => {
     post({ end: MOVED });
     channel.close();
     // Whoever goes on has the same client id: its presence is not to end in between.
-    upstream.hangUp(tabs.size > 1 ? 4000 : code);
+    upstream.close(tabs.size > 1 ? 4000 : code);
   };
 }
