@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from spec._generate.defaults import Group
     from spec._generate.errors import Errors
-    from spec._generate.lifecycle import Lifecycle
+    from spec._generate.lifecycle import Lifecycle, Row
 
 # Errors that the client makes without further words. All others come with a message of their own,
 # so that their meaning need not be loaded into every page.
@@ -19,30 +19,33 @@ _SAID_ALONE = frozenset({"closed", "outcome_unknown"})
 
 
 def lifecycle(machine: Lifecycle) -> str:
-    """The module `generated/lifecycle.ts`."""
+    """The module `generated/lifecycle.ts`: the table as text, for its size; empty cells left out."""
+    timers = {event: f"@{timer}" for timer, event in machine.timers.items()}
+    named = {event: timers.get(event) or camel(event) for event in machine.events}
     out = [header("//", "spec/lifecycle.yaml"), ""]
     out += _union("State", machine.states, "Where a session stands, as the table sees it.")
     public = dict.fromkeys(machine.public.values())
     out += _union("PublicState", public, "Where a session stands, as users see it.")
-    out += _union("Event", machine.events, "What may happen to a session.")
+    out += _union("Event", named.values(), "What may happen to a session; `@` and a timer: it ran out.")
     out += _union("Timer", machine.timers, "The timers of a session.")
     out += _union("Guard", map(camel, machine.guards), "Questions that a row asks.")
     out += _union("Action", map(camel, machine.actions), "Steps that a row takes.")
     out += [
         f"export const INITIAL: State = {single(machine.initial)};",
         f"export const FINAL: ReadonlySet<State> = new Set<State>({_array(machine.final)});",
-        "export const PUBLIC: Readonly<Record<State, PublicState>> = {",
-        *(f"  {state}: {single(public)}," for state, public in machine.public.items()),
-        "};",
-        "export const TIMERS: Readonly<Record<Timer, Event>> = {",
-        *(f"  {timer}: {single(event)}," for timer, event in machine.timers.items()),
+        "",
+        "/** States that users see under another name. */",
+        "const SEEN_AS: Readonly<Partial<Record<State, PublicState>>> = {",
+        *(
+            f"  {state}: {single(public)},"
+            for state, public in machine.public.items()
+            if state != public
+        ),
         "};",
         "",
-        "/** One way out of a state on an event; the first row whose guards all hold fires. */",
-        "export interface Row {",
-        "  readonly guards: readonly Guard[];",
-        "  readonly to: State;",
-        "  readonly actions: readonly Action[];",
+        "/** What users see of a state. */",
+        "export function publicState(state: State): PublicState {",
+        "  return SEEN_AS[state] ?? (state as PublicState);",
         "}",
         "",
         "/** Guards and actions of the table; `E` is what a session calls an event. */",
@@ -51,22 +54,24 @@ def lifecycle(machine: Lifecycle) -> str:
         *(f"  {camel(action)}(event: E): void;" for action in machine.actions),
         "}",
         "",
-        "type Cells = Readonly<Partial<Record<Event, readonly Row[]>>>;",
-        "",
-        "/** Rows by state and event. No row fires: the event is ignored. No cell: a fault. */",
-        "export const TABLE: Readonly<Record<State, Cells>> = {",
+        "/**",
+        " * For each state: a line an event, `event row|row`; a row is `guards>state>actions`.",
+        " *",
+        " * The first row whose guards all hold fires. An event that is not there is ignored.",
+        " */",
+        "export const TABLE: Readonly<Record<State, string>> = {",
     ]
     for state, cells in machine.table.items():
-        out.append(f"  {state}: {{")
-        for event, rows in cells.items():
-            items = [
-                f"{{ guards: {_array(map(camel, row.guards))}, to: {single(row.to)}, "
-                f"actions: {_array(map(camel, row.actions))} }}"
-                for row in rows
-            ]
-            out.append(f"    {single(event)}: [{', '.join(items)}],")
-        out.append("  },")
+        lines = [
+            f"{named[event]} {'|'.join(map(_row, rows))}" for event, rows in cells.items() if rows
+        ]
+        out.append(f"  {state}: `{chr(10).join(lines)}`,")
     return "\n".join([*out, "};", ""])
+
+
+def _row(row: Row) -> str:
+    guards, actions = (",".join(map(camel, names)) for names in (row.guards, row.actions))
+    return f"{guards}>{row.to}>{actions}"
 
 
 def errors(table: Errors) -> str:

@@ -25,13 +25,13 @@ export type PublicState =
   | 'closed'
   | 'failed';
 
-/** What may happen to a session. */
+/** What may happen to a session; `@` and a timer: it ran out. */
 export type Event =
   | 'connect'
   | 'close'
   | 'abort'
   | 'token'
-  | 'token_failed'
+  | 'tokenFailed'
   | 'opened'
   | 'dropped'
   | 'probed'
@@ -41,18 +41,18 @@ export type Event =
   | 'auth.expiring'
   | 'pong'
   | 'drained'
-  | 'fetch_timeout'
-  | 'open_timeout'
-  | 'ping_due'
-  | 'pong_timeout'
-  | 'retry_due'
-  | 'refresh_due'
-  | 'token_expired'
-  | 'stable_due'
-  | 'suspend_due'
-  | 'fallback_due'
-  | 'upgrade_due'
-  | 'drain_timeout';
+  | '@fetch'
+  | '@open'
+  | '@ping'
+  | '@pong'
+  | '@retry'
+  | '@refresh'
+  | '@expiry'
+  | '@stable'
+  | '@suspend'
+  | '@fallback'
+  | '@upgrade'
+  | '@drain';
 
 /** The timers of a session. */
 export type Timer =
@@ -128,38 +128,17 @@ export type Action =
 
 export const INITIAL: State = 'initialized';
 export const FINAL: ReadonlySet<State> = new Set<State>(['closed', 'failed']);
-export const PUBLIC: Readonly<Record<State, PublicState>> = {
-  initialized: 'initialized',
+
+/** States that users see under another name. */
+const SEEN_AS: Readonly<Partial<Record<State, PublicState>>> = {
   resolving: 'connecting',
   dialing: 'connecting',
-  authenticating: 'authenticating',
-  connected: 'connected',
   waiting: 'reconnecting',
-  suspended: 'suspended',
-  closing: 'closing',
-  closed: 'closed',
-  failed: 'failed',
-};
-export const TIMERS: Readonly<Record<Timer, Event>> = {
-  fetch: 'fetch_timeout',
-  open: 'open_timeout',
-  ping: 'ping_due',
-  pong: 'pong_timeout',
-  retry: 'retry_due',
-  refresh: 'refresh_due',
-  expiry: 'token_expired',
-  stable: 'stable_due',
-  suspend: 'suspend_due',
-  fallback: 'fallback_due',
-  upgrade: 'upgrade_due',
-  drain: 'drain_timeout',
 };
 
-/** One way out of a state on an event; the first row whose guards all hold fires. */
-export interface Row {
-  readonly guards: readonly Guard[];
-  readonly to: State;
-  readonly actions: readonly Action[];
+/** What users see of a state. */
+export function publicState(state: State): PublicState {
+  return SEEN_AS[state] ?? (state as PublicState);
 }
 
 /** Guards and actions of the table; `E` is what a session calls an event. */
@@ -217,409 +196,90 @@ export interface Steps<E> {
   useWebsocket(event: E): void;
 }
 
-type Cells = Readonly<Partial<Record<Event, readonly Row[]>>>;
-
-/** Rows by state and event. No row fires: the event is ignored. No cell: a fault. */
-export const TABLE: Readonly<Record<State, Cells>> = {
-  initialized: {
-    connect: [
-      { guards: [], to: 'resolving', actions: ['startSuspend', 'startFallback', 'fetchToken'] },
-    ],
-    close: [{ guards: [], to: 'closed', actions: ['finish'] }],
-    abort: [{ guards: [], to: 'closed', actions: ['finish'] }],
-    woke: [],
-  },
-  resolving: {
-    connect: [],
-    close: [
-      { guards: ['unsettled'], to: 'resolving', actions: ['startDrain'] },
-      { guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] },
-    ],
-    abort: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    token: [{ guards: [], to: 'dialing', actions: ['keepToken', 'startOpen', 'dial'] }],
-    token_failed: [
-      { guards: ['refused'], to: 'failed', actions: ['stopAll', 'fail'] },
-      { guards: ['overdue'], to: 'suspended', actions: ['scheduleRetry'] },
-      { guards: [], to: 'waiting', actions: ['scheduleRetry'] },
-    ],
-    opened: [],
-    dropped: [],
-    probed: [],
-    woke: [],
-    'auth.ok': [],
-    'auth.error': [],
-    'auth.expiring': [],
-    pong: [],
-    drained: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    fetch_timeout: [
-      { guards: ['overdue'], to: 'suspended', actions: ['abandonFetch', 'scheduleRetry'] },
-      { guards: [], to: 'waiting', actions: ['abandonFetch', 'scheduleRetry'] },
-    ],
-    suspend_due: [],
-    fallback_due: [],
-    drain_timeout: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-  },
-  dialing: {
-    connect: [],
-    close: [
-      { guards: ['unsettled'], to: 'dialing', actions: ['startDrain'] },
-      { guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] },
-    ],
-    abort: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    token: [{ guards: [], to: 'dialing', actions: ['keepToken'] }],
-    token_failed: [{ guards: ['refused'], to: 'failed', actions: ['stopAll', 'hangUp', 'fail'] }],
-    opened: [
-      { guards: ['hasToken'], to: 'authenticating', actions: ['sendAuth'] },
-      { guards: ['overdue'], to: 'suspended', actions: ['stopOpen', 'hangUp', 'scheduleRetry'] },
-      { guards: [], to: 'waiting', actions: ['stopOpen', 'hangUp', 'scheduleRetry'] },
-    ],
-    dropped: [
-      { guards: ['finalClose'], to: 'failed', actions: ['stopAll', 'fail'] },
-      { guards: ['authClose', 'cannotRenew'], to: 'failed', actions: ['stopAll', 'fail'] },
-      {
-        guards: ['authClose', 'overdue'],
-        to: 'suspended',
-        actions: ['stopOpen', 'forgetToken', 'scheduleRetry'],
-      },
-      {
-        guards: ['authClose'],
-        to: 'waiting',
-        actions: ['stopOpen', 'forgetToken', 'scheduleRetry'],
-      },
-      {
-        guards: ['overdue'],
-        to: 'suspended',
-        actions: ['stopOpen', 'countFailure', 'scheduleRetry'],
-      },
-      { guards: [], to: 'waiting', actions: ['stopOpen', 'countFailure', 'scheduleRetry'] },
-    ],
-    probed: [],
-    woke: [],
-    'auth.ok': [],
-    'auth.error': [],
-    'auth.expiring': [],
-    pong: [],
-    drained: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    fetch_timeout: [{ guards: [], to: 'dialing', actions: ['abandonFetch'] }],
-    open_timeout: [
-      {
-        guards: ['overdue'],
-        to: 'suspended',
-        actions: ['hangUp', 'countFailure', 'scheduleRetry'],
-      },
-      { guards: [], to: 'waiting', actions: ['hangUp', 'countFailure', 'scheduleRetry'] },
-    ],
-    token_expired: [{ guards: [], to: 'dialing', actions: ['forgetToken'] }],
-    suspend_due: [],
-    fallback_due: [
-      {
-        guards: ['mayFallBack'],
-        to: 'dialing',
-        actions: ['stopOpen', 'hangUp', 'useFallback', 'startOpen', 'dial'],
-      },
-    ],
-    drain_timeout: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-  },
-  authenticating: {
-    connect: [],
-    close: [
-      { guards: ['unsettled'], to: 'authenticating', actions: ['startDrain'] },
-      { guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] },
-    ],
-    abort: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    token: [{ guards: [], to: 'authenticating', actions: ['keepToken'] }],
-    token_failed: [{ guards: ['refused'], to: 'failed', actions: ['stopAll', 'hangUp', 'fail'] }],
-    opened: [],
-    dropped: [
-      { guards: ['finalClose'], to: 'failed', actions: ['stopAll', 'fail'] },
-      { guards: ['authClose', 'cannotRenew'], to: 'failed', actions: ['stopAll', 'fail'] },
-      {
-        guards: ['authClose', 'overdue'],
-        to: 'suspended',
-        actions: ['stopOpen', 'forgetToken', 'scheduleRetry'],
-      },
-      {
-        guards: ['authClose'],
-        to: 'waiting',
-        actions: ['stopOpen', 'forgetToken', 'scheduleRetry'],
-      },
-      {
-        guards: ['overdue'],
-        to: 'suspended',
-        actions: ['stopOpen', 'countFailure', 'scheduleRetry'],
-      },
-      { guards: [], to: 'waiting', actions: ['stopOpen', 'countFailure', 'scheduleRetry'] },
-    ],
-    probed: [],
-    woke: [],
-    'auth.ok': [
-      {
-        guards: ['draining'],
-        to: 'closing',
-        actions: ['stopOpen', 'stopApart', 'accept', 'flush'],
-      },
-      {
-        guards: [],
-        to: 'connected',
-        actions: [
-          'stopOpen',
-          'stopApart',
-          'accept',
-          'startStable',
-          'startPing',
-          'startUpgrade',
-          'rejoin',
-          'flush',
-        ],
-      },
-    ],
-    'auth.error': [
-      { guards: ['finalError'], to: 'failed', actions: ['stopAll', 'hangUp', 'fail'] },
-      {
-        guards: ['authFault', 'cannotRenew'],
-        to: 'failed',
-        actions: ['stopAll', 'hangUp', 'fail'],
-      },
-      {
-        guards: ['authFault', 'overdue'],
-        to: 'suspended',
-        actions: ['stopOpen', 'hangUp', 'forgetToken', 'scheduleRetry'],
-      },
-      {
-        guards: ['authFault'],
-        to: 'waiting',
-        actions: ['stopOpen', 'hangUp', 'forgetToken', 'scheduleRetry'],
-      },
-      { guards: ['overdue'], to: 'suspended', actions: ['stopOpen', 'hangUp', 'scheduleRetry'] },
-      { guards: [], to: 'waiting', actions: ['stopOpen', 'hangUp', 'scheduleRetry'] },
-    ],
-    'auth.expiring': [],
-    pong: [],
-    drained: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    fetch_timeout: [{ guards: [], to: 'authenticating', actions: ['abandonFetch'] }],
-    open_timeout: [
-      {
-        guards: ['overdue'],
-        to: 'suspended',
-        actions: ['hangUp', 'countFailure', 'scheduleRetry'],
-      },
-      { guards: [], to: 'waiting', actions: ['hangUp', 'countFailure', 'scheduleRetry'] },
-    ],
-    token_expired: [{ guards: [], to: 'authenticating', actions: ['forgetToken'] }],
-    suspend_due: [],
-    fallback_due: [
-      {
-        guards: ['mayFallBack'],
-        to: 'dialing',
-        actions: ['stopOpen', 'hangUp', 'useFallback', 'startOpen', 'dial'],
-      },
-    ],
-    drain_timeout: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-  },
-  connected: {
-    connect: [],
-    close: [
-      { guards: ['unsettled'], to: 'closing', actions: ['startDrain', 'stopPing'] },
-      { guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] },
-    ],
-    abort: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    token: [{ guards: [], to: 'connected', actions: ['keepToken', 'sendAuth'] }],
-    token_failed: [
-      { guards: ['refused'], to: 'failed', actions: ['stopAll', 'hangUp', 'fail'] },
-      { guards: [], to: 'connected', actions: ['scheduleRefetch'] },
-    ],
-    dropped: [
-      { guards: ['finalClose'], to: 'failed', actions: ['stopAll', 'fail'] },
-      { guards: ['authClose', 'cannotRenew'], to: 'failed', actions: ['stopAll', 'fail'] },
-      { guards: ['authClose'], to: 'waiting', actions: ['leave', 'forgetToken', 'scheduleRetry'] },
-      { guards: [], to: 'waiting', actions: ['leave', 'countShortLife', 'scheduleRetry'] },
-    ],
-    probed: [
-      {
-        guards: ['reachable'],
-        to: 'dialing',
-        actions: ['leave', 'hangUp', 'useWebsocket', 'startOpen', 'dial'],
-      },
-      { guards: [], to: 'connected', actions: ['startUpgrade'] },
-    ],
-    woke: [{ guards: [], to: 'waiting', actions: ['leave', 'hangUp', 'retryNow'] }],
-    'auth.ok': [{ guards: [], to: 'connected', actions: ['renew'] }],
-    'auth.error': [
-      { guards: ['finalError'], to: 'failed', actions: ['stopAll', 'hangUp', 'fail'] },
-      {
-        guards: ['authFault', 'cannotRenew'],
-        to: 'failed',
-        actions: ['stopAll', 'hangUp', 'fail'],
-      },
-      {
-        guards: ['authFault'],
-        to: 'waiting',
-        actions: ['leave', 'hangUp', 'forgetToken', 'scheduleRetry'],
-      },
-      { guards: [], to: 'waiting', actions: ['leave', 'hangUp', 'scheduleRetry'] },
-    ],
-    'auth.expiring': [{ guards: [], to: 'connected', actions: ['fetchToken'] }],
-    pong: [{ guards: [], to: 'connected', actions: ['stopPong', 'startPing'] }],
-    fetch_timeout: [{ guards: [], to: 'connected', actions: ['abandonFetch', 'scheduleRefetch'] }],
-    ping_due: [{ guards: [], to: 'connected', actions: ['sendPing', 'startPong'] }],
-    pong_timeout: [
-      { guards: ['heard'], to: 'connected', actions: ['startPing'] },
-      { guards: [], to: 'waiting', actions: ['leave', 'hangUp', 'scheduleRetry'] },
-    ],
-    refresh_due: [{ guards: [], to: 'connected', actions: ['fetchToken'] }],
-    token_expired: [{ guards: [], to: 'connected', actions: ['forgetToken', 'fetchToken'] }],
-    stable_due: [{ guards: [], to: 'connected', actions: ['resetRetry'] }],
-    fallback_due: [],
-    upgrade_due: [{ guards: [], to: 'connected', actions: ['probe'] }],
-  },
-  waiting: {
-    connect: [],
-    close: [
-      { guards: ['unsettled'], to: 'waiting', actions: ['startDrain'] },
-      { guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] },
-    ],
-    abort: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    token: [{ guards: [], to: 'waiting', actions: ['keepToken'] }],
-    token_failed: [{ guards: ['refused'], to: 'failed', actions: ['stopAll', 'fail'] }],
-    opened: [],
-    dropped: [],
-    probed: [],
-    woke: [
-      {
-        guards: ['hasToken'],
-        to: 'dialing',
-        actions: ['stopRetry', 'resetRetry', 'startOpen', 'dial'],
-      },
-      { guards: [], to: 'resolving', actions: ['stopRetry', 'resetRetry', 'fetchToken'] },
-    ],
-    'auth.ok': [],
-    'auth.error': [],
-    'auth.expiring': [],
-    pong: [],
-    drained: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    fetch_timeout: [{ guards: [], to: 'waiting', actions: ['abandonFetch'] }],
-    retry_due: [
-      { guards: ['hasToken'], to: 'dialing', actions: ['startOpen', 'dial'] },
-      { guards: [], to: 'resolving', actions: ['fetchToken'] },
-    ],
-    token_expired: [{ guards: [], to: 'waiting', actions: ['forgetToken'] }],
-    suspend_due: [{ guards: [], to: 'suspended', actions: [] }],
-    fallback_due: [],
-    drain_timeout: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-  },
-  suspended: {
-    connect: [],
-    close: [
-      { guards: ['unsettled'], to: 'suspended', actions: ['startDrain'] },
-      { guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] },
-    ],
-    abort: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    token: [{ guards: [], to: 'suspended', actions: ['keepToken'] }],
-    token_failed: [{ guards: ['refused'], to: 'failed', actions: ['stopAll', 'fail'] }],
-    opened: [],
-    dropped: [],
-    probed: [],
-    woke: [
-      {
-        guards: ['hasToken'],
-        to: 'dialing',
-        actions: ['stopRetry', 'resetRetry', 'startOpen', 'dial'],
-      },
-      { guards: [], to: 'resolving', actions: ['stopRetry', 'resetRetry', 'fetchToken'] },
-    ],
-    'auth.ok': [],
-    'auth.error': [],
-    'auth.expiring': [],
-    pong: [],
-    drained: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    fetch_timeout: [{ guards: [], to: 'suspended', actions: ['abandonFetch'] }],
-    retry_due: [
-      { guards: ['hasToken'], to: 'dialing', actions: ['startOpen', 'dial'] },
-      { guards: [], to: 'resolving', actions: ['fetchToken'] },
-    ],
-    token_expired: [{ guards: [], to: 'suspended', actions: ['forgetToken'] }],
-    fallback_due: [],
-    drain_timeout: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-  },
-  closing: {
-    connect: [],
-    close: [],
-    abort: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    token: [],
-    token_failed: [],
-    dropped: [{ guards: [], to: 'closed', actions: ['stopAll', 'finish'] }],
-    probed: [],
-    woke: [],
-    'auth.ok': [],
-    'auth.error': [],
-    'auth.expiring': [],
-    pong: [],
-    drained: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-    fetch_timeout: [],
-    ping_due: [],
-    pong_timeout: [],
-    refresh_due: [],
-    token_expired: [],
-    stable_due: [],
-    suspend_due: [],
-    fallback_due: [],
-    upgrade_due: [],
-    drain_timeout: [{ guards: [], to: 'closed', actions: ['stopAll', 'hangUp', 'finish'] }],
-  },
-  closed: {
-    connect: [],
-    close: [],
-    abort: [],
-    token: [],
-    token_failed: [],
-    opened: [],
-    dropped: [],
-    probed: [],
-    woke: [],
-    'auth.ok': [],
-    'auth.error': [],
-    'auth.expiring': [],
-    pong: [],
-    drained: [],
-    fetch_timeout: [],
-    open_timeout: [],
-    ping_due: [],
-    pong_timeout: [],
-    retry_due: [],
-    refresh_due: [],
-    token_expired: [],
-    stable_due: [],
-    suspend_due: [],
-    fallback_due: [],
-    upgrade_due: [],
-    drain_timeout: [],
-  },
-  failed: {
-    connect: [],
-    close: [],
-    abort: [],
-    token: [],
-    token_failed: [],
-    opened: [],
-    dropped: [],
-    probed: [],
-    woke: [],
-    'auth.ok': [],
-    'auth.error': [],
-    'auth.expiring': [],
-    pong: [],
-    drained: [],
-    fetch_timeout: [],
-    open_timeout: [],
-    ping_due: [],
-    pong_timeout: [],
-    retry_due: [],
-    refresh_due: [],
-    token_expired: [],
-    stable_due: [],
-    suspend_due: [],
-    fallback_due: [],
-    upgrade_due: [],
-    drain_timeout: [],
-  },
+/**
+ * For each state: a line an event, `event row|row`; a row is `guards>state>actions`.
+ *
+ * The first row whose guards all hold fires. An event that is not there is ignored.
+ */
+export const TABLE: Readonly<Record<State, string>> = {
+  initialized: `connect >resolving>startSuspend,startFallback,fetchToken
+close >closed>finish
+abort >closed>finish`,
+  resolving: `close unsettled>resolving>startDrain|>closed>stopAll,hangUp,finish
+abort >closed>stopAll,hangUp,finish
+token >dialing>keepToken,startOpen,dial
+tokenFailed refused>failed>stopAll,fail|overdue>suspended>scheduleRetry|>waiting>scheduleRetry
+drained >closed>stopAll,hangUp,finish
+@fetch overdue>suspended>abandonFetch,scheduleRetry|>waiting>abandonFetch,scheduleRetry
+@drain >closed>stopAll,hangUp,finish`,
+  dialing: `close unsettled>dialing>startDrain|>closed>stopAll,hangUp,finish
+abort >closed>stopAll,hangUp,finish
+token >dialing>keepToken
+tokenFailed refused>failed>stopAll,hangUp,fail
+opened hasToken>authenticating>sendAuth|overdue>suspended>stopOpen,hangUp,scheduleRetry|>waiting>stopOpen,hangUp,scheduleRetry
+dropped finalClose>failed>stopAll,fail|authClose,cannotRenew>failed>stopAll,fail|authClose,overdue>suspended>stopOpen,forgetToken,scheduleRetry|authClose>waiting>stopOpen,forgetToken,scheduleRetry|overdue>suspended>stopOpen,countFailure,scheduleRetry|>waiting>stopOpen,countFailure,scheduleRetry
+drained >closed>stopAll,hangUp,finish
+@fetch >dialing>abandonFetch
+@open overdue>suspended>hangUp,countFailure,scheduleRetry|>waiting>hangUp,countFailure,scheduleRetry
+@expiry >dialing>forgetToken
+@fallback mayFallBack>dialing>stopOpen,hangUp,useFallback,startOpen,dial
+@drain >closed>stopAll,hangUp,finish`,
+  authenticating: `close unsettled>authenticating>startDrain|>closed>stopAll,hangUp,finish
+abort >closed>stopAll,hangUp,finish
+token >authenticating>keepToken
+tokenFailed refused>failed>stopAll,hangUp,fail
+dropped finalClose>failed>stopAll,fail|authClose,cannotRenew>failed>stopAll,fail|authClose,overdue>suspended>stopOpen,forgetToken,scheduleRetry|authClose>waiting>stopOpen,forgetToken,scheduleRetry|overdue>suspended>stopOpen,countFailure,scheduleRetry|>waiting>stopOpen,countFailure,scheduleRetry
+auth.ok draining>closing>stopOpen,stopApart,accept,flush|>connected>stopOpen,stopApart,accept,startStable,startPing,startUpgrade,rejoin,flush
+auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault,overdue>suspended>stopOpen,hangUp,forgetToken,scheduleRetry|authFault>waiting>stopOpen,hangUp,forgetToken,scheduleRetry|overdue>suspended>stopOpen,hangUp,scheduleRetry|>waiting>stopOpen,hangUp,scheduleRetry
+drained >closed>stopAll,hangUp,finish
+@fetch >authenticating>abandonFetch
+@open overdue>suspended>hangUp,countFailure,scheduleRetry|>waiting>hangUp,countFailure,scheduleRetry
+@expiry >authenticating>forgetToken
+@fallback mayFallBack>dialing>stopOpen,hangUp,useFallback,startOpen,dial
+@drain >closed>stopAll,hangUp,finish`,
+  connected: `close unsettled>closing>startDrain,stopPing|>closed>stopAll,hangUp,finish
+abort >closed>stopAll,hangUp,finish
+token >connected>keepToken,sendAuth
+tokenFailed refused>failed>stopAll,hangUp,fail|>connected>scheduleRefetch
+dropped finalClose>failed>stopAll,fail|authClose,cannotRenew>failed>stopAll,fail|authClose>waiting>leave,forgetToken,scheduleRetry|>waiting>leave,countShortLife,scheduleRetry
+probed reachable>dialing>leave,hangUp,useWebsocket,startOpen,dial|>connected>startUpgrade
+woke >waiting>leave,hangUp,retryNow
+auth.ok >connected>renew
+auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault>waiting>leave,hangUp,forgetToken,scheduleRetry|>waiting>leave,hangUp,scheduleRetry
+auth.expiring >connected>fetchToken
+pong >connected>stopPong,startPing
+@fetch >connected>abandonFetch,scheduleRefetch
+@ping >connected>sendPing,startPong
+@pong heard>connected>startPing|>waiting>leave,hangUp,scheduleRetry
+@refresh >connected>fetchToken
+@expiry >connected>forgetToken,fetchToken
+@stable >connected>resetRetry
+@upgrade >connected>probe`,
+  waiting: `close unsettled>waiting>startDrain|>closed>stopAll,hangUp,finish
+abort >closed>stopAll,hangUp,finish
+token >waiting>keepToken
+tokenFailed refused>failed>stopAll,fail
+woke hasToken>dialing>stopRetry,resetRetry,startOpen,dial|>resolving>stopRetry,resetRetry,fetchToken
+drained >closed>stopAll,hangUp,finish
+@fetch >waiting>abandonFetch
+@retry hasToken>dialing>startOpen,dial|>resolving>fetchToken
+@expiry >waiting>forgetToken
+@suspend >suspended>
+@drain >closed>stopAll,hangUp,finish`,
+  suspended: `close unsettled>suspended>startDrain|>closed>stopAll,hangUp,finish
+abort >closed>stopAll,hangUp,finish
+token >suspended>keepToken
+tokenFailed refused>failed>stopAll,fail
+woke hasToken>dialing>stopRetry,resetRetry,startOpen,dial|>resolving>stopRetry,resetRetry,fetchToken
+drained >closed>stopAll,hangUp,finish
+@fetch >suspended>abandonFetch
+@retry hasToken>dialing>startOpen,dial|>resolving>fetchToken
+@expiry >suspended>forgetToken
+@drain >closed>stopAll,hangUp,finish`,
+  closing: `abort >closed>stopAll,hangUp,finish
+dropped >closed>stopAll,finish
+drained >closed>stopAll,hangUp,finish
+@drain >closed>stopAll,hangUp,finish`,
+  closed: ``,
+  failed: ``,
 };

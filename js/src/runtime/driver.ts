@@ -14,10 +14,11 @@ import {
   fromCode,
   PubSubError,
 } from '../errors.js';
-import { PUBLIC } from '../generated/lifecycle.js';
+import { publicState } from '../generated/lifecycle.js';
 import type { AuthOkFrame } from '../generated/wire.js';
 import type { Deliver, Effect, Fetch, Outcome, StateChanged } from '../session/effects.js';
 import type { Event, Publish, Subscribe, TimerName } from '../session/events.js';
+import type { PartName } from '../session/parts.js';
 import { Session } from '../session/session.js';
 import { checkTime } from '../settings/checks.js';
 import { type ClientOptions, sessionOptionsOf } from '../settings/options.js';
@@ -26,6 +27,7 @@ import type { HttpApi } from './http_operations.js';
 import type { Inbox } from './inbox.js';
 import { lazily } from './lazy.js';
 import { Listeners } from './listeners.js';
+import { PARTS } from './parts.js';
 import { Reader } from './reader.js';
 import type { Recent } from './stream.js';
 import type { Surroundings } from './surroundings.js';
@@ -35,6 +37,9 @@ import { type Waiting, within } from './waiting.js';
 
 /** Ids of own messages that are remembered with `echo: false`: what may be on its way back. */
 const OWN_IDS = 10_000;
+
+/** Close code of a client that is going to come back. */
+const RECONNECTS = 4000;
 
 type Performers = {
   readonly [K in Exclude<Effect['kind'], 'deliver'>]: (
@@ -106,16 +111,52 @@ export class Driver {
   /** Have the session handle an event, now or after the one it is at. */
   feed(given: Event): void {
     this._queue.push(given);
-    if (this._busy) return;
+    if (!this._busy) this._handleAll();
+  }
+
+  private _handleAll(): void {
     this._busy = true;
+    let part: PartName | undefined;
     try {
-      for (let event = this._queue.shift(); event; event = this._queue.shift()) {
+      for (let [event] = this._queue; event; [event] = this._queue) {
+        part = this.session.missing(event);
+        if (part) {
+          this._equip(part, event);
+          return;
+        }
+        this._queue.shift();
         this._perform(this.session.handle(event));
       }
     } finally {
-      this._busy = false;
+      this._busy = part !== undefined;
     }
     this._reader.flush();
+  }
+
+  /** Load what an event cannot be handled without; what comes meanwhile waits for its turn. */
+  private async _equip(part: PartName, event: Event): Promise<void> {
+    try {
+      const parts = await within(PARTS[part](), undefined, this.clock, this.options.openTimeout);
+      if (!parts) throw new ConnectionFailed('A part of the client did not load in time.');
+      this.session.equip(parts);
+    } catch (error) {
+      this._queue.shift();
+      this._doWithout(event, error as ConnectionFailed);
+    }
+    this._handleAll();
+  }
+
+  private _doWithout(event: Event, error: ConnectionFailed): void {
+    const { code, message } = error;
+    if (event.kind === 'received') {
+      this._reader.hangUp(RECONNECTS);
+      this._queue.unshift({ kind: 'dropped', code: undefined, reason: message });
+    } else if (event.kind === 'subscribe') {
+      const denied = event.topics.map((topic) => ({ topic, code, message }));
+      this._inboxes.get(event.sub)?.join({ kind: 'joined', sub: event.sub, topics: [], denied });
+    } else {
+      this.listeners.report(error);
+    }
   }
 
   private _perform(effects: readonly Effect[]): void {
@@ -332,7 +373,7 @@ export class Driver {
   }
 
   private _changeState({ from: before, public: to, ...about }: StateChanged): void {
-    const from = PUBLIC[before];
+    const from = publicState(before);
     if (from === to) return;
     const { code, reason = '', retryIn, attempt } = about;
     const change = { from, to, code, reason, retryIn, attempt };

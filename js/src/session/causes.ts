@@ -1,44 +1,40 @@
 /** What an event says about the reason of a change: codes, words, and how long to wait. */
 
-import { type CloseAction, CODES } from '../generated/errors.js';
+import { type CloseAction, CODES, closeAction } from '../generated/errors.js';
 import type { AuthErrorFrame, ErrorFrame } from '../generated/wire.js';
 import type { Dropped, Event, TimerName } from './events.js';
 
 /** Ends that a middlebox may have caused; with another code the server itself spoke. */
-const UNEXPLAINED: ReadonlySet<number | undefined> = new Set([
-  undefined,
-  1000,
-  1002,
-  1005,
-  1006,
-  1011,
-  1015,
-]);
-
-/** What an error code means for a connection. */
-export function actionOf(code: string | number | undefined): CloseAction {
-  return (typeof code === 'string' && CODES.get(code)?.action) || 'retry';
-}
+const UNEXPLAINED: readonly unknown[] = [undefined, 1000, 1002, 1005, 1006, 1011, 1015];
 
 /** Whether a middlebox may have ended the connection, and not the server. */
-export function unexplained(event: Dropped): boolean {
-  return event.retryAfter === undefined && UNEXPLAINED.has(event.code);
+export function unexplained({ code, retryAfter }: Dropped): boolean {
+  return retryAfter === undefined && UNEXPLAINED.includes(code);
+}
+
+/** What an error code or close code means for a connection. */
+export function actionOf(code: string | number | undefined): CloseAction {
+  return typeof code === 'string' ? (CODES.get(code)?.action ?? 'retry') : closeAction(code);
+}
+
+/** The error that a close code stands for. */
+export function codeOf(closeCode: number | undefined): string {
+  const known = [...CODES.values()].find(({ close }) => close && close === closeCode);
+  return known?.code ?? 'connection_failed';
+}
+
+/** Whether a refusal is worth another try by itself. */
+export function forNow({ code }: { readonly code: string }): boolean {
+  return CODES.get(code)?.retryable ?? false;
 }
 
 /** The error frame that an event brings, if it does. */
-export function errorOf(event: Event): AuthErrorFrame | ErrorFrame | undefined {
-  if (event.kind !== 'received') return undefined;
-  const { frame } = event;
-  return frame.type === 'auth.error' || frame.type === 'error' ? frame : undefined;
+export function errorOf(event: Event): Partial<AuthErrorFrame | ErrorFrame> {
+  const frame = event.kind === 'received' ? event.frame : undefined;
+  return frame?.type === 'auth.error' || frame?.type === 'error' ? frame : {};
 }
 
-/** Milliseconds that the server asked to wait; 0 if it asked nothing. */
-export function retryAfter(event: Event): number {
-  if (event.kind === 'dropped') return event.retryAfter ?? 0;
-  return errorOf(event)?.retry_after_ms ?? 0;
-}
-
-type Cause = readonly [code: string | number | undefined, reason: string | undefined];
+type Cause = readonly [code?: string | number | undefined, reason?: string | undefined];
 
 const TIMEOUTS: Readonly<Partial<Record<TimerName, Cause>>> = {
   fetch: ['timeout', 'The token callback did not answer in time.'],
@@ -51,16 +47,11 @@ const TIMEOUTS: Readonly<Partial<Record<TimerName, Cause>>> = {
 
 /** The code behind a change of state, and the reason in words. */
 export function cause(event: Event): Cause {
-  switch (event.kind) {
-    case 'dropped':
-      return [event.code, event.reason];
-    case 'tokenFailed':
-      return [event.refused ? 'auth_refused' : 'token_unavailable', event.message];
-    case 'timerFired':
-      return TIMEOUTS[event.name] ?? [undefined, undefined];
-    default: {
-      const frame = errorOf(event);
-      return [frame?.code, frame?.message];
-    }
+  if (event.kind === 'dropped') return [event.code, event.reason];
+  if (event.kind === 'tokenFailed') {
+    return [event.refused ? 'auth_refused' : 'token_unavailable', event.message];
   }
+  if (event.kind === 'timerFired') return TIMEOUTS[event.name] ?? [];
+  const { code, message } = errorOf(event);
+  return [code, message];
 }

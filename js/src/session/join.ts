@@ -5,7 +5,7 @@
  * messages are held), or live.
  */
 
-import type { Denial, Envelope } from '../generated/wire.js';
+import type { Denial, Envelope, SubscribedFrame } from '../generated/wire.js';
 import { matches } from '../topics.js';
 import type { Cursor } from './cursor.js';
 import type { Subscribe } from './events.js';
@@ -14,67 +14,55 @@ export type Phase = 'pending' | 'joining' | 'live';
 
 /** One subscription of the user. */
 export class Join {
-  readonly sub: number;
-  readonly patterns: string[];
-  phase: Phase = 'pending';
-  ask = '';
-  answered = false;
-  again = false;
-  quiet = false;
-  doubts = 0;
-  denied: Denial[] = [];
-  lost: Map<string, number> = new Map();
-  held: Envelope[] = [];
-  healed: Map<string, number> = new Map();
-  whole = true;
-  history: Envelope[] = [];
-  positions: Map<string, number> = new Map();
-  truncated: Set<string> = new Set();
-  reset: Set<string> = new Set();
-  timestamp: number | undefined;
+  /** The patterns in force. */
+  _patterns: readonly string[];
+  _phase: Phase = 'pending';
+  /** The `ref` of the request that is to be answered. */
+  _ask = '';
+  /** The server has answered once. */
+  _answered = false;
+  /** Something of it was refused for now. */
+  _again = false;
+  /** The user is not told of the answer: it was asked for only to heal. */
+  _quiet = false;
+  _denied: Denial[] = [];
+  /** What has come of an answer that is not complete. */
+  _answer: SubscribedFrame[] = [];
+  _held: Envelope[] = [];
+  /** Nothing was held and thrown away. */
+  _whole = true;
+  /** How many messages without a position were thrown away, by topic. */
+  _lost: Map<string, number> = new Map();
+  /** Times that an `error` may have been about a publish instead. */
+  _doubts = 0;
 
   constructor(
-    readonly event: Subscribe,
-    public cursor: Cursor,
+    readonly _event: Subscribe,
+    public _cursor: Cursor,
   ) {
-    this.sub = event.sub;
-    this.patterns = [...event.topics];
+    this._patterns = _event.topics;
   }
 
-  /** Whether presence is wanted. */
-  get presence(): boolean {
-    return this.event.presence ?? false;
-  }
-
-  /** Forget what has come of an answer that is not complete. */
-  clearAnswer(): void {
-    this.history = [];
-    this.positions = new Map();
-    this.truncated = new Set();
-    this.reset = new Set();
-    this.timestamp = undefined;
-  }
-
-  /** Forget what was held. */
-  clearHeld(): void {
-    this.held = [];
-    this.lost = new Map();
-    this.whole = true;
+  /** Hold these messages and nothing else. */
+  _hold(messages: readonly Envelope[] = []): void {
+    this._held = [...messages];
+    this._lost = new Map();
+    this._whole = true;
   }
 
   /** The connection is gone: what was held and not replayed would make the mark jump. */
-  forget(): void {
-    this.phase = 'pending';
-    this.ask = '';
-    this.clearHeld();
-    this.healed = new Map();
-    this.quiet = this.again = false;
-    this.doubts = 0;
-    this.clearAnswer();
+  _forget(): void {
+    this._phase = 'pending';
+    this._ask = '';
+    this._hold();
+    this._cursor._healed.clear();
+    this._quiet = this._again = false;
+    this._doubts = 0;
+    this._answer = [];
   }
 
   /** Whether a pattern in force takes the topic. */
-  takes(topic: string): boolean {
-    return this.patterns.some((pattern) => matches(pattern, topic));
+  _takes(topic: string): boolean {
+    return this._patterns.some((pattern) => matches(pattern, topic));
   }
 }

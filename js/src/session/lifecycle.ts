@@ -1,26 +1,28 @@
 /**
- * What the actions of the lifecycle table do.
+ * What the guards of the lifecycle table ask, and what its actions do.
  *
- * An action appends effects; nothing here has a clock, a socket, a task or randomness of its own:
+ * An action tells effects; nothing here has a clock, a socket, a task or randomness of its own:
  * timers are effects by name, and `random` is an argument, drawn once for each delay.
  */
 
 import { CLIENT } from '../generated/defaults.js';
-import { CODES } from '../generated/errors.js';
-import type { Action, Steps } from '../generated/lifecycle.js';
+import { FINAL, type Steps } from '../generated/lifecycle.js';
+import type { AuthOkFrame, ClientInfo } from '../generated/wire.js';
+import { actionOf, cause, codeOf, errorOf, unexplained } from './causes.js';
+import type { Rejected, TransportName } from './effects.js';
 import type {
-  AuthFrame,
-  AuthOkFrame,
-  ClientInfo,
-  JsonObject,
-  PresenceUpdateFrame,
-} from '../generated/wire.js';
-import { compact } from '../wire/compact.js';
-import { cause, errorOf, retryAfter, unexplained } from './causes.js';
-import { MAX_TIMER } from './credentials.js';
-import type { Rejected } from './effects.js';
-import type { Event, TimerName } from './events.js';
+  Dropped,
+  Event,
+  Probed,
+  Received,
+  TimerFired,
+  TimerName,
+  Token,
+  TokenFailed,
+} from './events.js';
+import { Joins } from './joins.js';
 import { Machine } from './machine.js';
+import { Outbox } from './outbox.js';
 import { readPeer } from './peer.js';
 
 const NORMAL = 1000;
@@ -31,149 +33,219 @@ const RECONNECTS = 4000;
 /** Longest wait that a server may impose, milliseconds. */
 const MAX_RETRY_AFTER = 3_600_000;
 
-/** Timers that end with a connection. */
-const LEAVING: readonly TimerName[] = [
-  'ping',
-  'pong',
-  'stable',
-  'refresh',
-  'upgrade',
-  'pace',
-  'rejoin',
-];
+/** Longest timer that every platform has, milliseconds: 24.8 days. */
+const MAX_TIMER = 2 ** 31 - 1;
+
+type Welcome = Received & { readonly frame: AuthOkFrame };
 
 /** A machine that knows what to do. */
-export abstract class Lifecycle extends Machine implements Steps<Event> {
-  protected override _act(action: Action, event: Event): void {
-    this[action](event);
+export class Lifecycle extends Machine implements Steps<Event> {
+  readonly outbox: Outbox = new Outbox(this);
+  readonly joins: Joins = new Joins(this);
+  /** A transport is being opened, or open. */
+  protected _linked = false;
+  protected _incremental = true;
+  protected _draining = false;
+  /** Apart for so long that history may be gone. */
+  protected _overdue = false;
+  /** Milliseconds that the token was said to last when it came. */
+  protected _life: number | undefined;
+  /** The number of the call for a token that is not answered; 0 for none (AUTH-1, AUTH-2). */
+  protected _call = 0;
+  protected _retryIn: number | undefined;
+  protected _attempt = 0;
+  // A private field: no inspector and no serializer shows it.
+  #token: string | undefined;
+  private _calls = 0;
+  private _failedCalls = 0;
+  private _rejected = false;
+  private _transport: TransportName = this._options.transport === 'sse' ? 'sse' : 'websocket';
+  private _failures = 0;
+  private _shortLives = 0;
+  private _stable = false;
+  private _clientId: string | undefined;
+
+  // ---------------------------------------------------------------- guards
+
+  /** The error says that the token is at fault. */
+  authFault(event: Event): boolean {
+    return actionOf(cause(event)[0]) === 'reauth';
+  }
+
+  /** The close code says that the token is at fault. */
+  authClose(event: Event): boolean {
+    return this.authFault(event);
+  }
+
+  /** The token is a fixed one (AUTH-4). */
+  cannotRenew(): boolean {
+    return !this._options.renewable;
+  }
+
+  /** The user has asked for the end, after what is published has been settled. */
+  draining(): boolean {
+    return this._draining;
+  }
+
+  /** The error says that another try is pointless. */
+  finalError(event: Event): boolean {
+    return actionOf(cause(event)[0]) === 'stop';
+  }
+
+  /** The close code says that another try is pointless (LIFE-9). */
+  finalClose(event: Event): boolean {
+    return this.finalError(event);
+  }
+
+  /** A token is held. */
+  hasToken(): boolean {
+    return this.#token !== undefined;
+  }
+
+  /** Something has come since the ping; an event stream, which has none, is given longer. */
+  heard(event: TimerFired): boolean {
+    const { pongTimeout, pingInterval } = this._options;
+    return event.idle < pongTimeout + (this._incremental ? 0 : pingInterval);
+  }
+
+  /** The transport is a WebSocket, and the user leaves the choice to us. */
+  mayFallBack(): boolean {
+    return this._options.transport === 'auto' && this._transport === 'websocket';
+  }
+
+  /** Apart for so long that history may be gone. */
+  overdue(): boolean {
+    return this._overdue;
+  }
+
+  /** A WebSocket could be opened. */
+  reachable(event: Probed): boolean {
+    return event.ok;
+  }
+
+  /** The token callback refuses for good (AUTH-3). */
+  refused(event: TokenFailed): boolean {
+    return event.refused;
+  }
+
+  /** A publish has no outcome yet. */
+  unsettled(): boolean {
+    return this.outbox.size > 0;
   }
 
   // ---------------------------------------------------------------- actions: token
 
-  /** Call for a token, unless a call is in flight. */
-  fetchToken(_event: Event): void {
-    const fetch = this._credentials.ask(this.state === 'connected');
-    if (fetch) {
-      this._out.push(fetch);
-      this._start('fetch', this._options.fetchTimeout);
-    }
+  /** Call for a token, unless a call is in flight, or a fixed token could only come again. */
+  fetchToken(): void {
+    const expiring = this.state === 'connected';
+    if (this._call || (expiring && this.cannotRenew())) return;
+    this._calls += 1;
+    this._call = this._calls;
+    const reason = expiring ? 'expiring' : this._rejected ? 'rejected' : 'connect';
+    this._tell({ kind: 'fetch', id: this._call, reason, attempt: this._failedCalls });
+    this._start('fetch', this._options.fetchTimeout);
   }
 
   /** Give the call up. */
-  abandonFetch(_event: Event): void {
-    const id = this._credentials.abandon();
-    if (id !== undefined) {
-      this._credentials.attempt += 1;
-      this._out.push({ kind: 'abandonFetch', id });
-    }
+  abandonFetch(): void {
+    if (!this._call) return;
+    this._failedCalls += 1;
+    this._tell({ kind: 'abandonFetch', id: this._call });
+    this._call = 0;
   }
 
   /** Call again after a while; until it ends, the token at hand is good. */
   scheduleRefetch(event: Event): void {
-    if (event.kind === 'tokenFailed') this._credentials.attempt += 1;
-    this._start('refresh', this._delay(this._credentials.attempt - 1));
+    this._countCall(event);
+    this._start('refresh', this._delay(this._failedCalls - 1));
   }
 
   /** Hold the token, as long as it lasts. */
-  keepToken(event: Event): void {
-    if (event.kind === 'token') {
-      this._credentials.keep(event);
-      this._stop('expiry');
-      this._liveFor(event.expiresIn, 'expiry');
-    }
+  keepToken(event: Token): void {
+    this.#token = event.value;
+    this._life = event.expiresIn;
+    this._failedCalls = 0;
+    this._rejected = false;
+    this._restart('expiry', event.expiresIn);
   }
 
   /** Hold none; if the server refused it, the callback is told. */
-  forgetToken(event: Event): void {
-    this._credentials.forget();
-    if (event.kind === 'dropped' || event.kind === 'received') this._credentials.rejected = true;
-    this._stop('expiry');
-    this._stop('refresh');
+  forgetToken({ kind }: Event): void {
+    this.#token = this._life = undefined;
+    if (kind === 'dropped' || kind === 'received') this._rejected = true;
+    this._stop('expiry', 'refresh');
   }
 
   /** Present the token, and the name under which presence knows us. */
-  sendAuth(_event: Event): void {
+  sendAuth(): void {
     const { clientName: name, clientVersion: version, clientLang: lang } = this._options;
-    const { token } = this._credentials;
-    if (token !== undefined) {
-      const frame = compact<AuthFrame>({
-        type: 'auth',
-        token,
-        version: CLIENT.protocolVersion,
-        client: compact<ClientInfo>({ name, version, lang }),
-        client_id: this._clientId,
-      });
-      this._out.push({ kind: 'send', frame });
-    }
+    this._send({
+      type: 'auth',
+      token: this.#token as string,
+      version: CLIENT.protocolVersion,
+      client: { name, version, lang } as ClientInfo,
+      client_id: this._clientId,
+    });
   }
 
   // ---------------------------------------------------------------- actions: connection
 
   /** Open a transport. */
-  dial(_event: Event): void {
+  dial(): void {
     this._linked = true;
-    this._out.push({ kind: 'dial', transport: this._transport });
+    this._tell({ kind: 'dial', transport: this._transport });
   }
 
   /** Close the transport, if there is one. */
-  hangUp(_event: Event): void {
-    if (this._linked) {
-      this._linked = false;
-      const ended = this.state === 'closed' || this.state === 'failed';
-      this._out.push({ kind: 'hangUp', code: ended ? NORMAL : RECONNECTS });
-    }
+  hangUp(): void {
+    if (!this._linked) return;
+    this._linked = false;
+    this._tell({ kind: 'hangUp', code: FINAL.has(this.state) ? NORMAL : RECONNECTS });
   }
 
   /** The server knows us; learn what it can do. */
-  accept(event: Event): void {
-    const frame = authOk(event);
-    if (frame) {
-      this._online = true;
-      this._stable = false;
-      this._clientId = Array.from(frame.client_id).slice(0, 64).join('');
-      this._peer = readPeer(frame, this._incremental);
-      this.outbox.connected(this._peer, this._out);
-      this._last(frame, event);
-    }
+  accept(event: Welcome): void {
+    this._stable = false;
+    this._clientId = [...event.frame.client_id].slice(0, 64).join('');
+    this._peer = readPeer(event.frame, this._incremental);
+    this.outbox.connected(this._peer);
+    this._watchToken(event);
   }
 
   /** The server took the new token. */
-  renew(event: Event): void {
-    const frame = authOk(event);
-    if (frame) {
-      this.outbox.renew(readPeer(frame, this._incremental));
-      this._last(frame, event);
-    }
+  renew(event: Welcome): void {
+    this._peer = readPeer(event.frame, this._incremental);
+    this._watchToken(event);
   }
 
   /** Ask for every subscription, and say again what was said of our presence. */
-  rejoin(_event: Event): void {
-    this.joins.connected(this._peer, this._out);
-    for (const [topic, data] of this._own.items()) this._sendPresence(topic, data);
+  rejoin(): void {
+    this.joins.connected();
+    this._parts.presence?._sayAgain();
   }
 
   /** Send what waited. */
-  flush(_event: Event): void {
-    this.outbox.flush(this._out);
+  flush(): void {
+    this.outbox.flush();
   }
 
   /** The connection has ended, or is about to. */
-  leave(event: Event): void {
-    this._online = false;
-    for (const timer of LEAVING) this._stop(timer);
+  leave(): void {
+    this._stop('ping', 'pong', 'stable', 'refresh', 'upgrade', 'pace', 'rejoin');
     this.joins.lost();
-    this.outbox.lost(this._out);
-    this.startSuspend(event);
+    this.outbox.lost();
+    this._peer = undefined;
+    this.startSuspend();
   }
 
   /** Ask for a sign of life; an event stream gives it unasked. */
-  sendPing(_event: Event): void {
-    if (this._incremental) this._out.push({ kind: 'send', frame: { type: 'ping' } });
+  sendPing(): void {
+    if (this._incremental) this._send({ type: 'ping' });
   }
 
   /** See whether a WebSocket can be opened by now. */
-  probe(_event: Event): void {
-    this._out.push({ kind: 'probe' });
+  probe(): void {
+    this._tell({ kind: 'probe' });
   }
 
   // ---------------------------------------------------------------- actions: choice of transport
@@ -183,54 +255,49 @@ export abstract class Lifecycle extends Machine implements Steps<Event> {
     if (event.kind === 'dropped' && !unexplained(event)) return;
     this._failures += 1;
     if (this._transport === 'sse' || this._failures >= this._options.fallbackFailures) {
-      this._changeTransport();
+      this.useFallback();
     }
   }
 
   /** One connection died young: after some in a row, the other transport is tried. */
-  countShortLife(event: Event): void {
-    if (this._stable || event.kind !== 'dropped' || !unexplained(event)) return;
+  countShortLife(event: Dropped): void {
+    if (this._stable || !unexplained(event)) return;
     this._shortLives += 1;
-    if (this._shortLives >= this._options.shortLife) this._changeTransport();
+    if (this._shortLives >= this._options.shortLife) this.useFallback();
   }
 
-  /** Take the event stream. */
-  useFallback(_event: Event): void {
-    this._changeTransport();
+  /** Take the event stream; or the WebSocket, should the stream have failed. */
+  useFallback(): void {
+    this._failures = this._shortLives = 0;
+    if (this._options.transport === 'auto') {
+      this._transport = this.mayFallBack() ? 'sse' : 'websocket';
+    }
   }
 
   /** Take the WebSocket. */
-  useWebsocket(_event: Event): void {
-    this._changeTransport();
-  }
-
-  private _changeTransport(): void {
-    this._failures = this._shortLives = 0;
-    if (this._options.transport === 'auto') {
-      this._transport = this._transport === 'websocket' ? 'sse' : 'websocket';
-    }
+  useWebsocket(): void {
+    this.useFallback();
   }
 
   // ---------------------------------------------------------------- actions: attempts
 
   /** Wait before the next attempt, longer each time, never less than the server asked. */
   scheduleRetry(event: Event): void {
-    if (event.kind === 'tokenFailed') this._credentials.attempt += 1;
-    const wished = Math.min(MAX_RETRY_AFTER, retryAfter(event));
-    const delay = Math.max(this._delay(this._attempt), wished);
+    this._countCall(event);
+    const asked = event.kind === 'dropped' ? event.retryAfter : errorOf(event).retry_after_ms;
+    this._retryIn = Math.max(this._delay(this._attempt), Math.min(MAX_RETRY_AFTER, asked ?? 0));
     this._attempt += 1;
-    this._retryIn = delay;
-    this._start('retry', delay);
+    this._start('retry', this._retryIn);
   }
 
   /** Do not wait before the next attempt. */
-  retryNow(_event: Event): void {
+  retryNow(): void {
     this._retryIn = 0;
     this._start('retry', 0);
   }
 
   /** Count attempts anew. */
-  resetRetry(_event: Event): void {
+  resetRetry(): void {
     this._attempt = 0;
     if (this.state === 'connected') {
       this._stable = true;
@@ -239,147 +306,136 @@ export abstract class Lifecycle extends Machine implements Steps<Event> {
   }
 
   /** Give what is published some time to be settled. */
-  startDrain(_event: Event): void {
-    if (!this._draining) {
-      this._draining = true;
-      this._start('drain', this._options.closeTimeout);
-    }
+  startDrain(): void {
+    if (this._draining) return;
+    this._draining = true;
+    this._start('drain', this._options.closeTimeout);
   }
 
   // ---------------------------------------------------------------- actions: timers
 
   /** A WebSocket that is not open by then gives way. */
-  startFallback(event: Event): void {
-    if (this.mayFallBack(event)) this._start('fallback', this._options.fallbackAfter);
+  startFallback(): void {
+    if (this.mayFallBack()) this._start('fallback', this._options.fallbackAfter);
   }
 
   /** Dialing and authenticating take so long at most. */
-  startOpen(_event: Event): void {
+  startOpen(): void {
     this._start('open', this._options.openTimeout);
   }
 
   /** Ping after so long. */
-  startPing(_event: Event): void {
+  startPing(): void {
     this._start('ping', this._options.pingInterval);
   }
 
   /** The answer takes so long at most. */
-  startPong(_event: Event): void {
+  startPong(): void {
     this._start('pong', this._options.pongTimeout);
   }
 
   /** Connected for so long counts as stable. */
-  startStable(_event: Event): void {
+  startStable(): void {
     this._start('stable', this._options.stableAfter);
   }
 
   /** Apart for so long counts as suspended. */
-  startSuspend(_event: Event): void {
+  startSuspend(): void {
     if (!this._timers.has('suspend') && !this._overdue) {
       this._start('suspend', this._options.suspendAfter);
     }
   }
 
   /** Probe for a WebSocket after so long on the fallback. */
-  startUpgrade(_event: Event): void {
-    if (this._transport === 'sse' && this._options.transport === 'auto') {
-      this._start('upgrade', this._options.upgradeAfter);
-    }
+  startUpgrade(): void {
+    const { transport, upgradeAfter } = this._options;
+    if (this._transport === 'sse' && transport === 'auto') this._start('upgrade', upgradeAfter);
   }
 
   /** Together again. */
-  stopApart(_event: Event): void {
-    this._stop('suspend');
-    this._stop('fallback');
+  stopApart(): void {
+    this._stop('suspend', 'fallback');
     this._overdue = false;
   }
 
   /** Opening has come to an end. */
-  stopOpen(_event: Event): void {
+  stopOpen(): void {
     this._stop('open');
   }
 
   /** No pings any more. */
-  stopPing(_event: Event): void {
-    this._stop('ping');
-    this._stop('pong');
+  stopPing(): void {
+    this._stop('ping', 'pong');
   }
 
   /** The sign of life has come; a ping that was due is not. */
-  stopPong(_event: Event): void {
-    this._stop('pong');
-    this._stop('ping');
+  stopPong(): void {
+    this._stop('pong', 'ping');
   }
 
   /** The next attempt is not going to wait. */
-  stopRetry(_event: Event): void {
+  stopRetry(): void {
     this._stop('retry');
   }
 
   // ---------------------------------------------------------------- actions: the end
 
   /** No timer and no call may outlive the session. */
-  stopAll(_event: Event): void {
-    this._online = false;
+  stopAll(): void {
     this.joins.lost();
-    for (const timer of [...this._timers]) this._stop(timer);
-    const id = this._credentials.abandon();
-    if (id !== undefined) this._out.push({ kind: 'abandonFetch', id });
+    this._peer = undefined;
+    this._stop(...this._timers);
+    this.abandonFetch();
   }
 
   /** End by an error that no retry mends. */
   fail(event: Event): void {
-    let [code, message] = cause(event);
-    if (event.kind === 'dropped') {
-      const known = [...CODES.values()].find(({ close }) => close !== null && close === event.code);
-      code = known?.code ?? 'connection_failed';
-    }
-    message ??= '';
-    const remedy = errorOf(event)?.remedy;
-    this._end({ kind: 'rejected', code: String(code), message, remedy });
+    const [said, message = ''] = cause(event);
+    const code = event.kind === 'dropped' ? codeOf(event.code) : String(said);
+    this._end({ kind: 'rejected', code, message, remedy: errorOf(event).remedy });
   }
 
   /** End as asked. */
-  finish(_event: Event): void {
-    this._end(undefined);
+  finish(): void {
+    this._end();
   }
 
   // ---------------------------------------------------------------- inside
 
-  private _end(error: Rejected | undefined): void {
+  private _end(error?: Rejected): void {
     const message = 'The client was closed before it could be sent.';
-    this.outbox.settleAll(error ?? { kind: 'rejected', code: 'closed', message }, this._out);
-    this._credentials.forget();
-    this._out.push({ kind: 'finished', error });
+    this.outbox.settleAll(error ?? { kind: 'rejected', code: 'closed', message });
+    this.#token = this._life = undefined;
+    this._tell({ kind: 'finished', error });
+  }
+
+  private _countCall({ kind }: Event): void {
+    if (kind === 'tokenFailed') this._failedCalls += 1;
+  }
+
+  /** Full jitter (LIFE-2). */
+  private _delay(attempt: number): number {
+    const { retryBase, retryCap } = this._options;
+    return Math.floor(this._random() * Math.min(retryCap, retryBase * 2 ** Math.min(attempt, 30)));
   }
 
   /** Renew the token before it ends; forget it when it has. */
-  private _last(frame: AuthOkFrame, event: Event): void {
-    let { life } = this._credentials;
-    if (frame.expires_at !== undefined && event.kind === 'received') {
-      life = frame.expires_at - (frame.server_time ?? event.at);
-      this._stop('expiry');
-      this._liveFor(life, 'expiry');
+  private _watchToken({ frame, at }: Welcome): void {
+    const { expires_at, server_time = at } = frame;
+    let life = this._life;
+    if (expires_at !== undefined) {
+      life = expires_at - server_time;
+      this._restart('expiry', life);
     }
-    this._stop('refresh');
-    if (life !== undefined && this._credentials.renewable) {
-      const early = Math.max(life - this._options.refreshMargin, Math.floor((life * 4) / 5));
-      this._liveFor(early, 'refresh');
-    }
+    const early =
+      life === undefined || this.cannotRenew()
+        ? 0
+        : Math.max(life - this._options.refreshMargin, Math.floor((life * 4) / 5));
+    this._restart('refresh', early);
   }
 
-  private _liveFor(life: number | undefined, timer: TimerName): void {
-    if (life !== undefined && 0 < life && life <= MAX_TIMER) this._start(timer, life);
+  private _restart(timer: TimerName, after = 0): void {
+    this._stop(timer);
+    if (0 < after && after <= MAX_TIMER) this._start(timer, after);
   }
-
-  protected _sendPresence(topic: string | undefined, data: JsonObject): void {
-    this._refs += 1;
-    const ref = this._peer.ref ? `m${this._refs}` : undefined;
-    const frame = compact<PresenceUpdateFrame>({ type: 'presence.update', topic, data, ref });
-    this._out.push({ kind: 'send', frame });
-  }
-}
-
-function authOk(event: Event): AuthOkFrame | undefined {
-  return event.kind === 'received' && event.frame.type === 'auth.ok' ? event.frame : undefined;
 }

@@ -33,21 +33,27 @@ export interface Peer {
 }
 
 /** What `auth.ok` says of the server. */
-export function readPeer(frame: Partial<AuthOkFrame>, incremental: boolean): Peer {
-  const plain = frame.version === undefined;
-  const features = new Set(plain ? [] : frame.features);
-  const ref = features.has('ref');
-  const rate = frame.limits?.publish_rate ?? 0;
+export function readPeer(frame: AuthOkFrame, incremental: boolean): Peer {
+  const { version, features = [], limits = {} } = frame;
+  const plain = version === undefined;
+  const can = (feature: string): boolean => !plain && features.includes(feature);
+  const ref = can('ref');
+  const rate = limits.publish_rate ?? 0;
   return {
     plain,
     ref,
-    ack: ref && features.has('ack'),
-    seq: features.has('seq'),
-    idempotent: features.has('idempotency'),
-    batch: features.has('batch'),
+    ack: ref && can('ack'),
+    seq: can('seq'),
+    idempotent: can('idempotency'),
+    batch: can('batch'),
     incremental,
     rate,
     burst: rate - Math.min(Math.max(1, Math.floor(rate / 10)), Math.floor(rate / 2)),
-    history: frame.limits?.history_max ?? LIMITS.historyMaxMessages,
+    history: limits.history_max ?? LIMITS.historyMaxMessages,
   };
+}
+
+/** Whether it can do all that a session counts on; else it takes the part `plain`. */
+export function isCurrent({ ack, seq, idempotent, batch }: Peer): boolean {
+  return ack && seq && idempotent && batch;
 }

@@ -5,8 +5,11 @@ import {
   isPresenceMember,
   type JsonObject,
   type PresenceMember,
+  type PresenceSnapshotFrame,
 } from '../generated/wire.js';
 import type { PresenceChangeKind } from './effects.js';
+import type { Join } from './join.js';
+import type { Lifecycle } from './lifecycle.js';
 
 /** What a message of each presence type does. */
 export const KINDS: ReadonlyMap<string, Exclude<PresenceChangeKind, 'snapshot'>> = new Map([
@@ -29,6 +32,89 @@ export interface Change {
   readonly member: PresenceMember | undefined;
 }
 
+/** The part `presence` of a session. */
+export class Presence {
+  private readonly _map = new PresenceMap();
+  private readonly _own = new OwnPresence();
+  private _number = 0;
+
+  constructor(private readonly _session: Lifecycle) {}
+
+  // ---------------------------------------------------------------- of others
+
+  /** Tell one who comes later what the others know. */
+  _show(join: Join): void {
+    if (!wants(join)) return;
+    for (const [topic, members] of this._map.complete()) {
+      const change = { topic, members, change: 'snapshot', member: undefined } as const;
+      if (join._takes(topic)) this._tellOne(join, change);
+    }
+  }
+
+  /** Take a join, update or leave that came as a message to these subscriptions. */
+  _message(message: Envelope, joins: readonly Join[]): void {
+    if (joins.some(wants)) this._tell(this._map.apply(message));
+  }
+
+  /** Everybody present on a topic. */
+  _snapshot({ topic, members }: PresenceSnapshotFrame): void {
+    if (this._session._peer && this._wanted(topic)) this._tell(this._map.snapshot(topic, members));
+  }
+
+  /** A subscription was answered on a new connection. */
+  _answered(join: Join): void {
+    if (wants(join)) this._tell(this._map.forgetUnproven((topic) => join._takes(topic)));
+  }
+
+  /** Forget the topics whose presence nobody wants any more. */
+  _keepTopics(): void {
+    this._map.keep((topic) => this._wanted(topic));
+  }
+
+  private _wanted(topic: string): boolean {
+    return this._session.joins._routes._find(topic).some(wants);
+  }
+
+  private _tell(changes: readonly Change[]): void {
+    for (const change of changes) {
+      for (const join of this._session.joins._routes._find(change.topic)) {
+        if (wants(join)) this._tellOne(join, change);
+      }
+    }
+  }
+
+  private _tellOne({ _event: { sub } }: Join, change: Change): void {
+    this._session._tell({ kind: 'presenceChanged', sub, ...change });
+  }
+
+  // ---------------------------------------------------------------- our own
+
+  /** Say something of ourselves on a topic; undefined for all. */
+  _say(topic: string | undefined, data: JsonObject): void {
+    this._own.update(topic, data);
+    if (this._session._peer) this._send(topic, data);
+  }
+
+  /** Say on a new connection what was said before. */
+  _sayAgain(): void {
+    for (const [topic, data] of this._own.items()) this._send(topic, data);
+  }
+
+  /** Forget what was said on topics that no subscription takes any more. */
+  _keepOwn(): void {
+    this._own.keep((topic) => this._session.joins._routes._find(topic).length > 0);
+  }
+
+  private _send(topic: string | undefined, data: JsonObject): void {
+    this._number += 1;
+    this._session._send({ type: 'presence.update', topic, data, ref: `m${this._number}` });
+  }
+}
+
+function wants({ _event }: Join): boolean {
+  return _event.presence ?? false;
+}
+
 class Room {
   members = new Map<string, PresenceMember>();
   complete = false;
@@ -42,12 +128,6 @@ class Room {
  */
 export class PresenceMap {
   private readonly _rooms = new Map<string, Room>();
-
-  /** Everybody known to be present, by time of joining. */
-  members(topic: string): readonly PresenceMember[] {
-    const room = this._rooms.get(topic);
-    return room ? inOrder(room) : [];
-  }
 
   /** Every topic of which a snapshot has come, with its members. */
   complete(): [topic: string, members: readonly PresenceMember[]][] {

@@ -11,29 +11,24 @@ export class Routes {
   private readonly _known = new Map<string, readonly Join[]>();
   private readonly _trie = new TopicTrie<Join>();
 
-  /** How many pairs of pattern and subscription there are. */
-  get size(): number {
-    return this._trie.size;
-  }
-
   /** Let the patterns of a subscription lead to it. */
-  add(join: Join): void {
-    for (const pattern of join.patterns) this._trie.insert(pattern, join);
+  _add(join: Join): void {
+    for (const pattern of join._patterns) this._trie.insert(pattern, join);
     this._known.clear();
   }
 
-  /** Let one pattern lead there no more. */
-  remove(pattern: string, join: Join): void {
-    this._trie.remove(pattern, join);
+  /** Let these patterns lead there no more. */
+  _remove(join: Join, patterns: readonly string[]): void {
+    for (const pattern of patterns) this._trie.remove(pattern, join);
     this._known.clear();
   }
 
   /** The subscriptions that take a topic, each once, oldest first. */
-  find(topic: string): readonly Join[] {
+  _find(topic: string): readonly Join[] {
     let joins = this._known.get(topic);
     if (!joins) {
       if (this._known.size >= KNOWN_TOPICS) this._known.clear();
-      joins = this._trie.match(topic).sort((a, b) => a.sub - b.sub);
+      joins = this._trie.match(topic).sort((a, b) => a._event.sub - b._event.sub);
       this._known.set(topic, joins);
     }
     return joins;

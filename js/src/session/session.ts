@@ -5,33 +5,31 @@
  * subscriptions, `outbox` keeps publishes; this is where each kind of event finds its way to them.
  */
 
-import { FINAL, TIMERS } from '../generated/lifecycle.js';
+import { FINAL, type Event as Name, publicState, type Steps } from '../generated/lifecycle.js';
 import type { ErrorFrame } from '../generated/wire.js';
-import { actionOf } from './causes.js';
+import { actionOf, cause } from './causes.js';
 import type { Effect } from './effects.js';
-import type {
-  Dropped,
-  Event,
-  Opened,
-  Publish,
-  Received,
-  Subscribe,
-  TimerFired,
-  Token,
-  TokenFailed,
-  Unsubscribe,
-  UpdatePresence,
-  Woke,
-} from './events.js';
+import type { Event, Received, TimerFired } from './events.js';
 import { Lifecycle } from './lifecycle.js';
+import { type PartName, type PartsToEquip, partFor } from './parts.js';
+import { ROWS, type Row } from './table.js';
 
 /** One client's life, from `Connect` to `Finished`. */
 export class Session extends Lifecycle {
-  // ---------------------------------------------------------------- what others may ask
+  private readonly _steps: Steps<Event> = this;
 
-  /** Position of each topic of a subscription, for `Subscribe.after` at another time. */
-  positions(sub: number): ReadonlyMap<string, number> {
-    return this.joins.positions(sub);
+  // ---------------------------------------------------------------- parts
+
+  /** The part that an event cannot be handled without, if it has to be equipped first. */
+  missing(event: Event): PartName | undefined {
+    const part = partFor(event);
+    return part && !this._parts[part] ? part : undefined;
+  }
+
+  /** Take parts that are loaded where they are needed. */
+  equip({ plain: Plain, presence: Presence }: PartsToEquip): void {
+    if (Plain) this._parts.plain = new Plain(this);
+    if (Presence) this._parts.presence = new Presence(this);
   }
 
   // ---------------------------------------------------------------- events in, effects out
@@ -45,7 +43,7 @@ export class Session extends Lifecycle {
     const out: Effect[] = [];
     this._out = out;
     if (event.kind === 'received' && event.frame.type === 'message') {
-      if (this._online) this.joins.message(event.frame.message, out);
+      if (this._peer) this.joins.message(event.frame.message);
     } else {
       this._dispatch(event);
       if (this._draining && !this.outbox.size && !FINAL.has(this.state)) {
@@ -56,132 +54,81 @@ export class Session extends Lifecycle {
     return out;
   }
 
-  /** Start the timers that queue and subscriptions ask for. */
-  private _startDue(): void {
-    const pace = this.outbox.takePace();
-    if (pace !== undefined) this._start('pace', pace);
-    const due = this.joins.takeDue();
-    if (due !== undefined) this._start('rejoin', due);
-  }
-
   private _dispatch(event: Event): void {
+    const ended = this._draining || FINAL.has(this.state);
+    const closed = { code: 'closed', message: 'The client is closed.' };
     switch (event.kind) {
-      case 'connect':
-      case 'close':
-      case 'abort':
-      case 'probed':
-        this._fire(event.kind, event);
-        break;
       case 'woke':
-        this._woke(event);
+        if (this._life !== undefined && this._options.renewable && !event.rested) {
+          this.forgetToken(event); // nobody knows how long the sleep was
+        }
+        this._fire(event.kind, event);
         break;
       case 'token':
       case 'tokenFailed':
-        this._token(event);
+        if (event.fetch === this._call) {
+          this._call = 0;
+          this._stop('fetch');
+          this._fire(event.kind, event);
+        }
         break;
       case 'opened':
-        this._opened(event);
-        break;
       case 'dropped':
-        this._dropped(event);
+        if (this._linked) {
+          if (event.kind === 'opened') this._incremental = event.incremental;
+          else this._linked = false;
+          this._fire(event.kind, event);
+        }
         break;
       case 'received':
         this._received(event);
         break;
       case 'timerFired':
-        this._timerFired(event);
+        if (this._timers.delete(event.name)) this._timerFired(event);
         break;
-      case 'subscribe':
-        this._subscribe(event);
+      case 'subscribe': {
+        const { sub, topics } = event;
+        if (ended) {
+          const denied = topics.map((topic) => ({ topic, ...closed }));
+          this._tell({ kind: 'joined', sub, topics: [], denied });
+        } else {
+          this.joins.subscribe(event);
+        }
         break;
+      }
       case 'unsubscribe':
-        this._unsubscribe(event);
+        this.joins.unsubscribe(event.sub);
+        this._parts.presence?._keepOwn();
         break;
       case 'publish':
-        this._publish(event);
+        if (ended) {
+          const outcome = { kind: 'rejected', ...closed } as const;
+          this._tell({ kind: 'settle', ref: event.ref, outcome });
+        } else {
+          this.outbox.publish(event);
+        }
         break;
       case 'expire':
-        this.outbox.expire(event.ref, this._out);
+        this.outbox.expire(event.ref);
         break;
       case 'updatePresence':
-        this._updatePresence(event);
+        if (!FINAL.has(this.state)) this._parts.presence?._say(event.topic, event.data);
         break;
+      default:
+        this._fire(event.kind, event);
     }
-  }
-
-  // ---------------------------------------------------------------- each kind of event
-
-  private _token(event: Token | TokenFailed): void {
-    if (this._credentials.answered(event.fetch)) {
-      this._stop('fetch');
-      this._fire(event.kind === 'token' ? 'token' : 'token_failed', event);
-    }
-  }
-
-  private _opened(event: Opened): void {
-    if (this._linked) {
-      this._incremental = event.incremental;
-      this._fire('opened', event);
-    }
-  }
-
-  private _dropped(event: Dropped): void {
-    if (this._linked) {
-      this._linked = false;
-      this._fire('dropped', event);
-    }
-  }
-
-  private _woke(event: Woke): void {
-    const { life, renewable } = this._credentials;
-    if (life !== undefined && renewable && !event.rested) {
-      this.forgetToken(event); // nobody knows how long the sleep was
-    }
-    this._fire('woke', event);
   }
 
   private _timerFired(event: TimerFired): void {
     const { name } = event;
-    if (!this._timers.delete(name)) return;
     if (name === 'pace') {
-      this.outbox.paced(this._out);
+      this.outbox.paced();
     } else if (name === 'rejoin') {
-      this.joins.rejoin(this._out);
+      this.joins.rejoin();
     } else {
-      this._overdue = this._overdue || name === 'suspend';
-      this._fire(TIMERS[name], event);
+      this._overdue ||= name === 'suspend';
+      this._fire(`@${name}`, event);
     }
-  }
-
-  private _subscribe(event: Subscribe): void {
-    if (this._draining || FINAL.has(this.state)) {
-      const message = 'The client is closed.';
-      const denied = event.topics.map((topic) => ({ topic, code: 'closed', message }));
-      this._out.push({ kind: 'joined', sub: event.sub, topics: [], denied });
-    } else {
-      this.joins.subscribe(event, this._out);
-    }
-  }
-
-  private _unsubscribe(event: Unsubscribe): void {
-    this.joins.unsubscribe(event.sub, this._out);
-    this._own.keep((topic) => this.joins.wants(topic));
-  }
-
-  private _publish(event: Publish): void {
-    if (this._draining || FINAL.has(this.state)) {
-      const message = 'The client is closed.';
-      const outcome = { kind: 'rejected', code: 'closed', message } as const;
-      this._out.push({ kind: 'settle', ref: event.ref, outcome });
-    } else {
-      this.outbox.publish(event, this._out);
-    }
-  }
-
-  private _updatePresence(event: UpdatePresence): void {
-    if (FINAL.has(this.state)) return;
-    this._own.update(event.topic, event.data);
-    if (this._online) this._sendPresence(event.topic, { ...event.data });
   }
 
   private _received(event: Received): void {
@@ -197,13 +144,13 @@ export class Session extends Lifecycle {
         this._error(frame, event);
         break;
       case 'subscribed':
-        if (this._online) this.joins.subscribed(frame, event.at, this._out);
+        this.joins.subscribed(frame, event.at);
         break;
       case 'published':
-        if (this._online) this.outbox.published(frame, this._out);
+        this.outbox.published(frame);
         break;
       case 'presence.snapshot':
-        if (this._online) this.joins.snapshot(frame, this._out);
+        this._parts.presence?._snapshot(frame);
         break;
       default: // `unsubscribed` says nothing that is not known
     }
@@ -213,14 +160,39 @@ export class Session extends Lifecycle {
     const { code, message, topic } = frame;
     if (this.state === 'authenticating' && actionOf(code) !== 'retry') {
       this._fire('auth.error', event);
-    } else if (!this._online) {
-      if (this._linked) this._out.push({ kind: 'problem', code, message, topic });
-    } else if (
-      !this.outbox.failed(frame, this._out) &&
-      !this.joins.failed(frame, (about) => this.outbox.mayBeAbout(about), this._out)
-    ) {
-      if (code === 'rate_limited') this.outbox.pause(frame.retry_after_ms);
-      this._out.push({ kind: 'problem', code, message, topic });
+    } else if (this._linked && !this.outbox.failed(frame) && !this.joins.failed(frame)) {
+      if (this._peer && code === 'rate_limited') this.outbox.pause(frame.retry_after_ms);
+      this._tell({ kind: 'problem', code, message, topic });
     }
+  }
+
+  // ---------------------------------------------------------------- the table
+
+  /** Take the first row whose guards hold; a pair without one has no meaning now. */
+  private _fire(name: Name, event: Event): void {
+    const pair = `${this.state} ${name}`;
+    const rows = ROWS.get(pair) ?? [];
+    const n = rows.findIndex(({ guards }) => guards.every((guard) => this._steps[guard](event)));
+    const row = rows[n];
+    if (!row) return;
+    this.fired?.add(`${pair} ${n}`);
+    this._take(row, event);
+  }
+
+  private _take({ to, actions }: Row, event: Event): void {
+    const from = this.state;
+    const before = this._out;
+    this._out = [];
+    this._retryIn = undefined;
+    this.state = to;
+    for (const action of actions) this._steps[action](event);
+    if (to !== from) {
+      const [code, reason] = cause(event);
+      const { _retryIn: retryIn, _attempt: attempt } = this;
+      const seen = publicState(to);
+      before.push({ kind: 'stateChanged', from, to, public: seen, code, reason, retryIn, attempt });
+    }
+    before.push(...this._out);
+    this._out = before;
   }
 }

@@ -3,6 +3,8 @@
 import type { ClientFrame, ServerFrame } from '../../../js/src/generated/wire.js';
 import type { Effect, Fetch, TransportName } from '../../../js/src/session/effects.js';
 import type { Event, TimerName } from '../../../js/src/session/events.js';
+import { PlainPeers } from '../../../js/src/session/plain/peers.js';
+import { Presence } from '../../../js/src/session/presence.js';
 import { Session } from '../../../js/src/session/session.js';
 import { canonical, showEffect } from '../traces/mapping.js';
 import type { Profile } from './profile.js';
@@ -109,6 +111,7 @@ export class Shell {
     private readonly _profile: Profile,
   ) {
     this.session = new Session(_profile.options, () => world.random.unit());
+    this.session.equip({ plain: PlainPeers, presence: Presence });
   }
 
   /** One event into the session, its effects out of it. */

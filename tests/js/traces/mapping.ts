@@ -5,7 +5,7 @@
  * `[from, to]`, a delivery the id of the message, a member of a presence list its client id.
  */
 
-import { PUBLIC } from '../../../js/src/generated/lifecycle.js';
+import { publicState } from '../../../js/src/generated/lifecycle.js';
 import {
   isPublication,
   isServerFrame,
@@ -110,7 +110,7 @@ export function showEffect(effect: Effect): JsonObject {
   switch (effect.kind) {
     case 'stateChanged': {
       const { from, to, code, reason, retryIn: retry_in } = effect;
-      if (effect.public !== PUBLIC[to]) throw new Error(`${to} is shown as ${effect.public}`);
+      if (effect.public !== publicState(to)) throw new Error(`${to} is shown as ${effect.public}`);
       return { state: [from, to], code, reason, retry_in, attempt: effect.attempt || undefined };
     }
     case 'fetch':

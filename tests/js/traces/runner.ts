@@ -5,6 +5,8 @@
  * no socket.
  */
 
+import { PlainPeers } from '../../../js/src/session/plain/peers.js';
+import { Presence } from '../../../js/src/session/presence.js';
 import { Session } from '../../../js/src/session/session.js';
 import { type SessionOptions, sessionOptions } from '../../../js/src/settings/session.js';
 import { load } from '../files.js';
@@ -44,6 +46,7 @@ export function run(trace: Trace): ReadonlySet<string> {
     if (number === undefined) throw new TraceFailed('a random number too many');
     return number;
   });
+  session.equip({ plain: PlainPeers, presence: Presence });
   session.fired = new Set();
   for (const [n, step] of trace.steps.entries()) {
     const got = canonical(session.handle(readEvent(step.in)).map(showEffect));

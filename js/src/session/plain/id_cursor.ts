@@ -4,13 +4,23 @@
  * It asks from before its mark and drops the ids that it knows.
  */
 
-import type { Envelope } from '../generated/wire.js';
-import type { Admitted, Cursor, Missing, Replay, Request, Step, Verdict } from './cursor.js';
+import type { Envelope } from '../../generated/wire.js';
+import type { SessionOptions } from '../../settings/session.js';
+import { type Cursor, gap, type Replay, type Request, type Step, type Verdict } from '../cursor.js';
+import type { Subscribe } from '../events.js';
 
 /** What is kept of a message: its time, and when its retention ends if it is said to. */
 interface Trace {
   readonly at: number;
   readonly until: number | undefined;
+}
+
+/** What a cursor of another kind goes on from. */
+export interface Standing {
+  /** Time of the newest message, Unix milliseconds. */
+  readonly _newest: number | undefined;
+  /** Topics of which something is remembered. */
+  readonly _topics: readonly string[];
 }
 
 /**
@@ -19,66 +29,46 @@ interface Trace {
  * A message is known by its id alone, never refused for its age: clocks of several nodes differ.
  */
 export class IdCursor implements Cursor {
-  readonly counts = false;
+  readonly _healed: Map<string, number> = new Map();
+  /** Where to begin, Unix milliseconds. */
+  private readonly _start: number | undefined;
+  /** Positions cannot be asked for here: each topic of them is reported as unproven. */
+  private readonly _unproven: readonly string[];
+  /** Milliseconds before the newest message from which a replay is asked for. */
+  private readonly _overlap: number;
+  /** Ids kept a topic. */
   private readonly _ids: number;
-  private readonly _topics: number;
-  private _unproven: readonly string[];
+  /** Topics whose ids are kept; the one idle longest gives way. */
+  private readonly _kept: number;
   private _newest: number | undefined;
   private _began: number | undefined;
   private readonly _near = new Map<string, Map<string, Trace>>();
 
-  /**
-   * @param _start Where to begin, Unix milliseconds.
-   * @param after Positions cannot be asked for here; each topic in it is reported as unproven.
-   * @param _overlap Milliseconds before the newest message from which a replay is asked for.
-   * @param ids Ids kept a topic.
-   * @param topics Topics whose ids are kept; the one idle longest gives way.
-   * @param _history Messages a topic that the peer is taken to retain.
-   */
+  /** @param _history Messages a topic that the peer is taken to retain. */
   constructor(
-    private _start: number | undefined,
-    after: ReadonlyMap<string, number> | undefined,
-    private readonly _overlap: number,
-    ids: number,
-    topics: number,
+    { since, after = new Map() }: Subscribe,
+    { overlap, rememberedIds, rememberedTopics }: SessionOptions,
     private readonly _history: number,
   ) {
-    this._unproven = [...(after?.keys() ?? [])];
-    this._ids = Math.max(1, ids);
-    this._topics = Math.max(1, topics);
-  }
-
-  /** None: this peer has none. */
-  get positions(): Map<string, number> {
-    return new Map();
-  }
-
-  /** None: -1. */
-  position(): number {
-    return -1;
-  }
-
-  get topics(): string[] {
-    return [...this._near.keys()];
-  }
-
-  get newest(): number | undefined {
-    return this._newest ?? this._began ?? this._start;
-  }
-
-  begin(since: number | undefined): void {
     this._start = since;
-    this._unproven = [];
+    this._unproven = [...after.keys()];
+    this._overlap = overlap;
+    this._ids = Math.max(1, rememberedIds);
+    this._kept = Math.max(1, rememberedTopics);
   }
 
-  request(): Request {
-    const after = new Map<string, number>();
+  _standing(): Standing {
+    const _newest = this._newest ?? this._began ?? this._start;
+    return { _newest, _topics: [...this._near.keys()] };
+  }
+
+  _request(): Request {
     const newest = this._newest ?? this._began;
-    if (newest === undefined) return { since: this._start, after };
-    return { since: Math.max(0, newest - this._overlap, this._start ?? 0), after };
+    if (newest === undefined) return { since: this._start };
+    return { since: Math.max(0, newest - this._overlap, this._start ?? 0) };
   }
 
-  admit(message: Envelope): Verdict {
+  _admit(message: Envelope): Verdict {
     if (this._near.get(message.topic)?.has(message.id)) return 'known';
     this._remember(message);
     return 'new';
@@ -90,16 +80,15 @@ export class IdCursor implements Cursor {
    * First the known ids are dropped, then the mark moves: moving it one by one would forget ids
    * that the same batch repeats.
    */
-  replay(replay: Replay): Admitted {
-    const { since } = this.request();
+  _replay(replay: Replay, steps: Step[]): readonly Envelope[] {
+    const { since } = this._request();
     const { limit } = replay;
     const history = limit === undefined ? replay.history : newestOfEach(replay.history, limit);
-    const steps: Step[] = [];
     if (replay.first) {
-      for (const topic of this._unproven) steps.push({ missing: missing(topic, 'unproven') });
+      for (const topic of this._unproven) steps.push(gap(topic, 'unproven'));
     }
     if (limit === undefined) {
-      for (const hole of this._holes(replay, since ?? 0)) steps.push({ missing: hole });
+      steps.push(...this._holes(replay, since ?? 0));
     }
     const fresh = new Map<string, Envelope>();
     for (const message of [...history, ...replay.held]) {
@@ -110,10 +99,10 @@ export class IdCursor implements Cursor {
     }
     for (const message of fresh.values()) {
       this._remember(message);
-      steps.push({ message });
+      steps.push({ kind: 'deliver', message });
     }
     if (replay.first) this._begin(replay);
-    return { steps, rest: [] };
+    return [];
   }
 
   /**
@@ -126,22 +115,22 @@ export class IdCursor implements Cursor {
     else this._newest = Math.max(this._newest ?? 0, replay.timestamp);
   }
 
-  private _holes(replay: Replay, since: number): Missing[] {
+  private _holes(replay: Replay, since: number): Step[] {
     const proven = new Set<string>();
     const counts = new Map<string, number>();
     for (const { topic, id } of replay.history) {
       counts.set(topic, (counts.get(topic) ?? 0) + 1);
       if (this._near.get(topic)?.has(id)) proven.add(topic);
     }
-    const holes: Missing[] = [];
+    const holes: Step[] = [];
     for (const topic of new Set([...this._near.keys(), ...counts.keys(), ...replay.truncated])) {
       if (replay.truncated.has(topic)) {
-        holes.push(missing(topic, 'history_trimmed'));
+        holes.push(gap(topic, 'history_trimmed'));
       } else if (
         !proven.has(topic) &&
         ((counts.get(topic) ?? 0) >= this._history || this._expects(topic, since, replay.at))
       ) {
-        holes.push(missing(topic, 'unproven'));
+        holes.push(gap(topic, 'unproven'));
       }
     }
     return holes;
@@ -161,7 +150,7 @@ export class IdCursor implements Cursor {
     if (near) {
       this._near.delete(topic);
     } else {
-      if (this._near.size >= this._topics) {
+      if (this._near.size >= this._kept) {
         for (const idle of this._near.keys()) {
           this._near.delete(idle);
           break;
@@ -178,10 +167,6 @@ export class IdCursor implements Cursor {
     }
     near.set(message.id, { at, until: ttl === undefined ? undefined : at + ttl * 1000 });
   }
-}
-
-function missing(topic: string, reason: Missing['reason']): Missing {
-  return { topic, from: undefined, to: undefined, missed: undefined, reason };
 }
 
 function newestOfEach(history: readonly Envelope[], limit: number): Envelope[] {

@@ -1,0 +1,29 @@
+/** The rows of the lifecycle table, read from the text that is generated from `spec/lifecycle.yaml`. */
+
+import { type Action, type Guard, type State, TABLE } from '../generated/lifecycle.js';
+
+/** One way out of a state on an event; the first row whose guards all hold fires. */
+export interface Row {
+  readonly guards: readonly Guard[];
+  readonly to: State;
+  readonly actions: readonly Action[];
+}
+
+/** Rows by `state event`. */
+export const ROWS: ReadonlyMap<string, readonly Row[]> = new Map(
+  Object.entries(TABLE).flatMap(([state, text]) =>
+    [...text.matchAll(/(\S+) (.+)/g)].map(([, event, rows = '']) => [
+      `${state} ${event}`,
+      rows.split('|').map(readRow),
+    ]),
+  ),
+);
+
+function readRow(text: string): Row {
+  const [guards, to, actions] = text.split('>');
+  return { guards: names(guards), to: to as State, actions: names(actions) };
+}
+
+function names<Name>(text = ''): Name[] {
+  return text.split(',').filter(Boolean) as Name[];
+}
