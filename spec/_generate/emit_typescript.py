@@ -19,14 +19,14 @@ _SAID_ALONE = frozenset({"closed", "outcome_unknown"})
 
 
 def lifecycle(machine: Lifecycle) -> str:
-    """The module `generated/lifecycle.ts`: the table as text, for its size; empty cells left out."""
+    """The module `generated/lifecycle.ts`: the table is text, for its size, without empty cells."""
     timers = {event: f"@{timer}" for timer, event in machine.timers.items()}
     named = {event: timers.get(event) or camel(event) for event in machine.events}
     out = [header("//", "spec/lifecycle.yaml"), ""]
     out += _union("State", machine.states, "Where a session stands, as the table sees it.")
     public = dict.fromkeys(machine.public.values())
     out += _union("PublicState", public, "Where a session stands, as users see it.")
-    out += _union("Event", named.values(), "What may happen to a session; `@` and a timer: it ran out.")
+    out += _union("Event", named.values(), "What may happen; `@` and a timer: it ran out.")
     out += _union("Timer", machine.timers, "The timers of a session.")
     out += _union("Guard", map(camel, machine.guards), "Questions that a row asks.")
     out += _union("Action", map(camel, machine.actions), "Steps that a row takes.")

@@ -25,7 +25,7 @@ export type PublicState =
   | 'closed'
   | 'failed';
 
-/** What may happen to a session; `@` and a timer: it ran out. */
+/** What may happen; `@` and a timer: it ran out. */
 export type Event =
   | 'connect'
   | 'close'
