@@ -15,7 +15,6 @@ import type { Waiting } from './runtime/waiting.js';
 import { checkFunction } from './settings/checks.js';
 import { type PubSubOptions, readOptions } from './settings/options.js';
 import { TopicHandle } from './topic.js';
-import { validateTopic } from './topics.js';
 import type {
   ClientEvents,
   Message,
@@ -200,12 +199,12 @@ export class PubSub<Topics extends object = Record<never, never>> {
     topic: Topic,
     options: HistoryOptions = {},
   ): AsyncIterableIterator<Message<PayloadOf<Topics, Topic>>> {
-    return this._history(this._live, validateTopic(topic), options);
+    return this._history(this._live, topic, options);
   }
 
   /** Everybody present on a topic without wildcards. */
   async presence(topic: string, options: Waiting = {}): Promise<PresenceMember[]> {
-    return (await this._live.http()).presence(validateTopic(topic), options);
+    return (await this._live.http()).presence(topic, options);
   }
 
   /**

@@ -7,18 +7,15 @@ import type { PublishOptions } from './runtime/publishing.js';
 import type { SubscribeOptions } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import type { Waiting } from './runtime/waiting.js';
-import { validatePattern } from './topics.js';
 import type { Message, Outgoing, PayloadOf, Published } from './values.js';
 
 /** One topic of a client. */
 export class TopicHandle<Topics extends object, Topic extends string> {
-  /** @throws InvalidTopic The name is not valid. */
+  /** @param name The topic, or for `subscribe` alone a pattern. */
   constructor(
     private readonly _client: PubSub<Topics>,
     readonly name: Topic,
-  ) {
-    validatePattern(name);
-  }
+  ) {}
 
   /** See `PubSub.subscribe`. */
   subscribe(

@@ -4,38 +4,20 @@
  * HIP-56 Topics, Wildcard Subscriptions, Security 8; H-149.
  */
 
-import { InvalidTopic } from './errors.js';
-
 /** Bytes of a topic or pattern; all its characters are ASCII. */
 export const MAX_TOPIC = 255;
 
 const NAME = /^[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*$/;
 const PATTERN = /^(?:[a-zA-Z0-9_-]+|\*\*?)(?:\.(?:[a-zA-Z0-9_-]+|\*\*?))*$/;
-const FOREIGN = /[^a-zA-Z0-9_.*-]/u;
-const SHOWN = 80;
-
-/**
- * Check the name of a topic, as one publishes to; returns it.
- *
- * @throws InvalidTopic It is empty, over 255 bytes, has an empty segment, a wildcard or a character
- *   other than letters, digits, `_`, `-` and `.`; the message names it and its place.
- */
-export function validateTopic(name: unknown): string {
-  return checked(name, NAME, 'topic');
-}
-
-/**
- * Check a pattern, as one subscribes to: a topic in which whole segments may be `*` or `**`.
- *
- * @throws InvalidTopic As for `validateTopic`, or `*` is a part of a segment.
- */
-export function validatePattern(pattern: unknown): string {
-  return checked(pattern, PATTERN, 'pattern');
-}
 
 /** Whether a value is the name of a topic. */
 export function isTopic(name: unknown): name is string {
   return typeof name === 'string' && name.length <= MAX_TOPIC && NAME.test(name);
+}
+
+/** Whether a value is a pattern: a topic in which whole segments may be `*` or `**`. */
+export function isPattern(name: unknown): name is string {
+  return typeof name === 'string' && name.length <= MAX_TOPIC && PATTERN.test(name);
 }
 
 /** Whether a valid pattern takes more than the one topic of its name. */
@@ -49,71 +31,6 @@ export function matches(pattern: string, topic: string): boolean {
   const trie = new TopicTrie<null>();
   trie.insert(pattern, null);
   return trie.match(topic).length > 0;
-}
-
-function checked(name: unknown, form: RegExp, kind: 'topic' | 'pattern'): string {
-  if (typeof name === 'string' && name.length <= MAX_TOPIC && form.test(name)) return name;
-  throw invalid(name, kind);
-}
-
-function invalid(name: unknown, kind: 'topic' | 'pattern'): InvalidTopic {
-  if (typeof name !== 'string') {
-    return new InvalidTopic(`A ${kind} is a string, not ${name === null ? 'null' : typeof name}.`);
-  }
-  const points = Array.from(name.slice(0, 2 * MAX_TOPIC));
-  const shown = points.length <= SHOWN ? name : `${points.slice(0, SHOWN).join('')}…`;
-  const [problem, remedy] = diagnose(name, kind);
-  return new InvalidTopic(`The ${kind} ${ascii(shown)} ${problem}.`, {
-    remedy,
-    topic: points.slice(0, MAX_TOPIC).join(''),
-  });
-}
-
-function diagnose(name: string, kind: 'topic' | 'pattern'): [problem: string, remedy?: string] {
-  if (name === '') return ['is empty'];
-  const foreign = FOREIGN.exec(name);
-  if (foreign) return [`has ${ascii(foreign[0])} as character ${foreign.index + 1}`];
-  if (name.length > MAX_TOPIC) {
-    return [`has ${name.length} bytes`, `Use at most ${MAX_TOPIC} bytes.`];
-  }
-  let at = 1;
-  for (const segment of name.split('.')) {
-    if (segment === '') {
-      return [
-        `has an empty segment at character ${at}`,
-        'Put one or more characters before, between and after dots.',
-      ];
-    }
-    const star = segment.indexOf('*');
-    if (star >= 0 && kind === 'topic') {
-      return [
-        `has the wildcard '*' as character ${at + star}`,
-        'Publish to one topic by its full name; `*` and `**` are for subscriptions.',
-      ];
-    }
-    if (star >= 0 && segment !== '*' && segment !== '**') {
-      return [
-        `mixes '*' at character ${at + star} with others in one segment`,
-        'Let `*` (one segment) or `**` (one or more) be a whole segment.',
-      ];
-    }
-    at += segment.length + 1;
-  }
-  return ['is not valid'];
-}
-
-/** In quotes, with escapes for all that is not printable ASCII. */
-function ascii(text: string): string {
-  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
-  const escaped = text.replace(/[^ -~]|[\\'"]/gu, (found) => {
-    if (found === '"' || found === "'") return found === quote ? `\\${found}` : found;
-    const named = { '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' }[found];
-    if (named) return named;
-    const hex = (found.codePointAt(0) ?? 0).toString(16);
-    if (hex.length <= 2) return `\\x${hex.padStart(2, '0')}`;
-    return hex.length <= 4 ? `\\u${hex.padStart(4, '0')}` : `\\U${hex.padStart(8, '0')}`;
-  });
-  return quote + escaped + quote;
 }
 
 class Node<V> {

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 
 import { InvalidPayload, PayloadTooLarge } from '../../js/src/errors.js';
 import { checkData, checkPublication } from '../../js/src/wire/payloads.js';
+import { sizeOf } from '../../js/src/wire/plain.js';
 
 const LIMIT = 262_144;
 
@@ -24,7 +25,22 @@ class Point {
 
 test('plain JSON passes and is measured as it is sent', () => {
   const bare: object = Object.create(null);
-  const plain = [null, true, 0, -1.5, '', 'ü😀', [], {}, { a: [{ b: null }] }, nested(100), bare];
+  const plain = [
+    null,
+    true,
+    0,
+    -1.5,
+    -(2 ** 63),
+    2 ** 63,
+    1e21,
+    '',
+    'ü😀',
+    [],
+    {},
+    { a: [{ b: null }] },
+    nested(100),
+    bare,
+  ];
   for (const data of [...plain, { constructor: 1, toString: 'x' }, JSON.parse('{"__proto__":1}')]) {
     assert.equal(checkData(data, LIMIT), Buffer.byteLength(JSON.stringify(data)));
   }
@@ -36,6 +52,9 @@ test('the culprit inside a payload is named', () => {
     [Number.NaN, 'data', /NaN/],
     [{ price: Infinity }, 'data.price', /NaN or infinite/],
     [{ items: [1, { n: 2n ** 64n }] }, 'data.items[1].n', /bigint/],
+    [2 ** 64, 'data', /64 bits/],
+    [[-(2 ** 63) - 2_048], 'data[0]', /64 bits/],
+    [new Array(1), 'data[0]', /is undefined/],
     [{ t: 'a\ud800' }, 'data.t', /surrogate/],
     [{ '\udfff': 1 }, 'data', /surrogate/],
     [{ s: new Set([1]) }, 'data.s', /is Set/],
@@ -50,6 +69,7 @@ test('the culprit inside a payload is named', () => {
     [looped(), 'data[0]', /deeper than 100/],
   ];
   for (const [data, path, problem] of cases) {
+    assert.equal(sizeOf(data), Number.NaN);
     assert.throws(
       () => checkData(data, LIMIT, 'a.b'),
       (error: unknown) => {

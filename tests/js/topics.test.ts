@@ -2,13 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
 import { InvalidTopic } from '../../js/src/errors.js';
-import {
-  isWildcard,
-  matches,
-  TopicTrie,
-  validatePattern,
-  validateTopic,
-} from '../../js/src/topics.js';
+import { validatePattern, validateTopic } from '../../js/src/topic_names.js';
+import { isWildcard, matches, TopicTrie } from '../../js/src/topics.js';
 import { load } from './files.js';
 
 interface Topics {

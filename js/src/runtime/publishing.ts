@@ -5,11 +5,11 @@ import type { PublishResult } from '../generated/wire.js';
 import { isPublication, type JsonObject, type Publication } from '../generated/wire.js';
 import type { Outcome, Rejected } from '../session/effects.js';
 import type { Publish } from '../session/events.js';
-import { validateTopic } from '../topics.js';
+import { isTopic } from '../topics.js';
 import type { Published, Via } from '../values.js';
 import { compact } from '../wire/compact.js';
 import { messageId } from '../wire/ids.js';
-import { checkData, checkPublication } from '../wire/payloads.js';
+import { sizeOf } from '../wire/plain.js';
 import type { Driver } from './driver.js';
 import { lazily } from './lazy.js';
 import { type Waiting, within } from './waiting.js';
@@ -52,7 +52,9 @@ export async function publish(
   message: unknown,
   options: PublishOptions,
 ): Promise<Published> {
-  const one = prepare(topic, message, driver.maxPayload, options) ?? (await refuse(topic, message));
+  const one =
+    prepare(topic, message, driver.maxPayload, options) ??
+    (await refuse(topic, message, driver.maxPayload, options));
   const { data, type } = one.publication;
   if (type === PRESENCE_UPDATE && options.via !== 'rest') {
     await updatePresence(driver, topic, data as JsonObject, options);
@@ -70,8 +72,11 @@ export async function updatePresence(
   data: JsonObject,
   options: Waiting,
 ): Promise<void> {
-  if (topic !== undefined) validateTopic(topic);
-  checkData(data, driver.maxPayload, topic);
+  const { maxPayload } = driver;
+  if (!(topic === undefined || isTopic(topic)) || !(sizeOf(data) <= maxPayload)) {
+    const { refusePresence } = await refusals();
+    refusePresence(topic, data, maxPayload);
+  }
   options.signal?.throwIfAborted();
   driver.feed({ kind: 'updatePresence', topic, data });
   await driver.connected(options, { code: 'not_connected', topic });
@@ -84,10 +89,7 @@ export async function updatePresence(
  * @param message `{type, data}` with optional `ttl`, `id`, `meta`.
  * @param limit Bytes of JSON its data may have.
  * @param given `ttl` and `id` that go before the message's own.
- * @returns Undefined where it is no message; `refuse` knows why.
- * @throws InvalidTopic The topic is not valid.
- * @throws InvalidPayload It has data that is not JSON.
- * @throws PayloadTooLarge The data is over the limit.
+ * @returns Undefined where it cannot be published; `refuse` knows why.
  */
 function prepare(
   topic: string | undefined,
@@ -105,10 +107,10 @@ function prepare(
     id,
     meta,
   });
-  const fits = data !== undefined && (topic ?? named) === named && !Object.keys(others).length;
-  if (!fits || !isPublication(publication)) return undefined;
-  validateTopic(named);
-  return { publication, id, size: checkPublication(publication, limit) };
+  const sizes = [data, ...(meta === undefined ? [] : [meta])].map(sizeOf);
+  const fits = sizes.every((size) => size <= limit) && !Object.keys(others).length;
+  if (!fits || (topic ?? named) !== named || !isPublication(publication)) return undefined;
+  return { publication, id, size: sizes.reduce((sum, size) => sum + size) };
 }
 
 const refusals = lazily(() => import('./refusals.js'));
@@ -117,10 +119,11 @@ const refusals = lazily(() => import('./refusals.js'));
 async function refuse(
   topic: string | undefined,
   message: unknown,
+  limit: number,
   given: PublishOptions = {},
 ): Promise<never> {
   const { whyNot } = await refusals();
-  throw whyNot(topic, message, given);
+  throw whyNot(topic, message, limit, given);
 }
 
 /** Publish several, in frames that the server takes; see `PubSub.publishMany`. */
@@ -133,7 +136,8 @@ export async function publishMany(
   for (const given of messages) {
     const [topic, message] =
       Array.isArray(given) && given.length === 2 ? given : [undefined, given];
-    items.push(prepare(topic, message, driver.maxPayload) ?? (await refuse(topic, message)));
+    const { maxPayload } = driver;
+    items.push(prepare(topic, message, maxPayload) ?? (await refuse(topic, message, maxPayload)));
   }
   return sendMany(driver, items, options);
 }

@@ -1,11 +1,11 @@
 /** `subscribe`: its arguments, checked, and the subscription made of them. */
 
-import { InvalidOption, OperationTimeout } from '../errors.js';
+import { OperationTimeout } from '../errors.js';
 import type { Subscribe } from '../session/events.js';
-import { checkFlag, checkFunction, checkNames, checkWhole, kind } from '../settings/checks.js';
 import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
-import { validatePattern, validateTopic } from '../topics.js';
+import { isPattern, isTopic } from '../topics.js';
 import type { AnyPayload, Gap, Since } from '../values.js';
+import { isCount, isObject } from '../wire/guard.js';
 import type { Driver } from './driver.js';
 import {
   type Handler,
@@ -15,14 +15,27 @@ import {
   type StateLoader,
 } from './handlers.js';
 import { Inbox } from './inbox.js';
+import { lazily } from './lazy.js';
 import { Subscription } from './subscription.js';
 import { unixMs } from './times.js';
 import { type Waiting, within } from './waiting.js';
 
-const PATTERNS_MAX = 1_000;
-const HISTORY_MAX = 10_000;
-const HANDLERS = ['onMessage', 'onPresence', 'onGap', 'stateLoader'] as const;
-const NAMES = ['since', 'history', 'after', 'presence', 'queue', 'timeout', 'signal'];
+/** What `subscribe` knows, and takes at most. */
+export interface SubscribeBounds {
+  readonly handlers: readonly ('onMessage' | 'onPresence' | 'onGap' | 'stateLoader')[];
+  readonly others: readonly string[];
+  /** Patterns of one subscription. */
+  readonly patterns: number;
+  /** Messages that one may ask to have replayed. */
+  readonly history: number;
+}
+
+const BOUNDS: SubscribeBounds = {
+  handlers: ['onMessage', 'onPresence', 'onGap', 'stateLoader'],
+  others: ['since', 'history', 'after', 'presence', 'queue', 'timeout', 'signal'],
+  patterns: 1_000,
+  history: 10_000,
+};
 
 /** What `subscribe` takes beside the topics. */
 export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
@@ -59,7 +72,7 @@ export async function subscribe<Data>(
   topics: unknown,
   options: SubscribeOptions<Data>,
 ): Promise<Subscription<Data>> {
-  const event = readRequest(driver.number(), topics, options);
+  const event = readRequest(driver.number(), topics, options) ?? (await refuse(topics, options));
   const { onMessage, onPresence, queue, signal } = options;
   const bounds = readReceiveQueue(queue ?? {}, driver.options.receiveQueue, 'queue');
   const patience = driver.patience(options.timeout);
@@ -92,58 +105,43 @@ export async function subscribe<Data>(
   return subscription;
 }
 
-/**
- * Check the arguments of `subscribe`.
- *
- * @param sub The number of the subscription.
- * @throws InvalidTopic A pattern is not valid.
- * @throws InvalidOption Another argument is not valid.
- */
-function readRequest(sub: number, topics: unknown, options: SubscribeOptions): Subscribe {
-  checkNames('options', options, [...NAMES, ...HANDLERS]);
-  for (const name of HANDLERS) checkFunction(name, options[name]);
-  const { since, history, after, onPresence, presence = onPresence !== undefined } = options;
-  if (history !== undefined) checkWhole('history', history, 0, HISTORY_MAX, 'messages');
+/** What the session is told; undefined where an argument is not valid. */
+function readRequest(
+  sub: number,
+  given: unknown,
+  options: SubscribeOptions,
+): Subscribe | undefined {
+  if (typeof options !== 'object' || !options) return undefined;
+  const { handlers, others } = BOUNDS;
+  const { since, history = 0, after, onPresence, presence = onPresence !== undefined } = options;
+  const topics: unknown[] = [...new Set([given].flat())];
+  const positions = Object.entries(after ?? {});
+  const fits =
+    topics.length > 0 &&
+    topics.length <= BOUNDS.patterns &&
+    topics.every(isPattern) &&
+    Object.keys(options).every((name) => [...handlers, ...others].includes(name)) &&
+    handlers.every((name) => ['undefined', 'function'].includes(typeof options[name])) &&
+    isCount(history, BOUNDS.history) &&
+    isObject(after ?? {}) &&
+    positions.every(([topic, seq]) => isTopic(topic) && isCount(seq)) &&
+    typeof presence === 'boolean';
+  if (!fits) return undefined;
   return {
     kind: 'subscribe',
     sub,
-    topics: patterns(topics),
+    topics: topics as string[],
     since: since === undefined ? undefined : unixMs(since),
-    history,
-    after: after === undefined ? undefined : positions(after),
-    presence: checkFlag('presence', presence),
+    history: options.history,
+    after: after && new Map(positions),
+    presence,
   };
 }
 
-function patterns(topics: unknown): readonly string[] {
-  if (typeof topics === 'string') return [validatePattern(topics)];
-  if (!Array.isArray(topics) || !topics.length) {
-    const problem = Array.isArray(topics) ? 'empty' : kind(topics);
-    throw new InvalidOption(`\`topics\` is ${problem}.`, {
-      remedy: 'Pass a pattern or a list of patterns.',
-      field: 'topics',
-    });
-  }
-  if (topics.length > PATTERNS_MAX) {
-    throw new InvalidOption(
-      `\`topics\` has ${topics.length} patterns; one subscription takes ${PATTERNS_MAX}.`,
-      { remedy: 'Use `*` or `**`, or several subscriptions.', field: 'topics' },
-    );
-  }
-  return [...new Set(topics.map(validatePattern))];
-}
+const refusals = lazily(() => import('./refusals.js'));
 
-function positions(after: unknown): ReadonlyMap<string, number> {
-  if (typeof after !== 'object' || after === null || Array.isArray(after)) {
-    throw new InvalidOption(`\`after\` is ${kind(after)}.`, {
-      remedy: 'Pass positions by topic, as `sub.positions` gives them.',
-      field: 'after',
-    });
-  }
-  const found = new Map<string, number>();
-  for (const [topic, seq] of Object.entries(after)) {
-    const most = Number.MAX_SAFE_INTEGER;
-    found.set(validateTopic(topic), checkWhole(`after[${topic}]`, seq, 0, most));
-  }
-  return found;
+/** Say what is wrong with the arguments: code that is loaded only to say so. */
+async function refuse(topics: unknown, options: SubscribeOptions): Promise<never> {
+  const { refuseSubscription } = await refusals();
+  throw refuseSubscription(topics, options, BOUNDS);
 }

@@ -1,9 +1,9 @@
-/** What may be published: checked and measured before anything is sent (HIP-56 Security 5). */
+/** What is wrong with a payload, in words; `plain.ts` tells whether anything is. */
 
 import { InvalidPayload, PayloadTooLarge } from '../errors.js';
 import type { Publication } from '../generated/wire.js';
+import { DEPTH_MAX, isPaired, isRecord, isSendable, sizeOf } from './plain.js';
 
-const DEPTH_MAX = 100;
 const KEY_SHOWN = 64;
 
 /**
@@ -21,10 +21,7 @@ export function checkPublication(publication: Publication, limit: number): numbe
 }
 
 /**
- * Check one payload and measure it; returns the bytes of its compact UTF-8 JSON.
- *
- * Plain JSON is: null, boolean, string, finite number, array and plain object, up to 100 levels
- * deep. A field that is undefined is absent, as it is for `JSON.stringify`.
+ * Check one payload and measure it; returns the bytes of its compact UTF-8 JSON (see `sizeOf`).
  *
  * @param data The payload.
  * @param limit Bytes of JSON allowed.
@@ -39,7 +36,7 @@ export function checkData(data: unknown, limit: number, topic?: string, path = '
     const { path: field, problem, remedy } = culprit;
     throw new InvalidPayload(`\`${field}\` ${problem}.`, { remedy, topic, field });
   }
-  const size = new TextEncoder().encode(JSON.stringify(data)).length;
+  const size = sizeOf(data);
   if (size > limit) throw new PayloadTooLarge(undefined, { size, limit, topic, field: path });
   return size;
 }
@@ -57,8 +54,10 @@ function check(value: unknown, path: string, depth: number): Culprit | undefined
     case 'string':
       return checkText(value, path);
     case 'number':
-      if (Number.isFinite(value)) return undefined;
-      return { path, problem: 'is NaN or infinite', remedy: 'Send null, or a string.' };
+      if (isSendable(value)) return undefined;
+      return Number.isFinite(value)
+        ? { path, problem: 'does not fit in 64 bits', remedy: 'Send such a number as a string.' }
+        : { path, problem: 'is NaN or infinite', remedy: 'Send null, or a string.' };
     case 'object':
       return value === null ? undefined : checkObject(value, path, depth);
     case 'bigint':
@@ -70,7 +69,7 @@ function check(value: unknown, path: string, depth: number): Culprit | undefined
 
 function checkObject(value: object, path: string, depth: number): Culprit | undefined {
   const isList = Array.isArray(value);
-  if (!isList && !isPlain(value)) return foreign(path, nameOf(value), remedyFor(value));
+  if (!isList && !isRecord(value)) return foreign(path, nameOf(value), remedyFor(value));
   // Also ends the walk through a value that holds itself.
   if (depth >= DEPTH_MAX) {
     const shown = path.length <= KEY_SHOWN ? path : `${path.slice(0, KEY_SHOWN)}…`;
@@ -93,21 +92,13 @@ function checkObject(value: object, path: string, depth: number): Culprit | unde
   return undefined;
 }
 
-/** A literal, or what JSON gave; also of another frame of the page. */
-function isPlain(value: object): boolean {
-  const prototype: unknown = Object.getPrototypeOf(value);
-  if (prototype === null) return true;
-  const plain = Object.getPrototypeOf(prototype) === null && nameOf(value) === 'Object';
-  return plain && typeof Reflect.get(value, 'toJSON') !== 'function';
-}
-
 function nameOf(value: object): string {
   const maker: unknown = Reflect.get(value, 'constructor');
   return typeof maker === 'function' && maker.name ? maker.name : 'Object';
 }
 
 function checkText(text: string, path: string): Culprit | undefined {
-  if (!/\p{Surrogate}/u.test(text)) return undefined;
+  if (isPaired(text)) return undefined;
   return {
     path,
     problem: 'has an unpaired surrogate, which UTF-8 cannot carry',
