@@ -26,6 +26,8 @@ export interface SiteOptions {
   readonly title?: string;
   /** Its Content-Security-Policy; default none. */
   readonly policy?: string;
+  /** Whether libraries are as in development: React then mounts twice what is in StrictMode. */
+  readonly development?: boolean;
   /** Further programs by the path they are served at, such as `/worker.js`. */
   readonly programs?: Readonly<Record<string, string>>;
 }
@@ -51,7 +53,7 @@ export const fromSources: Plugin = {
 };
 
 /** Bundle one program; what it loads lazily comes in files of its own. */
-async function bundle(entry: string): Promise<Map<string, Uint8Array>> {
+async function bundle(entry: string, development = false): Promise<Map<string, Uint8Array>> {
   const file = join(HERE, entry);
   const isFile = /^[\w./-]+\.tsx?$/.test(entry);
   const { outputFiles } = await build({
@@ -68,7 +70,7 @@ async function bundle(entry: string): Promise<Map<string, Uint8Array>> {
     platform: 'browser',
     target: 'es2022',
     jsx: 'automatic',
-    define: { 'process.env.NODE_ENV': '"production"' },
+    define: { 'process.env.NODE_ENV': development ? '"development"' : '"production"' },
     sourcemap: 'inline',
     plugins: [fromSources],
     logLevel: 'silent',
@@ -82,7 +84,9 @@ async function bundle(entry: string): Promise<Map<string, Uint8Array>> {
 /** Serve a page until the test ends. */
 export async function serveSite(t: TestContext, options: SiteOptions): Promise<Site> {
   const files = new Map<string, Uint8Array | string>();
-  for (const [path, code] of await bundle(options.entry)) files.set(path, code);
+  for (const [path, code] of await bundle(options.entry, options.development)) {
+    files.set(path, code);
+  }
   for (const [at, entry] of Object.entries(options.programs ?? {})) {
     for (const [path, code] of await bundle(entry)) {
       files.set(path === '/main.js' ? at : path, code);

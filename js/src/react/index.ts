@@ -1,0 +1,40 @@
+'use client';
+
+/** React hooks of the client. */
+
+import type { ReactNode } from 'react';
+
+import type { PubSub } from '../client.js';
+import type { PayloadOf, StateName } from '../values.js';
+import {
+  type PresenceView,
+  type Topics,
+  type TopicView,
+  useConnectionState,
+  usePresence,
+  useTopic,
+} from './hooks.js';
+import { type ProviderProps, PubSubProvider, usePubSub } from './provider.js';
+import type { TopicOptions } from './topic_store.js';
+
+export type { TopicStatus } from './topic_store.js';
+export type { PresenceView, ProviderProps, TopicOptions, TopicView };
+export { PubSubProvider, useConnectionState, usePresence, usePubSub, useTopic };
+
+/** The provider and the hooks, for the topics of one program. */
+export interface Hooks<Map extends object> {
+  readonly PubSubProvider: (props: ProviderProps<Map>) => ReactNode;
+  readonly usePubSub: () => PubSub<Map>;
+  readonly useTopic: <Topic extends string>(
+    topics: Topics<Topic>,
+    options?: TopicOptions,
+  ) => TopicView<PayloadOf<Map, Topic>>;
+  readonly usePresence: (topic: string | null | undefined) => PresenceView;
+  readonly useConnectionState: () => StateName;
+}
+
+/** The same provider and hooks, typed by a map of topics to payloads as `PubSub<Map>` is. */
+export function createHooks<Map extends object>(): Hooks<Map> {
+  const hooks: unknown = { PubSubProvider, usePubSub, useTopic, usePresence, useConnectionState };
+  return hooks as Hooks<Map>;
+}

@@ -1,0 +1,46 @@
+/** The topics that the components of a client show, each with one store. */
+
+import type { PubSub } from '../client.js';
+import { type Pace, TopicStore } from './topic_store.js';
+
+/** Milliseconds after which something is shown where no frame is drawn: in hidden pages. */
+const HIDDEN = 100;
+
+/** That of the page; without one, a timer. */
+const page: Pace = {
+  frame(callback) {
+    let drawn = false;
+    const draw = (): void => {
+      if (!drawn) callback();
+      drawn = true;
+    };
+    globalThis.requestAnimationFrame?.(draw);
+    setTimeout(draw, HIDDEN);
+  },
+  later(milliseconds, callback) {
+    const timer = setTimeout(callback, milliseconds);
+    return () => clearTimeout(timer);
+  },
+};
+
+const stores = new WeakMap<PubSub, Map<string, TopicStore>>();
+
+/** The name of a set of topics; empty for none. */
+export function keyOf(topics: string | readonly string[] | null | undefined): string {
+  return topics?.length ? JSON.stringify([topics].flat()) : '';
+}
+
+/** What is shown of a set of topics; undefined where no component uses it. */
+export function findStore(client: PubSub, key: string): TopicStore | undefined {
+  return stores.get(client)?.get(key);
+}
+
+/** The store of a set of topics, made if there is none. */
+export function openStore(client: PubSub, key: string): TopicStore {
+  const all = stores.get(client) ?? new Map<string, TopicStore>();
+  stores.set(client, all);
+  const store =
+    all.get(key) ?? new TopicStore(client, JSON.parse(key), page, () => all.delete(key));
+  all.set(key, store);
+  return store;
+}

@@ -1,0 +1,101 @@
+/** A chat in React: the test says what is mounted, and counts what goes over the wire. */
+
+import type { PubSubOptions } from '@hanzoai/pubsub';
+import { createHooks } from '@hanzoai/pubsub/react';
+import { StrictMode, useState } from 'react';
+import { createRoot } from 'react-dom/client';
+
+const { PubSubProvider, useTopic, usePresence, useConnectionState } = createHooks<{
+  [room: `demo.${string}`]: { readonly text: string };
+}>();
+
+/** What the test sees. */
+export interface Seen {
+  readonly sockets: WebSocket[];
+  readonly sent: { readonly type: string; readonly topics?: readonly string[] }[];
+  readonly problems: string[];
+  renderings: number;
+  /** Show a room; another `build` mounts everything anew. */
+  show(room: string | null, build: number): void;
+  /** Take everything away. */
+  hide(): void;
+}
+
+const seen: Seen = {
+  sockets: [],
+  sent: [],
+  problems: [],
+  renderings: 0,
+  show: (room, build) => root.render(<App key={build} room={room} />),
+  hide: () => root.render(null),
+};
+Object.assign(globalThis, { seen });
+
+class CountedSocket extends WebSocket {
+  constructor(url: string) {
+    super(url);
+    seen.sockets.push(this);
+  }
+  override send(data: string): void {
+    seen.sent.push(JSON.parse(data));
+    super.send(data);
+  }
+}
+
+const options: PubSubOptions = {
+  ...given.options,
+  WebSocket: CountedSocket as unknown as NonNullable<PubSubOptions['WebSocket']>,
+};
+
+function App({ room }: { readonly room: string | null }) {
+  return (
+    <StrictMode>
+      <PubSubProvider options={options}>
+        <State />
+        <Room room={room as `demo.${string}`} />
+        <People room={room} />
+      </PubSubProvider>
+    </StrictMode>
+  );
+}
+
+function State() {
+  return <p id="state">{useConnectionState()}</p>;
+}
+
+function Room({ room }: { readonly room: `demo.${string}` }) {
+  const { messages, last, status, error, publish } = useTopic(room, { limit: 50 });
+  const [draft, setDraft] = useState('');
+  seen.renderings += 1;
+  return (
+    <section>
+      <h1 id="status">{status}</h1>
+      <p id="error">{error?.message}</p>
+      <ol>
+        {messages.map(({ id, data }) => (
+          <li key={id}>{data.text}</li>
+        ))}
+      </ol>
+      <p id="last">{last?.data.text}</p>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          publish({ data: { text: draft } }).catch((error) => seen.problems.push(String(error)));
+        }}
+      >
+        <input value={draft} onChange={(event) => setDraft(event.target.value)} />
+      </form>
+    </section>
+  );
+}
+
+function People({ room }: { readonly room: string | null }) {
+  const { members, update } = usePresence(room);
+  return (
+    <button type="button" id="people" onClick={() => void update({ status: 'typing' })}>
+      {[...members.values()].map(({ name, status }) => `${name} ${status ?? 'here'}`).join(', ')}
+    </button>
+  );
+}
+
+const root = createRoot(document.body.appendChild(document.createElement('main')));

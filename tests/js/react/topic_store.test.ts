@@ -1,0 +1,259 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import type { PubSub } from '../../../js/src/index.js';
+import type { Hooks } from '../../../js/src/react/index.js';
+import {
+  LINGER,
+  type Pace,
+  type TopicOptions,
+  TopicStore,
+} from '../../../js/src/react/topic_store.js';
+import type { SubscriptionEvent } from '../../../js/src/values.js';
+
+/** Frames and timers that come when the test says so. */
+class Beat implements Pace {
+  frames: (() => void)[] = [];
+  private _now = 0;
+  private readonly _timers = new Set<{ readonly at: number; readonly callback: () => void }>();
+
+  frame(callback: () => void): void {
+    this.frames.push(callback);
+  }
+
+  later(milliseconds: number, callback: () => void): () => void {
+    const timer = { at: this._now + milliseconds, callback };
+    this._timers.add(timer);
+    return () => this._timers.delete(timer);
+  }
+
+  draw(): void {
+    for (const callback of this.frames.splice(0)) callback();
+  }
+
+  pass(milliseconds: number): void {
+    this._now += milliseconds;
+    for (const timer of this._timers) {
+      if (timer.at > this._now) continue;
+      this._timers.delete(timer);
+      timer.callback();
+    }
+  }
+}
+
+interface Asked {
+  readonly topics: unknown;
+  readonly options: TopicOptions & { readonly presence: boolean; readonly signal: AbortSignal };
+  /** Let the subscription bring something. */
+  readonly bring: (...events: SubscriptionEvent[]) => Promise<void>;
+  /** Let it end by an error. */
+  readonly fail: (error: Error) => Promise<void>;
+}
+
+/** A client whose subscriptions bring what the test says. */
+function standIn(): { readonly client: Pick<PubSub, 'subscribe'>; readonly asked: Asked[] } {
+  const asked: Asked[] = [];
+  const subscribe = async (topics: unknown, options: unknown): Promise<unknown> => {
+    const waiting: (SubscriptionEvent | Error)[] = [];
+    let wake = (): void => {};
+    const put = async (...events: (SubscriptionEvent | Error)[]): Promise<void> => {
+      waiting.push(...events);
+      wake();
+      await settle();
+    };
+    asked.push({ topics, options: options as Asked['options'], bring: put, fail: put });
+    return {
+      async *events() {
+        while (true) {
+          for (const event of waiting.splice(0)) {
+            if (event instanceof Error) throw event;
+            yield event;
+          }
+          await new Promise<void>((resolve) => {
+            wake = resolve;
+          });
+        }
+      },
+    };
+  };
+  return { client: { subscribe } as unknown as Pick<PubSub, 'subscribe'>, asked };
+}
+
+function settle(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+function message(data: number): SubscriptionEvent {
+  const envelope = { id: `msg_${data}`, topic: 'a.b', type: 'message', data, timestamp: 1 };
+  return { kind: 'message', message: envelope };
+}
+
+function makeStore(): {
+  readonly store: TopicStore;
+  readonly beat: Beat;
+  readonly asked: Asked[];
+  readonly ended: () => number;
+} {
+  const { client, asked } = standIn();
+  const beat = new Beat();
+  let ended = 0;
+  const store = new TopicStore(client, ['a.b'], beat, () => {
+    ended += 1;
+  });
+  return { store, beat, asked, ended: () => ended };
+}
+
+const nothing = (): void => {};
+
+test('components that come at once share one subscription, with presence if one wants it', async () => {
+  const { store, asked } = makeStore();
+  store.use({ history: 5 }, nothing);
+  store.use({ history: 9 }, nothing);
+  store.use(undefined, nothing);
+  await settle();
+  assert.equal(asked.length, 1);
+  assert.deepEqual(asked[0]?.topics, ['a.b']);
+  const { history, presence } = asked[0]?.options ?? {};
+  assert.deepEqual([history, presence], [5, true]);
+});
+
+test('presence that is wanted later takes a subscription of its own and does not disturb the messages', async () => {
+  const { store, beat, asked } = makeStore();
+  store.use({ history: 5 }, nothing);
+  await settle();
+  await asked[0]?.bring(message(1));
+  beat.draw();
+  store.use(undefined, nothing);
+  await settle();
+  beat.draw();
+  assert.equal(store.state.status, 'live');
+  assert.deepEqual([asked.length, asked[1]?.options.presence], [2, true]);
+  assert.equal(asked[1]?.options.history, undefined);
+  await asked[1]?.bring(message(1));
+  beat.draw();
+  assert.deepEqual(
+    store.state.messages.map(({ data }) => data),
+    [1],
+  );
+});
+
+test('a use that ends at once and comes back costs nothing', async () => {
+  const { store, beat, asked, ended } = makeStore();
+  for (let turn = 0; turn < 50; turn += 1) store.use({}, nothing)();
+  const leave = store.use({}, nothing);
+  await settle();
+  leave();
+  beat.pass(LINGER - 1);
+  store.use({}, nothing);
+  beat.pass(LINGER);
+  assert.deepEqual([asked.length, ended()], [1, 0]);
+  assert.equal(asked[0]?.options.signal.aborted, false);
+});
+
+test('the last use ends the subscription after a while', async () => {
+  const { store, beat, asked, ended } = makeStore();
+  const leave = [store.use({}, nothing), store.use({}, nothing)];
+  await settle();
+  leave[0]?.();
+  beat.pass(LINGER);
+  assert.equal(ended(), 0);
+  leave[1]?.();
+  beat.pass(LINGER);
+  assert.equal(ended(), 1);
+  assert.equal(asked[0]?.options.signal.aborted, true);
+});
+
+test('one that ends before it began never subscribes', async () => {
+  const { store, beat, asked } = makeStore();
+  store.use({}, nothing)();
+  await settle();
+  beat.pass(LINGER);
+  assert.equal(asked.length, 0);
+});
+
+test('many messages are shown in one frame, the newest of them', async () => {
+  const { store, beat, asked } = makeStore();
+  let told = 0;
+  store.use({ limit: 3 }, () => {
+    told += 1;
+  });
+  await settle();
+  beat.draw();
+  assert.equal(told, 1);
+  const before = store.state;
+  await asked[0]?.bring(...Array.from({ length: 100 }, (_, n) => message(n)));
+  assert.equal(store.state, before);
+  assert.equal(beat.frames.length, 1);
+  beat.draw();
+  assert.equal(told, 2);
+  assert.deepEqual(
+    store.state.messages.map(({ data }) => data),
+    [97, 98, 99],
+  );
+  assert.equal(store.state.last?.data, 99);
+  await asked[0]?.bring(message(100));
+  beat.draw();
+  assert.deepEqual(
+    store.state.messages.map(({ data }) => data),
+    [98, 99, 100],
+  );
+});
+
+test('of several limits the largest counts, and 0 keeps none but the last', async () => {
+  const { store, beat, asked } = makeStore();
+  store.use({ limit: 0 }, nothing);
+  await settle();
+  await asked[0]?.bring(message(1), message(2));
+  beat.draw();
+  assert.deepEqual([store.state.messages.length, store.state.last?.data], [0, 2]);
+  store.use({ limit: 2 }, nothing);
+  await asked[0]?.bring(message(3), message(4), message(5));
+  beat.draw();
+  assert.equal(store.state.messages.length, 2);
+});
+
+test('gaps and members are shown; messages stay the same list where none came', async () => {
+  const { store, beat, asked } = makeStore();
+  store.use({}, nothing);
+  store.use(undefined, nothing);
+  await settle();
+  await asked[0]?.bring(message(1));
+  beat.draw();
+  const { messages } = store.state;
+  const alice = { client_id: 'cl_1', user_id: 'alice', name: 'Alice', joined_at: 1, last_seen: 1 };
+  const gap = { topic: 'a.b', from: 2, to: 3, missed: 2, reason: 'history_trimmed' } as const;
+  await asked[0]?.bring(
+    { kind: 'gap', gap },
+    {
+      kind: 'presence',
+      presence: { topic: 'a.b', members: [alice], change: 'snapshot', member: undefined },
+    },
+  );
+  beat.draw();
+  assert.deepEqual(store.state.gap, gap);
+  assert.deepEqual([...store.state.members], [['cl_1', alice]]);
+  assert.equal(store.state.messages, messages);
+});
+
+test('what ends a subscription is shown as the error', async () => {
+  const { store, beat, asked } = makeStore();
+  store.use({}, nothing);
+  await settle();
+  await asked[0]?.fail(new Error('refused'));
+  beat.draw();
+  assert.deepEqual([store.state.status, store.state.error?.message], ['failed', 'refused']);
+});
+
+test('hooks know the payloads of their topics', () => {
+  const use = (hooks: Hooks<{ 'chat.a': { readonly text: string } }>): void => {
+    const { last, publish } = hooks.useTopic('chat.a');
+    const text: string | undefined = last?.data.text;
+    void publish({ data: { text: text ?? '' } });
+    // @ts-expect-error the payload has no `words`
+    void publish({ data: { words: '' } });
+    // @ts-expect-error the payload has no `words`
+    last?.data.words;
+    hooks.useTopic('other').last?.data.anything;
+  };
+  assert.equal(typeof use, 'function');
+});
