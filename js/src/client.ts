@@ -2,17 +2,18 @@
 
 /** `PubSub`: what a program holds. */
 
-import { InvalidOption, type PubSubError } from './errors.js';
+import type { PubSubError } from './errors.js';
 import type { JsonObject, PresenceMember, TopicInfo } from './generated/wire.js';
 import { Driver } from './runtime/driver.js';
 import type { Handler } from './runtime/handlers.js';
 import type { HistoryOptions } from './runtime/http_operations.js';
-import { type PublishOptions, publish, publishMany, updatePresence } from './runtime/publishing.js';
+import { operations } from './runtime/lazy.js';
+import { type PublishOptions, publish } from './runtime/publishing.js';
 import { type SubscribeOptions, subscribe } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import { platform, type Surroundings } from './runtime/surroundings.js';
 import type { Waiting } from './runtime/waiting.js';
-import { checkFunction } from './settings/checks.js';
+import { checkChoice, checkFunction } from './settings/checks.js';
 import { type PubSubOptions, readOptions } from './settings/options.js';
 import { TopicHandle } from './topic.js';
 import type {
@@ -25,7 +26,7 @@ import type {
   StateName,
 } from './values.js';
 
-const EVENTS: readonly unknown[] = ['state', 'gap', 'error'] satisfies (keyof ClientEvents)[];
+const EVENTS: readonly (keyof ClientEvents)[] = ['state', 'gap', 'error'];
 
 /**
  * A client of Hanzo PubSub (HIP-56, Client SDK).
@@ -71,7 +72,10 @@ export class PubSub<Topics extends object = Record<never, never>> {
    * @throws ClosedError The client is closed.
    */
   async connect(options: Waiting = {}): Promise<void> {
-    await this._live.connected(options);
+    const driver = this._live;
+    driver.connect();
+    const { connected } = await operations();
+    await connected(driver, options);
   }
 
   /**
@@ -112,12 +116,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     name: Name,
     listener: Handler<[event: ClientEvents[Name]]>,
   ): () => void {
-    if (!EVENTS.includes(name)) {
-      throw new InvalidOption(`There is no event \`${String(name).slice(0, 64)}\`.`, {
-        remedy: 'Listen to `state`, `gap` or `error`.',
-        field: 'name',
-      });
-    }
+    checkChoice('name', name, EVENTS);
     checkFunction('listener', listener ?? null);
     return this._driver.listeners.on(name, listener);
   }
@@ -185,7 +184,9 @@ export class PubSub<Topics extends object = Record<never, never>> {
     )[],
     options: PublishOptions = {},
   ): Promise<(Published | PubSubError)[]> {
-    return publishMany(this._live, messages, options);
+    const driver = this._live;
+    const { publishMany } = await operations();
+    return publishMany(driver, messages, options);
   }
 
   /**
@@ -218,7 +219,9 @@ export class PubSub<Topics extends object = Record<never, never>> {
     data: JsonObject,
     options: Waiting = {},
   ): Promise<void> {
-    await updatePresence(this._live, topic, data, options);
+    const driver = this._live;
+    const { updatePresence } = await operations();
+    await updatePresence(driver, topic, data, options);
   }
 
   /**

@@ -6,23 +6,16 @@
  */
 
 import type { Clock, TimerHandle } from '../clock.js';
-import {
-  AuthRefused,
-  ClosedError,
-  type CodedDetails,
-  ConnectionFailed,
-  fromCode,
-  PubSubError,
-} from '../errors.js';
+import { AuthRefused, ClosedError, ConnectionFailed, fromCode, PubSubError } from '../errors.js';
 import { publicState } from '../generated/lifecycle.js';
 import type { AuthOkFrame } from '../generated/wire.js';
-import type { Deliver, Effect, Fetch, Outcome, StateChanged } from '../session/effects.js';
+import type { Effect, Fetch, Outcome, StateChanged } from '../session/effects.js';
 import type { Event, Publish, Subscribe, TimerName } from '../session/events.js';
 import type { PartName } from '../session/parts.js';
 import { Session } from '../session/session.js';
 import { checkTime } from '../settings/checks.js';
 import { type ClientOptions, sessionOptionsOf } from '../settings/options.js';
-import type { StateChange, StateName } from '../values.js';
+import type { StateChange, StateName, SubscriptionEvent } from '../values.js';
 import type { HttpApi } from './http_operations.js';
 import type { Inbox } from './inbox.js';
 import { lazily } from './lazy.js';
@@ -33,18 +26,16 @@ import type { Recent } from './stream.js';
 import type { Surroundings } from './surroundings.js';
 import { nameOf, TokenSource } from './tokens.js';
 import type { Turnstile } from './turnstile.js';
-import { type Waiting, within } from './waiting.js';
-
-/** Ids of own messages that are remembered with `echo: false`: what may be on its way back. */
-const OWN_IDS = 10_000;
+import { within } from './waiting.js';
 
 /** Close code of a client that is going to come back. */
 const RECONNECTS = 4000;
 
+/** Ids of own messages that are remembered with `echo: false`: what may be on its way back. */
+const OWN_IDS = 10_000;
+
 type Performers = {
-  readonly [K in Exclude<Effect['kind'], 'deliver'>]: (
-    effect: Extract<Effect, { readonly kind: K }>,
-  ) => void;
+  readonly [K in Effect['kind']]: (effect: Extract<Effect, { readonly kind: K }>) => void;
 };
 
 /** Runs one session: what a client is, once it is used. */
@@ -55,13 +46,14 @@ export class Driver {
   readonly session: Session;
   state: StateName = 'initialized';
   finished = false;
+  /** What ended the last connection or attempt, until there is a connection again. */
+  lastFailure: StateChange | undefined;
   /** What the server said of itself; undefined before it was ever connected. */
   welcome: AuthOkFrame | undefined;
   /** Called whenever a publish was settled, and at the end. */
   onSettle: () => void = () => {};
   private _error: PubSubError | undefined;
   private _closing = false;
-  private _lastFailure: StateChange | undefined;
   private _drain: number | undefined;
   private _fetching: AbortController | undefined;
   private _stopWatching: (() => void) | undefined;
@@ -69,6 +61,8 @@ export class Driver {
   private _numbers = 0;
   private readonly _queue: Event[] = [];
   private readonly _inboxes = new Map<number, Inbox>();
+  /** Those that got something at last, with the numbers of their subscriptions. */
+  private readonly _touched = new Map<Inbox, number>();
   private readonly _timers = new Map<TimerName, TimerHandle>();
   private readonly _settles = new Map<number, (outcome: Outcome) => void>();
   private readonly _own = new Set<string | undefined>();
@@ -125,7 +119,10 @@ export class Driver {
           return;
         }
         this._queue.shift();
-        this._perform(this.session.handle(event));
+        for (const effect of this.session.handle(event)) {
+          (this._performers[effect.kind] as (effect: Effect) => void)(effect);
+        }
+        this._settle();
       }
     } finally {
       this._busy = part !== undefined;
@@ -159,25 +156,6 @@ export class Driver {
     }
   }
 
-  private _perform(effects: readonly Effect[]): void {
-    let run: Deliver[] = []; // messages of one subscription in a row: a replay
-    const deliver = (): void => {
-      const [first] = run;
-      if (first) this._deliver(first.sub, run);
-      run = [];
-    };
-    for (const effect of effects) {
-      if (effect.kind !== 'deliver') {
-        deliver();
-        (this._performers[effect.kind] as (effect: Effect) => void)(effect);
-      } else {
-        if (effect.sub !== run[0]?.sub) deliver();
-        run.push(effect);
-      }
-    }
-    deliver();
-  }
-
   private readonly _performers: Performers = {
     stateChanged: (effect) => this._changeState(effect),
     fetch: (effect) => this._fetch(effect),
@@ -191,9 +169,12 @@ export class Driver {
       const answer = (ok: boolean): void => this.feed({ kind: 'probed', ok });
       this._reader.probe(this.options.openTimeout).then(answer, () => answer(false));
     },
-    gap: ({ kind, sub, ...gap }) => this._inboxes.get(sub)?.putOther({ kind, gap }),
+    deliver: ({ sub, message }) => {
+      if (!this._own.has(message.id)) this._put(sub, { kind: 'message', message });
+    },
+    gap: ({ kind, sub, ...gap }) => this._put(sub, { kind, gap }),
     presenceChanged: ({ kind: _, sub, ...presence }) => {
-      this._inboxes.get(sub)?.presence.putOther({ kind: 'presence', presence });
+      this._put(sub, { kind: 'presence', presence });
     },
     joined: (effect) => this._inboxes.get(effect.sub)?.join(effect),
     settle: ({ ref, outcome }) => {
@@ -205,7 +186,10 @@ export class Driver {
       this.listeners.report(fromCode(code, message, { topic }));
     },
     finished: ({ error }) => {
-      if (error) this._error = fromCode(error.code, error.message, error);
+      if (error) {
+        const { code, message, remedy, topic } = error;
+        this._error = fromCode(code, message, { remedy, topic });
+      }
       this.finished = true;
       this._stopWatching?.();
       for (const inbox of this._inboxes.values()) inbox.finish(this._error);
@@ -228,6 +212,12 @@ export class Driver {
     const { Turnstile } = await import('./turnstile.js');
     return new Turnstile(this);
   });
+
+  /** Whether the connection stands, and was heard lately. */
+  get standing(): boolean {
+    const { pingInterval, pongTimeout } = this.options;
+    return this.state === 'connected' && this._reader.idle <= pingInterval + pongTimeout;
+  }
 
   /** A number that nothing else of this client has. */
   number(): number {
@@ -253,31 +243,8 @@ export class Driver {
   /** Connect, unless that was asked for before. */
   connect(): void {
     if (this._stopWatching || this.state !== 'initialized') return;
-    this._stopWatching = this.around.watch((certain) => {
-      const { pingInterval, pongTimeout } = this.options;
-      const stands = this.state === 'connected' && this._reader.idle <= pingInterval + pongTimeout;
-      // A connection that was heard lately is left alone, if it can be trusted.
-      if (certain || !stands) this.feed({ kind: 'woke' });
-    });
+    this._stopWatching = this.around.watch(this);
     this.feed({ kind: 'connect' });
-  }
-
-  /** Wait until the client is connected. */
-  async connected({ timeout, signal }: Waiting, about?: CodedDetails): Promise<void> {
-    const { clock } = this;
-    const patience = this.patience(timeout);
-    const end = clock.now() + patience;
-    const states = this.states();
-    signal?.throwIfAborted();
-    this.connect();
-    while (this.state !== 'connected') {
-      this.refuseEnded();
-      if (!(await within(states.next(), signal, clock, end - clock.now()))) {
-        const why = reasonOf(this._lastFailure, this.state);
-        throw new ConnectionFailed(`Not connected within ${patience} ms: ${why}`, about);
-      }
-    }
-    states.finish();
   }
 
   /** Settle the publishes and end. */
@@ -364,12 +331,21 @@ export class Driver {
     );
   }
 
-  private _deliver(sub: number, run: readonly Deliver[]): void {
+  private _put(sub: number, event: SubscriptionEvent): void {
     const inbox = this._inboxes.get(sub);
-    if (!inbox) return;
-    inbox.put(run.map(({ message }) => message).filter(({ id }) => !this._own.has(id)));
-    if (inbox.full) this._reader.giveWay();
-    if (inbox.finished) this.remove(sub);
+    const place = event.kind === 'presence' ? inbox?.presence : inbox;
+    if (!place) return;
+    place.put(event);
+    this._touched.set(place, sub);
+  }
+
+  private _settle(): void {
+    for (const [inbox, sub] of this._touched) {
+      inbox.settle();
+      if (inbox.full) this._reader.giveWay();
+      if (inbox.finished) this.remove(sub);
+    }
+    this._touched.clear();
   }
 
   private _changeState({ from: before, public: to, ...about }: StateChanged): void {
@@ -378,16 +354,9 @@ export class Driver {
     const { code, reason = '', retryIn, attempt } = about;
     const change = { from, to, code, reason, retryIn, attempt };
     this.state = to;
-    if (to === 'connected') this._lastFailure = undefined;
-    else if (code !== undefined || reason) this._lastFailure = change;
+    if (to === 'connected') this.lastFailure = undefined;
+    else if (code !== undefined || reason) this.lastFailure = change;
     this.options.logger.debug?.(`${from} -> ${to} ${code ?? ''}`);
     this.listeners.tell('state', change);
   }
-}
-
-/** Why a client is not connected, in words. */
-function reasonOf(failure: StateChange | undefined, state: StateName): string {
-  if (!failure) return `nothing failed yet, the state is ${state}.`;
-  const said = failure.reason.replace(/\.$/, '') || `the state is ${failure.to}`;
-  return failure.code === undefined ? `${said}.` : `${said} (${failure.code}).`;
 }

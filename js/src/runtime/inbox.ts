@@ -28,7 +28,7 @@ const SPENT = 1_024;
 /** What one subscription has got and not yet handed to the program. */
 export class Inbox extends Stream<SubscriptionEvent> {
   denied: readonly Denial[] = [];
-  /** Set when the last event reached a bound; the reader of the transport then gives way. */
+  /** Set while a bound is reached; the reader of the transport then gives way. */
   full = false;
   /** Where presence changes go: here, if nobody else takes them. */
   presence: Inbox = this;
@@ -43,6 +43,7 @@ export class Inbox extends Stream<SubscriptionEvent> {
   private readonly _front = new Map<string, SubscriptionEvent>();
   /** What the queue may hold at the moment: a replay may exceed the bound. */
   private _most: number;
+  private _settled = 0;
   private _received = 0;
   private _handled = 0;
   private _dropped = 0;
@@ -56,7 +57,7 @@ export class Inbox extends Stream<SubscriptionEvent> {
   constructor(
     readonly topics: readonly string[],
     private readonly _bounds: ReceiveQueue,
-    after: ReadonlyMap<string, number> = new Map(),
+    after?: ReadonlyMap<string, number>,
   ) {
     super();
     this._most = _bounds.messages;
@@ -68,33 +69,40 @@ export class Inbox extends Stream<SubscriptionEvent> {
 
   // ---------------------------------------------------------------- the driver's side
 
-  /**
-   * Add messages. Of live ones, what is over the bound is dealt with by the policy.
-   *
-   * Several at once are a replay and may exceed it: they were asked for and are in memory already;
-   * giving up some of them would make a gap that the program could do nothing about.
-   */
-  put(messages: readonly Message[]): void {
+  /** Add an event; `settle` follows. */
+  put(event: SubscriptionEvent): void {
     if (this.finished) return;
-    this._received += messages.length;
-    for (const message of messages) {
-      this._push({ kind: 'message', message }, measure(message.data));
-    }
-    if (messages.length > 1) {
-      this._most = Math.max(this._most, this._length);
-      this.full = !this._hasRoom;
-    } else {
-      this._bound();
-    }
-    this.wake();
+    const isMessage = event.kind === 'message';
+    const size = OVERHEAD + (isMessage ? measure(event.message.data) : 0);
+    if (isMessage) this._received += 1;
+    if (event.kind === 'gap') this._gaps += 1;
+    this._events.push([event, size]);
+    this._bytes += size;
   }
 
-  /** Add a gap or a presence change, in its place. */
-  putOther(event: SubscriptionEvent): void {
-    if (this.finished) return;
-    if (event.kind === 'gap') this._gaps += 1;
-    this._push(event, 0);
-    this._bound();
+  /**
+   * Look at what was added at once: what is over the bound is dealt with by the policy.
+   *
+   * Several messages at once are a replay and may exceed it: they were asked for and are in memory
+   * already; giving up some of them would make a gap that the program could do nothing about.
+   */
+  settle(): void {
+    const { bytes, policy } = this._bounds;
+    const isOver = (): boolean => this._length > this._most || this._bytes > bytes;
+    if (this._received > this._settled + 1) {
+      this._most = Math.max(this._most, this._length);
+    } else if (policy === 'error' && isOver()) {
+      this.finish(
+        new SlowConsumer('The queue of this subscription is full: the program reads too slowly.', {
+          topic: this.topics.length === 1 ? this.topics[0] : undefined,
+          remedy: 'Read faster, raise `queue`, or choose the policy `gap`.',
+        }),
+      );
+    } else {
+      while (this._length > 1 && isOver()) this._dropOldest();
+    }
+    this._settled = this._received;
+    this._look();
     this.wake();
   }
 
@@ -121,15 +129,16 @@ export class Inbox extends Stream<SubscriptionEvent> {
   // ---------------------------------------------------------------- the program's side
 
   take(): SubscriptionEvent | undefined {
-    const event = this._front.size ? this._takeFront() : this._shift();
+    const [[key, overtaken] = []] = this._front.size ? this._front : [];
+    if (key) this._front.delete(key);
+    const event = overtaken ?? this._shift();
     if (event?.kind === 'message') {
       this._handled += 1;
       this._stand(event.message.topic, event.message.seq);
     } else if (event?.kind === 'gap') {
       this._stand(event.gap.topic, event.gap.to);
     }
-    this._most = Math.max(this._bounds.messages, Math.min(this._most, this._length));
-    this.full = this.full && !this._hasRoom;
+    this._look();
     return event;
   }
 
@@ -146,115 +155,79 @@ export class Inbox extends Stream<SubscriptionEvent> {
     return this._events.length - this._next;
   }
 
-  private get _hasRoom(): boolean {
-    return this._length < this._bounds.messages && this._bytes < this._bounds.bytes;
-  }
-
-  private _push(event: SubscriptionEvent, size: number): void {
-    this._events.push([event, size + OVERHEAD]);
-    this._bytes += size + OVERHEAD;
+  /** See how full it is; what a replay held beyond the bound shrinks as it is taken. */
+  private _look(): void {
+    const { messages, bytes } = this._bounds;
+    this._most = Math.max(messages, Math.min(this._most, this._length));
+    this.full = this._length >= messages || this._bytes >= bytes;
   }
 
   private _shift(): SubscriptionEvent | undefined {
-    const first = this._events[this._next];
-    if (!first) return undefined;
+    const [event, size] = this._events[this._next] ?? [];
+    if (!event || !size) return undefined;
     this._next += 1;
-    this._bytes -= first[1];
+    this._bytes -= size;
     if (!this._length || this._next > SPENT) {
       this._events = this._events.slice(this._next);
       this._next = 0;
     }
-    return first[0];
-  }
-
-  private _takeFront(): SubscriptionEvent | undefined {
-    const [first] = this._front;
-    this._front.delete(first?.[0] ?? '');
-    return first?.[1];
-  }
-
-  private _bound(): void {
-    const { bytes, policy } = this._bounds;
-    const isOver = (): boolean => this._length > this._most || this._bytes > bytes;
-    this.full = !this._hasRoom;
-    if (policy === 'error' && isOver()) {
-      this.finish(
-        new SlowConsumer('The queue of this subscription is full: the program reads too slowly.', {
-          topic: this.topics.length === 1 ? this.topics[0] : undefined,
-          remedy: 'Read faster, raise `queue`, or choose the policy `gap`.',
-        }),
-      );
-    } else {
-      while (this._length > 1 && isOver()) this._dropOldest();
-    }
+    return event;
   }
 
   private _dropOldest(): void {
     const event = this._shift();
-    this._most = Math.max(this._bounds.messages, Math.min(this._most, this._length));
-    if (event?.kind === 'message') {
-      const { topic, seq } = event.message;
-      this._dropped += 1;
-      this._gaps += this._tellFirst({
-        topic,
-        from: seq,
-        to: seq,
-        missed: 1,
-        reason: 'slow_consumer',
-      });
-    } else if (event?.kind === 'gap') {
-      this._tellFirst(event.gap);
-    } else if (event) {
+    this._look();
+    if (event?.kind === 'presence') {
       // Everybody present is in it, so a later one of the topic says it all.
       this._front.set(`presence ${event.presence.topic}`, event);
+    } else if (event) {
+      const isMessage = event.kind === 'message';
+      if (isMessage) this._dropped += 1;
+      const isAnother = this._tellFirst(isMessage ? lossOf(event.message) : event.gap);
+      if (isMessage && isAnother) this._gaps += 1;
     }
   }
 
-  /** Keep a gap before the oldest message, joined with one of its topic; how many more that makes. */
-  private _tellFirst(gap: Gap): number {
+  /** Keep a gap before the oldest message, joined with one of its topic; whether there was none. */
+  private _tellFirst(gap: Gap): boolean {
     let { topic, from, to, missed, reason } = gap;
     if (!this._front.has(`gap ${topic}`) && this._front.size >= TOPICS) {
       topic = this.topics.join(' ');
       from = to = undefined;
     }
-    const key = `gap ${topic}`;
-    const before = this._front.get(key);
+    const before = this._front.get(`gap ${topic}`);
     if (before?.kind === 'gap') {
+      const more = before.gap.missed;
       from = before.gap.from;
-      missed = add(missed, before.gap.missed);
+      missed = missed === undefined || more === undefined ? undefined : missed + more;
       reason = 'slow_consumer';
     }
-    this._front.set(key, { kind: 'gap', gap: { topic, from, to, missed, reason } });
-    return before ? 0 : 1;
+    this._front.set(`gap ${topic}`, { kind: 'gap', gap: { topic, from, to, missed, reason } });
+    return !before;
   }
 
   private _stand(topic: string, seq: number | undefined): void {
     const { positions } = this;
     if (seq === undefined) return;
-    if (positions.size >= POSITIONS && !positions.has(topic)) {
-      for (const oldest of positions.keys()) {
-        positions.delete(oldest);
-        break;
-      }
-    }
     positions.set(topic, seq);
+    if (positions.size > POSITIONS) positions.delete(positions.keys().next().value as string);
   }
+}
+
+/** The gap that one message leaves. */
+function lossOf({ topic, seq }: Message): Gap {
+  return { topic, from: seq, to: seq, missed: 1, reason: 'slow_consumer' };
 }
 
 /** The error of a subscription of which nothing was granted. */
 function denialError(denied: readonly Denial[], topics: readonly string[]): PubSubError {
-  const [first] = denied;
-  if (!first) {
-    const message = 'The server granted none of the topics.';
-    return fromCode('forbidden', message, { topic: topics[0] });
-  }
-  const names = denied.slice(0, 5).map(({ topic }) => topic);
-  const { code, message, topic } = first;
+  const { code, message, topic } = denied[0] ?? {
+    code: 'forbidden',
+    message: 'The server granted none of the topics.',
+    topic: topics[0],
+  };
+  const names = denied.slice(0, 5).map((one) => one.topic);
   return fromCode(code, message || `Refused: ${names.join(', ')}.`, { topic });
-}
-
-function add(one: number | undefined, other: number | undefined): number | undefined {
-  return one === undefined || other === undefined ? undefined : one + other;
 }
 
 /** Bytes of a payload as JSON, about: characters of strings, 8 for anything else, 4 an item. */

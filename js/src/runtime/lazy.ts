@@ -13,3 +13,13 @@ export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
     return loading;
   };
 }
+
+/** What is wrong with arguments: loaded only to say so. */
+export const refusals: () => Promise<typeof import('./refusals.js')> = lazily(
+  () => import('./refusals.js'),
+);
+
+/** What not every program does. */
+export const operations: () => Promise<typeof import('./operations.js')> = lazily(
+  () => import('./operations.js'),
+);

@@ -5,23 +5,16 @@ import type { PublishResult } from '../generated/wire.js';
 import { isPublication, type JsonObject, type Publication } from '../generated/wire.js';
 import type { Outcome, Rejected } from '../session/effects.js';
 import type { Publish } from '../session/events.js';
-import { isTopic } from '../topics.js';
 import type { Published, Via } from '../values.js';
 import { compact } from '../wire/compact.js';
 import { messageId } from '../wire/ids.js';
 import { sizeOf } from '../wire/plain.js';
 import type { Driver } from './driver.js';
-import { lazily } from './lazy.js';
+import { operations, refusals } from './lazy.js';
 import { type Waiting, within } from './waiting.js';
 
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
 const PRESENCE_UPDATE = 'presence.update';
-
-/** Messages of a batch, where the server does not say how many it takes. */
-const BATCH = 1_000;
-
-/** A batch is sent in frames of at most so many bytes of payload. */
-const BATCH_BYTES = 1 << 20;
 
 const LATE = 'No answer came in time; whether it was published is unknown.';
 
@@ -54,32 +47,16 @@ export async function publish(
 ): Promise<Published> {
   const one =
     prepare(topic, message, driver.maxPayload, options) ??
-    (await refuse(topic, message, driver.maxPayload, options));
+    (await refusals()).refuseMessage(topic, message, driver.maxPayload, options);
   const { data, type } = one.publication;
   if (type === PRESENCE_UPDATE && options.via !== 'rest') {
+    const { updatePresence } = await operations();
     await updatePresence(driver, topic, data as JsonObject, options);
     return { id: one.id, timestamp: undefined, seq: undefined, duplicate: false };
   }
   const [result] = await send(driver, [one], options, false);
   if (!result || result instanceof PubSubError) throw result;
   return result;
-}
-
-/** Change how this client appears; see `PubSub.updatePresence`. */
-export async function updatePresence(
-  driver: Driver,
-  topic: string | undefined,
-  data: JsonObject,
-  options: Waiting,
-): Promise<void> {
-  const { maxPayload } = driver;
-  if (!(topic === undefined || isTopic(topic)) || !(sizeOf(data) <= maxPayload)) {
-    const { refusePresence } = await refusals();
-    refusePresence(topic, data, maxPayload);
-  }
-  options.signal?.throwIfAborted();
-  driver.feed({ kind: 'updatePresence', topic, data });
-  await driver.connected(options, { code: 'not_connected', topic });
 }
 
 /**
@@ -89,9 +66,9 @@ export async function updatePresence(
  * @param message `{type, data}` with optional `ttl`, `id`, `meta`.
  * @param limit Bytes of JSON its data may have.
  * @param given `ttl` and `id` that go before the message's own.
- * @returns Undefined where it cannot be published; `refuse` knows why.
+ * @returns Undefined where it cannot be published; `refuseMessage` knows why.
  */
-function prepare(
+export function prepare(
   topic: string | undefined,
   message: unknown,
   limit: number,
@@ -113,64 +90,8 @@ function prepare(
   return { publication, id, size: sizes.reduce((sum, size) => sum + size) };
 }
 
-const refusals = lazily(() => import('./refusals.js'));
-
-/** Say what is wrong with a message: code that is loaded only to say so. */
-async function refuse(
-  topic: string | undefined,
-  message: unknown,
-  limit: number,
-  given: PublishOptions = {},
-): Promise<never> {
-  const { whyNot } = await refusals();
-  throw whyNot(topic, message, limit, given);
-}
-
-/** Publish several, in frames that the server takes; see `PubSub.publishMany`. */
-export async function publishMany(
-  driver: Driver,
-  messages: readonly unknown[],
-  options: PublishOptions,
-): Promise<(Published | PubSubError)[]> {
-  const items: Prepared[] = [];
-  for (const given of messages) {
-    const [topic, message] =
-      Array.isArray(given) && given.length === 2 ? given : [undefined, given];
-    const { maxPayload } = driver;
-    items.push(prepare(topic, message, maxPayload) ?? (await refuse(topic, message, maxPayload)));
-  }
-  return sendMany(driver, items, options);
-}
-
-async function sendMany(
-  driver: Driver,
-  items: readonly Prepared[],
-  options: PublishOptions,
-): Promise<(Published | PubSubError)[]> {
-  const most = driver.welcome?.limits?.max_batch || BATCH;
-  let bytes = 0;
-  const fits = ({ size }: Prepared, n: number): boolean => {
-    bytes += size;
-    return !n || (n < most && bytes <= BATCH_BYTES);
-  };
-  const end = items.findIndex((item, n) => !fits(item, n));
-  if (end < 0) return items.length ? send(driver, items, options, true) : [];
-  const { clock } = driver;
-  const deadline = clock.now() + driver.patience(options.timeout);
-  const results = await send(driver, items.slice(0, end), options, true);
-  const others = items.slice(end);
-  try {
-    const timeout = Math.max(0, deadline - clock.now());
-    return [...results, ...(await sendMany(driver, others, { ...options, timeout }))];
-  } catch (error) {
-    // What became of the messages before is not lost with these.
-    if (!(error instanceof PubSubError)) throw error;
-    return [...results, ...others.map((item) => refused(error, item))];
-  }
-}
-
 /** Publish what fits into one frame, after what was published before it. */
-async function send(
+export async function send(
   driver: Driver,
   items: readonly Prepared[],
   { timeout, signal, key, via }: PublishOptions,
@@ -224,7 +145,8 @@ function published(result: PublishResult = {}, item: Prepared): Published | PubS
   return { id, timestamp, seq, duplicate };
 }
 
-function refused(
+/** The error of one message, of what was said of it or of its batch. */
+export function refused(
   { code, message, remedy, topic, retryAfter }: Omit<Rejected, 'kind'>,
   { id, publication }: Prepared,
 ): PubSubError {

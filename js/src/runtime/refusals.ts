@@ -1,40 +1,43 @@
-/** Why a message or a subscription is not taken: loaded only to say so. */
+/** What is wrong with the arguments of `publish` and `subscribe`: loaded only to say so. */
 
-import { InvalidOption, InvalidPayload, type PubSubError } from '../errors.js';
+import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
 import { checkFlag, checkFunction, checkNames, checkWhole, kind } from '../settings/checks.js';
+import { readReceiveQueue } from '../settings/options.js';
 import { validatePattern, validateTopic } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
 import { checkData, checkPublication } from '../wire/payloads.js';
-import type { SubscribeBounds, SubscribeOptions } from './subscribing.js';
+import { HISTORY_MAX, PATTERNS_MAX } from './subscribing.js';
+import { unixMs } from './times.js';
 
 const FIELDS = ['topic', 'type', 'data', 'ttl', 'id', 'meta'];
 const ID_MAX = 128;
 
 /**
- * What is wrong with a message that no publication could be made of.
+ * Refuse a message that no publication could be made of.
  *
  * @param topic Where it goes; undefined where the message names it.
  * @param message What the program passed.
  * @param limit Bytes of JSON its data may have.
  * @param given `ttl` and `id` that go before the message's own.
  * @throws InvalidTopic The topic is not valid.
- * @throws InvalidPayload Its data is not plain JSON.
+ * @throws InvalidPayload There is no message, or it has no data, or such as is not plain JSON.
  * @throws PayloadTooLarge Its data is over the limit.
+ * @throws InvalidOption Another field is not valid; `field` names it.
  */
-export function whyNot(
+export function refuseMessage(
   topic: unknown,
   message: unknown,
   limit: number,
-  given: { readonly ttl?: number | undefined; readonly id?: string | undefined },
-): PubSubError {
+  given: { readonly ttl?: number | undefined; readonly id?: string | undefined } = {},
+): never {
   if (topic === undefined && Array.isArray(message)) {
-    return new InvalidPayload(`An item is ${kind(message)}.`, {
+    throw new InvalidPayload(`An item is ${kind(message)}.`, {
       remedy: 'Give [topic, { type, data }] pairs.',
       field: 'messages',
     });
   }
   if (typeof message !== 'object' || message === null || Array.isArray(message)) {
-    return new InvalidPayload(`The message is ${kind(message)}, not an object.`, {
+    throw new InvalidPayload(`The message is ${kind(message)}, not an object.`, {
       remedy: 'Publish { type, data }.',
       field: 'message',
     });
@@ -42,13 +45,13 @@ export function whyNot(
   const { type, data, meta, ...fields } = message as Outgoing & { readonly topic?: string };
   for (const name of Object.keys(message)) {
     if (FIELDS.includes(name)) continue;
-    return new InvalidOption(`The message has a field \`${name.slice(0, 64)}\`.`, {
+    throw new InvalidOption(`The message has a field \`${name.slice(0, 64)}\`.`, {
       remedy: `Its fields are ${FIELDS.join(', ')}; put everything else into \`data\`.`,
       field: name,
     });
   }
   if (topic !== undefined && fields.topic !== undefined && fields.topic !== topic) {
-    return new InvalidOption('The message names another topic than the call.', {
+    throw new InvalidOption('The message names another topic than the call.', {
       remedy: 'Leave the topic out of the message.',
       field: 'topic',
       topic: String(topic),
@@ -56,7 +59,7 @@ export function whyNot(
   }
   const name = validateTopic(topic ?? fields.topic);
   if (data === undefined) {
-    return new InvalidPayload('The message has no `data`.', {
+    throw new InvalidPayload('The message has no `data`.', {
       remedy: 'Publish { type, data }.',
       field: 'data',
       topic: name,
@@ -77,44 +80,51 @@ export function whyNot(
             ? ['meta', 'is no object']
             : ['message', 'is not valid'];
   if (field === 'message') checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
-  return new InvalidOption(`\`${field}\` ${said}.`, { field, topic: name });
+  throw new InvalidOption(`\`${field}\` ${said}.`, { field, topic: name });
 }
 
 /**
- * Refuse an update of presence.
+ * Check an update of presence.
  *
  * @throws InvalidTopic The topic is not valid.
  * @throws InvalidPayload The data is not plain JSON.
  * @throws PayloadTooLarge The data is over the limit.
  */
-export function refusePresence(topic: string | undefined, data: unknown, limit: number): void {
+export function checkPresence(topic: string | undefined, data: unknown, limit: number): void {
   if (topic !== undefined) validateTopic(topic);
   checkData(data, limit, topic);
 }
 
 /**
- * What is wrong with the arguments of `subscribe`.
+ * Refuse the arguments of a subscription.
  *
- * @throws InvalidTopic A pattern or topic is not valid.
+ * @param topics The patterns.
+ * @param options What else was passed.
+ * @param names What may be passed.
+ * @throws InvalidTopic A pattern is not valid.
+ * @throws InvalidOption Another argument is not valid; `field` names it.
  */
 export function refuseSubscription(
   topics: unknown,
-  options: SubscribeOptions,
-  bounds: SubscribeBounds,
-): PubSubError {
-  checkNames('options', options, [...bounds.others, ...bounds.handlers]);
-  for (const name of bounds.handlers) checkFunction(name, options[name]);
-  const { history, after, presence } = options;
-  if (history !== undefined) checkWhole('history', history, 0, bounds.history, 'messages');
-  refusePatterns(topics, bounds.patterns);
-  if (after !== undefined) refusePositions(after);
-  checkFlag('presence', presence ?? true);
-  return new InvalidOption('The subscription is not valid.');
+  options: object,
+  names: readonly string[],
+): never {
+  checkNames('options', options, names);
+  const given = options as Readonly<Record<string, unknown>>;
+  for (const name of names) {
+    if (/^on|Loader$/.test(name)) checkFunction(name, given[name]);
+  }
+  const { since, history, after, presence = false, queue = {} } = given;
+  if (history !== undefined) checkWhole('history', history, 0, HISTORY_MAX, 'messages');
+  if (since !== undefined) unixMs(since);
+  checkPatterns(topics);
+  if (after !== undefined) checkPositions(after);
+  checkFlag('presence', presence);
+  readReceiveQueue(queue as object, undefined, 'queue');
+  throw new UsageError('The arguments of the subscription are not valid.');
 }
 
-function refusePatterns(topics: unknown, most: number): void {
-  if (typeof topics === 'string') validatePattern(topics);
-  if (typeof topics === 'string') return;
+function checkPatterns(topics: unknown): void {
   if (!Array.isArray(topics) || !topics.length) {
     const problem = Array.isArray(topics) ? 'empty' : kind(topics);
     throw new InvalidOption(`\`topics\` is ${problem}.`, {
@@ -122,16 +132,16 @@ function refusePatterns(topics: unknown, most: number): void {
       field: 'topics',
     });
   }
-  if (topics.length > most) {
+  if (topics.length > PATTERNS_MAX) {
     throw new InvalidOption(
-      `\`topics\` has ${topics.length} patterns; one subscription takes ${most}.`,
+      `\`topics\` has ${topics.length} patterns; one subscription takes ${PATTERNS_MAX}.`,
       { remedy: 'Use `*` or `**`, or several subscriptions.', field: 'topics' },
     );
   }
-  for (const topic of topics) validatePattern(topic);
+  topics.forEach(validatePattern);
 }
 
-function refusePositions(after: unknown): void {
+function checkPositions(after: unknown): void {
   if (typeof after !== 'object' || after === null || Array.isArray(after)) {
     throw new InvalidOption(`\`after\` is ${kind(after)}.`, {
       remedy: 'Pass positions by topic, as `sub.positions` gives them.',
@@ -139,6 +149,7 @@ function refusePositions(after: unknown): void {
     });
   }
   for (const [topic, seq] of Object.entries(after)) {
-    checkWhole(`after[${validateTopic(topic)}]`, seq, 0, Number.MAX_SAFE_INTEGER);
+    validateTopic(topic);
+    checkWhole(`after[${topic}]`, seq, 0, Number.MAX_SAFE_INTEGER);
   }
 }

@@ -5,7 +5,7 @@ import type { Subscribe } from '../session/events.js';
 import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
 import { isPattern, isTopic } from '../topics.js';
 import type { AnyPayload, Gap, Since } from '../values.js';
-import { isCount, isObject } from '../wire/guard.js';
+import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
 import type { Driver } from './driver.js';
 import {
   type Handler,
@@ -15,27 +15,26 @@ import {
   type StateLoader,
 } from './handlers.js';
 import { Inbox } from './inbox.js';
-import { lazily } from './lazy.js';
+import { refusals } from './lazy.js';
 import { Subscription } from './subscription.js';
-import { unixMs } from './times.js';
 import { type Waiting, within } from './waiting.js';
 
-/** What `subscribe` knows, and takes at most. */
-export interface SubscribeBounds {
-  readonly handlers: readonly ('onMessage' | 'onPresence' | 'onGap' | 'stateLoader')[];
-  readonly others: readonly string[];
-  /** Patterns of one subscription. */
-  readonly patterns: number;
-  /** Messages that one may ask to have replayed. */
-  readonly history: number;
-}
+/** Patterns that one subscription takes. */
+export const PATTERNS_MAX = 1_000;
+/** Messages of a topic that `history` may ask for. */
+export const HISTORY_MAX = 10_000;
 
-const BOUNDS: SubscribeBounds = {
-  handlers: ['onMessage', 'onPresence', 'onGap', 'stateLoader'],
-  others: ['since', 'history', 'after', 'presence', 'queue', 'timeout', 'signal'],
-  patterns: 1_000,
-  history: 10_000,
-};
+/** Arguments in which nothing is wrong; what is wrong with others, `refusals` knows. */
+const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
+  'since?:0 history?:1 after?:2 onMessage?:3 onPresence?:3 onGap?:3 stateLoader?:3 ' +
+    'presence?:flag queue?:object timeout?:any signal?:any',
+  (since) => (typeof since === 'number' || since instanceof Date) && isCount(Math.round(+since)),
+  (history) => isCount(history, HISTORY_MAX),
+  (after) =>
+    isObject(after) &&
+    Object.entries(after).every(([topic, seq]) => isTopic(topic) && isCount(seq)),
+  (handler) => typeof handler === 'function',
+);
 
 /** What `subscribe` takes beside the topics. */
 export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
@@ -72,8 +71,22 @@ export async function subscribe<Data>(
   topics: unknown,
   options: SubscribeOptions<Data>,
 ): Promise<Subscription<Data>> {
-  const event = readRequest(driver.number(), topics, options) ?? (await refuse(topics, options));
-  const { onMessage, onPresence, queue, signal } = options;
+  const patterns: unknown = typeof topics === 'string' ? [topics] : topics;
+  const names = isFit.fields.map(({ name }) => name);
+  const fits = isFit(options) && Object.keys(options).every((name) => names.includes(name));
+  if (!fits || !isSome(patterns, PATTERNS_MAX, isPattern)) {
+    return (await refusals()).refuseSubscription(patterns, options, names);
+  }
+  const { since, history, after, onMessage, onPresence, queue, signal } = options;
+  const event: Subscribe = {
+    kind: 'subscribe',
+    sub: driver.number(),
+    topics: [...new Set(patterns as string[])],
+    since: since && Math.round(+since),
+    history,
+    after: after && new Map(Object.entries(after)),
+    presence: options.presence ?? Boolean(onPresence),
+  };
   const bounds = readReceiveQueue(queue ?? {}, driver.options.receiveQueue, 'queue');
   const patience = driver.patience(options.timeout);
   signal?.throwIfAborted();
@@ -85,11 +98,11 @@ export async function subscribe<Data>(
   });
   const end = (): void => void subscription.unsubscribe();
   signal?.addEventListener('abort', end);
-  driver.add(event, inbox);
   if (onPresence && !onMessage) {
     // Beside an iteration there is nobody else to call `onPresence`.
     inbox.presence = new Inbox(event.topics, bounds);
   }
+  driver.add(event, inbox);
   if (onMessage || onPresence) void handlers.run(inbox.presence);
   const { clock } = driver;
   if (!(await within(inbox.answered, signal, clock, patience))) {
@@ -103,45 +116,4 @@ export async function subscribe<Data>(
   }
   if (inbox.error) throw inbox.error;
   return subscription;
-}
-
-/** What the session is told; undefined where an argument is not valid. */
-function readRequest(
-  sub: number,
-  given: unknown,
-  options: SubscribeOptions,
-): Subscribe | undefined {
-  if (typeof options !== 'object' || !options) return undefined;
-  const { handlers, others } = BOUNDS;
-  const { since, history = 0, after, onPresence, presence = onPresence !== undefined } = options;
-  const topics: unknown[] = [...new Set([given].flat())];
-  const positions = Object.entries(after ?? {});
-  const fits =
-    topics.length > 0 &&
-    topics.length <= BOUNDS.patterns &&
-    topics.every(isPattern) &&
-    Object.keys(options).every((name) => [...handlers, ...others].includes(name)) &&
-    handlers.every((name) => ['undefined', 'function'].includes(typeof options[name])) &&
-    isCount(history, BOUNDS.history) &&
-    isObject(after ?? {}) &&
-    positions.every(([topic, seq]) => isTopic(topic) && isCount(seq)) &&
-    typeof presence === 'boolean';
-  if (!fits) return undefined;
-  return {
-    kind: 'subscribe',
-    sub,
-    topics: topics as string[],
-    since: since === undefined ? undefined : unixMs(since),
-    history: options.history,
-    after: after && new Map(positions),
-    presence,
-  };
-}
-
-const refusals = lazily(() => import('./refusals.js'));
-
-/** Say what is wrong with the arguments: code that is loaded only to say so. */
-async function refuse(topics: unknown, options: SubscribeOptions): Promise<never> {
-  const { refuseSubscription } = await refusals();
-  throw refuseSubscription(topics, options, BOUNDS);
 }

@@ -5,6 +5,7 @@ import type { TransportName } from '../session/effects.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Transport } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
+import type { Driver } from './driver.js';
 
 /** Time, randomness, transports and the platform. */
 export interface Surroundings {
@@ -20,10 +21,10 @@ export interface Surroundings {
   /**
    * Hear of a network that is back, of a page that is looked at again, and of the end of a sleep.
    *
-   * @param woke Called then; `true` where a connection from before cannot be trusted.
+   * @param driver Is fed `woke` then, unless its connection stands.
    * @returns Stops it.
    */
-  watch(woke: (certain: boolean) => void): () => void;
+  watch(driver: Driver): () => void;
 }
 
 /** Those of the platform; what a first connection does not need is loaded beside it. */
@@ -40,14 +41,13 @@ export const platform: Surroundings = {
       (sse) => new sse.SseTransport(options, clock, random),
     );
   },
-  watch(woke) {
-    const listening = new AbortController();
-    const { signal } = listening;
+  watch(driver) {
+    const stop = new AbortController();
     // Without it, what is lost is found by a ping that nobody answers.
     import('./watch.js').then(
-      ({ watch }) => watch(platform.clock, woke, signal),
+      ({ watch }) => watch(driver, stop.signal),
       () => {},
     );
-    return () => listening.abort();
+    return () => stop.abort();
   },
 };

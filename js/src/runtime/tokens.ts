@@ -1,7 +1,6 @@
 /** Asks the program for a token, without ever holding up the reader. */
 
 import type { Clock } from '../clock.js';
-import { InvalidOption } from '../errors.js';
 import { checkToken, kind } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Token, TokenCallback, TokenReason } from '../values.js';
@@ -75,12 +74,12 @@ export class TokenSource {
   private _begin(callback: TokenCallback, reason: TokenReason, attempt: number): Call {
     const abort = new AbortController();
     const ask = async (): Promise<Token> => {
-      const { value, expiresAt } = readToken(
-        await callback({ reason, attempt }, { signal: abort.signal }),
-      );
+      const given = await callback({ reason, attempt }, { signal: abort.signal });
+      const { value, expiresAt }: Token =
+        typeof given === 'string' ? { value: given } : Object(given);
       const life = this._life;
       const guess = life === undefined ? life : Math.round(this._clock.wallMs() + life);
-      const token = { value, expiresAt: expiresAt ?? guess };
+      const token = { value: checkToken(value, 'getToken()'), expiresAt: expiresAt ?? guess };
       if (!abort.signal.aborted) {
         this._fetchedAt = this._clock.now();
         this.last = token;
@@ -94,17 +93,6 @@ export class TokenSource {
     call.answer.then(ended, ended);
     return call;
   }
-}
-
-function readToken(given: string | Token): Token {
-  if (typeof given === 'string') return { value: checkToken(given) };
-  if (typeof given === 'object' && given !== null && 'value' in given) {
-    return { value: checkToken(given.value), expiresAt: given.expiresAt };
-  }
-  throw new InvalidOption(`\`getToken\` returned ${kind(given)}.`, {
-    remedy: 'Return the token as a string, or { value, expiresAt }.',
-    field: 'getToken',
-  });
 }
 
 /** What was thrown, by its class: the words of a stranger's error may hold a secret. */

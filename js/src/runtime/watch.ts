@@ -1,6 +1,6 @@
 /** Hears of a network that is back, of a page that is looked at again, and of the end of a sleep. */
 
-import type { Clock } from '../clock.js';
+import type { Driver } from './driver.js';
 
 /** Milliseconds between two looks at the clocks (LIFE-5). */
 const EVERY = 5_000;
@@ -26,21 +26,26 @@ interface Happened {
 /**
  * Watch the platform.
  *
- * @param woke Called with `true` where a connection from before cannot be trusted.
+ * @param driver Is fed `woke`; a connection that stands is left alone, if it can be trusted.
  * @param signal Stops it.
  */
-export function watch(clock: Clock, woke: (certain: boolean) => void, signal: AbortSignal): void {
+export function watch(driver: Driver, signal: AbortSignal): void {
   if (signal.aborted) return;
+  const { clock } = driver;
   const page: Target = globalThis;
   const { document } = page;
-  const listen = (target: Target | undefined, type: string, hear: (event: Happened) => void) =>
-    target?.addEventListener?.(type, hear, { signal });
-  listen(page, 'online', () => woke(true));
+  const woke = (): void => driver.feed({ kind: 'woke' });
+  const listen = (
+    target: Target | undefined,
+    type: string,
+    hear: (event: Happened) => void,
+  ): void => target?.addEventListener?.(type, hear, { signal });
+  listen(page, 'online', woke);
   listen(page, 'pageshow', ({ persisted }) => {
-    if (persisted) woke(true);
+    if (persisted) woke();
   });
   listen(document, 'visibilitychange', () => {
-    if (document?.visibilityState === 'visible') woke(false);
+    if (document?.visibilityState === 'visible' && !driver.standing) woke();
   });
   let wall = clock.wallMs();
   let steady = clock.now();
@@ -50,7 +55,7 @@ export function watch(clock: Clock, woke: (certain: boolean) => void, signal: Ab
     wall += passed;
     steady += counted;
     timer = clock.callLater(EVERY, look, true);
-    if (passed - counted > SLEPT || counted - EVERY > LATE) woke(true);
+    if (passed - counted > SLEPT || counted - EVERY > LATE) woke();
   };
   let timer = clock.callLater(EVERY, look, true);
   signal.addEventListener('abort', () => timer.cancel());
