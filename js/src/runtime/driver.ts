@@ -18,7 +18,7 @@ import { type ClientOptions, sessionOptionsOf } from '../settings/options.js';
 import type { StateChange, StateName, SubscriptionEvent } from '../values.js';
 import type { HttpApi } from './http_operations.js';
 import type { Inbox } from './inbox.js';
-import { lazily } from './lazy.js';
+import { lazily, operations } from './lazy.js';
 import { Listeners } from './listeners.js';
 import { PARTS } from './parts.js';
 import { Reader } from './reader.js';
@@ -209,7 +209,7 @@ export class Driver {
 
   /** Lets publishes in as the queue has room. */
   readonly turnstile: () => Promise<Turnstile> = lazily(async () => {
-    const { Turnstile } = await import('./turnstile.js');
+    const { Turnstile } = await operations();
     return new Turnstile(this);
   });
 

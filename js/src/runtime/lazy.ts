@@ -14,12 +14,7 @@ export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
   };
 }
 
-/** What is wrong with arguments: loaded only to say so. */
-export const refusals: () => Promise<typeof import('./refusals.js')> = lazily(
-  () => import('./refusals.js'),
-);
-
-/** What not every program does. */
+/** What a first connection does not need: it loads beside that. */
 export const operations: () => Promise<typeof import('./operations.js')> = lazily(
   () => import('./operations.js'),
 );

@@ -1,4 +1,7 @@
-/** What not every program does: wait for a connection, publish many, change its presence. */
+/**
+ * What a first connection does not need: waiting for it, batches, presence, the queue's turnstile, the
+ * watch for sleep, and what is said of wrong arguments.
+ */
 
 import { type CodedDetails, ConnectionFailed, PubSubError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
@@ -7,6 +10,10 @@ import type { Driver } from './driver.js';
 import { type Prepared, type PublishOptions, prepare, refused, send } from './publishing.js';
 import { checkPresence, refuseMessage } from './refusals.js';
 import { type Waiting, within } from './waiting.js';
+
+export { refuseMessage, refuseSubscription } from './refusals.js';
+export { Turnstile } from './turnstile.js';
+export { watch } from './watch.js';
 
 /** Messages of a batch, where the server does not say how many it takes. */
 const BATCH = 1_000;

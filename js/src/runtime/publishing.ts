@@ -10,7 +10,7 @@ import { compact } from '../wire/compact.js';
 import { messageId } from '../wire/ids.js';
 import { sizeOf } from '../wire/plain.js';
 import type { Driver } from './driver.js';
-import { operations, refusals } from './lazy.js';
+import { operations } from './lazy.js';
 import { type Waiting, within } from './waiting.js';
 
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
@@ -47,7 +47,7 @@ export async function publish(
 ): Promise<Published> {
   const one =
     prepare(topic, message, driver.maxPayload, options) ??
-    (await refusals()).refuseMessage(topic, message, driver.maxPayload, options);
+    (await operations()).refuseMessage(topic, message, driver.maxPayload, options);
   const { data, type } = one.publication;
   if (type === PRESENCE_UPDATE && options.via !== 'rest') {
     const { updatePresence } = await operations();

@@ -15,7 +15,7 @@ import {
   type StateLoader,
 } from './handlers.js';
 import { Inbox } from './inbox.js';
-import { refusals } from './lazy.js';
+import { operations } from './lazy.js';
 import { Subscription } from './subscription.js';
 import { type Waiting, within } from './waiting.js';
 
@@ -24,7 +24,7 @@ export const PATTERNS_MAX = 1_000;
 /** Messages of a topic that `history` may ask for. */
 export const HISTORY_MAX = 10_000;
 
-/** Arguments in which nothing is wrong; what is wrong with others, `refusals` knows. */
+/** Arguments in which nothing is wrong; what is wrong with others, `refuseSubscription` knows. */
 const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
   'since?:0 history?:1 after?:2 onMessage?:3 onPresence?:3 onGap?:3 stateLoader?:3 ' +
     'presence?:flag queue?:object timeout?:any signal?:any',
@@ -75,7 +75,7 @@ export async function subscribe<Data>(
   const names = isFit.fields.map(({ name }) => name);
   const fits = isFit(options) && Object.keys(options).every((name) => names.includes(name));
   if (!fits || !isSome(patterns, PATTERNS_MAX, isPattern)) {
-    return (await refusals()).refuseSubscription(patterns, options, names);
+    return (await operations()).refuseSubscription(patterns, options, names);
   }
   const { since, history, after, onMessage, onPresence, queue, signal } = options;
   const event: Subscribe = {

@@ -6,6 +6,7 @@ import type { ClientOptions } from '../settings/options.js';
 import type { Transport } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
 import type { Driver } from './driver.js';
+import { operations } from './lazy.js';
 
 /** Time, randomness, transports and the platform. */
 export interface Surroundings {
@@ -44,7 +45,7 @@ export const platform: Surroundings = {
   watch(driver) {
     const stop = new AbortController();
     // Without it, what is lost is found by a ping that nobody answers.
-    import('./watch.js').then(
+    operations().then(
       ({ watch }) => watch(driver, stop.signal),
       () => {},
     );
