@@ -13,7 +13,7 @@ import type { Effect, Fetch, Outcome, StateChanged } from '../session/effects.js
 import type { Event, Publish, Subscribe, TimerName } from '../session/events.js';
 import type { PartName } from '../session/parts.js';
 import { Session } from '../session/session.js';
-import { checkTime } from '../settings/checks.js';
+import { checkPatience } from '../settings/checks.js';
 import { type ClientOptions, sessionOptionsOf } from '../settings/options.js';
 import type { StateChange, StateName, SubscriptionEvent } from '../values.js';
 import type { HttpApi } from './http_operations.js';
@@ -227,7 +227,7 @@ export class Driver {
 
   /** Milliseconds that an operation may take. */
   patience(timeout: number = this.options.operationTimeout): number {
-    return checkTime('timeout', timeout, 0);
+    return checkPatience('timeout', timeout);
   }
 
   /** Bytes of JSON that the data of a message may have. */

@@ -1,7 +1,7 @@
 /** What is wrong with the arguments of `publish` and `subscribe`: loaded only to say so. */
 
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
-import { checkFlag, checkFunction, checkNames, checkWhole, kind } from '../settings/checks.js';
+import { checkFlag, checkFunction, checkNames, checkNumber, kind } from '../settings/checks.js';
 import { readReceiveQueue } from '../settings/options.js';
 import { validatePattern, validateTopic } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
@@ -115,7 +115,7 @@ export function refuseSubscription(
     if (/^on|Loader$/.test(name)) checkFunction(name, given[name]);
   }
   const { since, history, after, presence = false, queue = {} } = given;
-  if (history !== undefined) checkWhole('history', history, 0, HISTORY_MAX, 'messages');
+  if (history !== undefined) checkNumber('history', history, [0, HISTORY_MAX, 'messages']);
   if (since !== undefined) unixMs(since);
   checkPatterns(topics);
   if (after !== undefined) checkPositions(after);
@@ -150,6 +150,6 @@ function checkPositions(after: unknown): void {
   }
   for (const [topic, seq] of Object.entries(after)) {
     validateTopic(topic);
-    checkWhole(`after[${topic}]`, seq, 0, Number.MAX_SAFE_INTEGER);
+    checkNumber(`after[${topic}]`, seq, [0, Number.MAX_SAFE_INTEGER, 'a number']);
   }
 }

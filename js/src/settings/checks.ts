@@ -3,61 +3,74 @@
 import { InvalidOption } from '../errors.js';
 
 const DAY = 86_400_000;
-const GIB = 2 ** 30;
 const TOKEN_MAX = 16_384;
-const NAME_MAX = 128;
 
-/** A number in a range. */
-export function checkNumber(
-  name: string,
-  value: unknown,
-  low: number,
-  high: number,
-  unit: string,
-): number {
+/** Numbers from `low` to `high`, of a unit; whole ones, but for milliseconds. */
+export type Range = readonly [low: number, high: number, unit: string];
+
+/** What an option may hold: one of a few words, or a number of a range. */
+export type Kind = readonly [string, ...string[]] | Range;
+
+/** Times up to a day. */
+export const TIME: Range = [1, DAY, 'milliseconds'];
+
+/** An error about an option; its value is left out, for it may hold a secret. */
+export function invalid(field: string, problem: string, remedy?: string): InvalidOption {
+  return new InvalidOption(`\`${field}\` ${problem}.`, { remedy, field });
+}
+
+/** A number of a range. */
+export function checkNumber(name: string, value: unknown, [low, high, unit]: Range): number {
   const remedy = `Give ${unit} from ${low} to ${high}.`;
   if (typeof value !== 'number' || Number.isNaN(value)) {
-    throw new InvalidOption(`\`${name}\` is ${kind(value)}, not a number.`, {
-      remedy,
-      field: name,
-    });
+    throw invalid(name, `is ${kind(value)}, not a number`, remedy);
   }
-  if (value < low || value > high) {
-    throw new InvalidOption(`\`${name}\` is out of range.`, { remedy, field: name });
+  if (value < low || value > high) throw invalid(name, 'is out of range', remedy);
+  if (unit !== 'milliseconds' && !Number.isInteger(value)) {
+    throw invalid(name, 'is not a whole number', `Give ${unit} as a whole number.`);
   }
   return value;
 }
 
-/** A time in milliseconds. */
-export function checkTime(name: string, value: unknown, low = 1, high: number = DAY): number {
-  return checkNumber(name, value, low, high, 'milliseconds');
+/** How long to wait: up to a day, or not at all. */
+export function checkPatience(name: string, value: unknown): number {
+  return checkNumber(name, value, [0, DAY, 'milliseconds']);
 }
 
-/** A whole number in a range. */
-export function checkWhole(
-  name: string,
-  value: unknown,
-  low = 1,
-  high: number = GIB,
-  unit = 'a number',
-): number {
-  const number = checkNumber(name, value, low, high, unit);
-  if (!Number.isInteger(number)) {
-    throw new InvalidOption(`\`${name}\` is not a whole number.`, {
-      remedy: `Give ${unit} as a whole number.`,
-      field: name,
-    });
+/** An object of settings: those given, and those of `base` besides. */
+export function checkGroup<Group extends object>(
+  what: string,
+  given: Partial<Group>,
+  base: Group,
+  kinds: Readonly<Record<keyof Group, Kind>>,
+): Group {
+  const names = Object.keys(kinds) as (keyof Group & string)[];
+  checkNames(what, given, names);
+  return checkValues(given, base, kinds, `${what}.`);
+}
+
+/** Settings by name: those given, and those of `base` besides. */
+export function checkValues<Group extends object>(
+  given: Partial<Group>,
+  base: Group,
+  kinds: Readonly<Partial<Record<keyof Group, Kind>>>,
+  prefix = '',
+): Group {
+  const checked: Partial<Record<string, unknown>> = {};
+  for (const [name, choices] of Object.entries<Kind | undefined>(kinds)) {
+    const value = given[name as keyof Group] ?? base[name as keyof Group];
+    checked[name] =
+      typeof choices?.[0] === 'number'
+        ? checkNumber(prefix + name, value, choices as Range)
+        : checkChoice(prefix + name, value, choices as readonly string[]);
   }
-  return number;
+  return { ...base, ...checked };
 }
 
 /** True or false. */
 export function checkFlag(name: string, value: unknown): boolean {
   if (typeof value === 'boolean') return value;
-  throw new InvalidOption(`\`${name}\` is ${kind(value)}, not a boolean.`, {
-    remedy: 'Give true or false.',
-    field: name,
-  });
+  throw invalid(name, `is ${kind(value)}, not a boolean`, 'Give true or false.');
 }
 
 /** One of a few words. */
@@ -69,43 +82,36 @@ export function checkChoice<T extends string>(
   const found = choices.find((choice) => choice === value);
   if (found !== undefined) return found;
   const listed = choices.map((choice) => `\`${choice}\``).join(', ');
-  throw new InvalidOption(`\`${name}\` is none of its choices.`, {
-    remedy: `Use one of ${listed}.`,
-    field: name,
-  });
+  throw invalid(name, 'is none of its choices', `Use one of ${listed}.`);
 }
 
 /** A function, or nothing. */
 export function checkFunction(name: string, value: unknown): void {
   if (value !== undefined && typeof value !== 'function') {
-    throw new InvalidOption(`\`${name}\` is ${kind(value)}, not a function.`, { field: name });
+    throw invalid(name, `is ${kind(value)}, not a function`);
   }
 }
 
 /** An object of named settings, none of them unknown. */
 export function checkNames(what: string, value: unknown, names: readonly string[]): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new InvalidOption(`\`${what}\` is ${kind(value)}, not an object.`, {
-      remedy: `Give an object with ${names.slice(0, 5).join(', ')} …`,
-      field: what,
-    });
+    const some = names.slice(0, 5).join(', ');
+    throw invalid(what, `is ${kind(value)}, not an object`, `Give an object with ${some} …`);
   }
-  for (const name of Object.keys(value)) {
-    if (!names.includes(name)) {
-      throw new InvalidOption(`There is no option \`${name.slice(0, 64)}\`.`, {
-        remedy: `\`${what}\` takes ${names.join(', ')}.`,
-        field: name,
-      });
-    }
+  const unknown = Object.keys(value).find((name) => !names.includes(name));
+  if (unknown !== undefined) {
+    throw new InvalidOption(`There is no option \`${unknown.slice(0, 64)}\`.`, {
+      remedy: `\`${what}\` takes ${names.join(', ')}.`,
+      field: unknown,
+    });
   }
 }
 
 /** What a wrong value is, without showing it. */
 export function kind(value: unknown): string {
   if (value === null || value === undefined || Number.isNaN(value)) return String(value);
-  if (Array.isArray(value)) return 'an array';
-  const type = typeof value;
-  return type === 'object' ? 'an object' : `a ${type}`;
+  const type = Array.isArray(value) ? 'array' : typeof value;
+  return `${/^[ao]/.test(type) ? 'an' : 'a'} ${type}`;
 }
 
 /**
@@ -114,38 +120,28 @@ export function kind(value: unknown): string {
  * @throws InvalidOption It cannot be a token. The error does not show it.
  */
 export function checkToken(token: unknown, field = 'token'): string {
+  const remedy = 'Give the bearer token or API key';
   if (typeof token !== 'string') {
-    throw new InvalidOption(`\`${field}\` is ${kind(token)}, not a string.`, {
-      remedy: 'Give the bearer token or API key as a string.',
-      field,
-    });
+    throw invalid(field, `is ${kind(token)}, not a string`, `${remedy} as a string.`);
   }
   const trimmed = token.trim();
   const body = bareToken(trimmed);
-  let problem: string | undefined;
-  if (!body) problem = 'is empty';
-  else if (trimmed.length > TOKEN_MAX) problem = 'is longer than 16,384 characters';
-  else if (!/^[!-~]+$/.test(body)) {
-    problem = 'has blanks, control characters or other than ASCII characters';
-  }
-  if (problem === undefined) return trimmed;
-  throw new InvalidOption(`\`${field}\` ${problem}.`, {
-    remedy: 'Give the bearer token or API key, with or without `Bearer `.',
-    field,
-  });
+  const problem = !body
+    ? 'is empty'
+    : trimmed.length > TOKEN_MAX
+      ? 'is longer than 16,384 characters'
+      : !/^[!-~]+$/.test(body) && 'has blanks, control characters or other than ASCII characters';
+  if (problem) throw invalid(field, problem, `${remedy}, with or without \`Bearer \`.`);
+  return trimmed;
 }
 
 /** A token without the word `Bearer` before it, in whatever case (HIP-56, ambiguity E1). */
 export function bareToken(token: string): string {
-  return /^bearer(?: |$)/i.test(token) ? token.slice(6).trim() : token;
+  return token.replace(/^bearer(?: |$)/i, '').trim();
 }
 
-/** A short name, such as that of a program as it is told to the server. */
+/** A name, as it is told to the server or to other tabs. */
 export function checkName(name: unknown, field = 'name'): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: it is control characters that are refused
-  if (typeof name === 'string' && /^[^\u0000-\u001f\u007f-\u009f]{1,128}$/u.test(name)) return name;
-  throw new InvalidOption(`\`${field}\` is not a short printable string.`, {
-    remedy: `Give 1 to ${NAME_MAX} printable characters.`,
-    field,
-  });
+  if (typeof name === 'string' && /^[^\p{Cc}]{1,128}$/u.test(name)) return name;
+  throw invalid(field, 'is not a short printable string', 'Give 1 to 128 printable characters.');
 }

@@ -13,12 +13,16 @@ import {
   checkChoice,
   checkFlag,
   checkFunction,
+  checkGroup,
   checkName,
   checkNames,
-  checkTime,
   checkToken,
-  checkWhole,
+  checkValues,
+  invalid,
+  type Kind,
   kind,
+  type Range,
+  TIME,
 } from './checks.js';
 import { type SessionOptions, sessionOptions, type TransportChoice } from './session.js';
 import { endpoints, refusePlaintext } from './urls.js';
@@ -172,26 +176,42 @@ export interface ClientOptions extends Settings {
   readonly logger: Logger;
 }
 
-const TIMES = [
-  'fetchTimeout',
-  'openTimeout',
-  'operationTimeout',
-  'closeTimeout',
-  'pingInterval',
-  'pongTimeout',
-  'suspendAfter',
-  'refreshMargin',
-  'fallbackAfter',
-  'upgradeAfter',
-] as const;
-const COUNTS = [
-  'fallbackFailures',
-  'shortLife',
-  'rememberedIds',
-  'rememberedTopics',
-  'heldMessages',
-] as const;
-const OTHERS = ['overlap', 'maxFrame', 'maxPayload', 'restAttempts', 'historyPage'] as const;
+const COUNT: Range = [1, 1_000_000, 'a number'];
+const BYTES: Range = [1, 2 ** 30, 'bytes'];
+const MESSAGES: Range = [1, 1_000_000, 'messages'];
+
+const SETTINGS: Readonly<Record<keyof Settings, Kind>> = {
+  fetchTimeout: TIME,
+  openTimeout: TIME,
+  operationTimeout: TIME,
+  closeTimeout: TIME,
+  pingInterval: TIME,
+  pongTimeout: TIME,
+  suspendAfter: TIME,
+  refreshMargin: TIME,
+  fallbackAfter: TIME,
+  upgradeAfter: TIME,
+  fallbackFailures: COUNT,
+  shortLife: COUNT,
+  rememberedIds: COUNT,
+  rememberedTopics: COUNT,
+  heldMessages: COUNT,
+  overlap: [0, 3_600_000, 'milliseconds'],
+  maxFrame: [1_024, 2 ** 30, 'bytes'],
+  maxPayload: BYTES,
+  restAttempts: [1, 100, 'a number'],
+  historyPage: [1, LIMITS.historyPageMax, 'messages'],
+};
+const CONSOLE: Logger = {
+  warn: (...said) => console.warn(...said),
+  error: (...said) => console.error(...said),
+};
+const RETRY: Readonly<Record<keyof RetryOptions, Kind>> = {
+  base: TIME,
+  cap: TIME,
+  stableAfter: TIME,
+};
+const QUEUE = { messages: MESSAGES, bytes: BYTES };
 const ARGUMENTS = [
   'url',
   'token',
@@ -209,9 +229,6 @@ const ARGUMENTS = [
   'fetch',
   'logger',
 ];
-const TRANSPORTS = ['auto', 'websocket', 'sse'] as const;
-const SEND_POLICIES = ['error', 'block', 'drop_oldest', 'latest'] as const;
-const RECEIVE_POLICIES = ['gap', 'error'] as const;
 
 /**
  * Join what was given, the environment and the defaults, and check it all.
@@ -224,12 +241,12 @@ export function readOptions(
   given: PubSubOptions,
   environ: Readonly<Record<string, string | undefined>> = environment(),
 ): ClientOptions {
-  checkNames('options', given, [...ARGUMENTS, ...TIMES, ...COUNTS, ...OTHERS]);
+  checkNames('options', given, [...ARGUMENTS, ...Object.keys(SETTINGS)]);
+  const { getToken, name, WebSocket, fetch } = given;
   let { url, token, restUrl } = given;
-  const { getToken } = given;
   if (url === undefined) {
     url = environ['HANZO_PUBSUB_URL'] || undefined;
-    restUrl = restUrl ?? (environ['HANZO_PUBSUB_REST_URL'] || undefined);
+    restUrl ??= environ['HANZO_PUBSUB_REST_URL'] || undefined;
   }
   if (url === undefined) {
     throw new InvalidOption('No URL was given.', {
@@ -239,39 +256,31 @@ export function readOptions(
   }
   const found = endpoints(url, restUrl);
   checkFunction('getToken', getToken);
-  if (token !== undefined && getToken !== undefined) {
-    throw new InvalidOption('Both `token` and `getToken` were given.', {
-      remedy: 'Pass one of them.',
-      field: 'token',
-    });
-  }
-  if (token === undefined && getToken === undefined) {
-    token = environ['HANZO_PUBSUB_TOKEN'] || undefined;
-    if (token === undefined) {
-      throw new InvalidOption('No token was given.', {
-        remedy: 'Pass `token` or `getToken`, or set HANZO_PUBSUB_TOKEN.',
-        field: 'token',
-      });
-    }
+  if (!getToken) token ??= environ['HANZO_PUBSUB_TOKEN'] || undefined;
+  if ((token === undefined) === (getToken === undefined)) {
+    const [said, remedy] = getToken
+      ? ['Both `token` and `getToken` were', 'Pass one of them.']
+      : ['No token was', 'Pass `token` or `getToken`, or set HANZO_PUBSUB_TOKEN.'];
+    throw new InvalidOption(`${said} given.`, { remedy, field: 'token' });
   }
   if (!checkFlag('allowInsecure', given.allowInsecure ?? false)) refusePlaintext(found);
-  checkFunction('WebSocket', given.WebSocket);
-  checkFunction('fetch', given.fetch);
+  checkFunction('WebSocket', WebSocket);
+  checkFunction('fetch', fetch);
   return {
-    ...readSettings(given),
+    ...checkValues(given, { ...CLIENT, maxPayload: LIMITS.maxPayload }, SETTINGS),
     socketUrl: found.socket,
     httpUrl: found.http,
     token: token === undefined ? undefined : checkToken(token),
     getToken,
-    transport: checkChoice('transport', given.transport ?? 'auto', TRANSPORTS),
-    name: given.name === undefined ? undefined : checkName(given.name),
+    transport: checkChoice('transport', given.transport ?? 'auto', ['auto', 'websocket', 'sse']),
+    name: name === undefined ? undefined : checkName(name),
     echo: checkFlag('echo', given.echo ?? true),
     shareTabs: readSharing(given.shareTabs ?? false),
     sendQueue: readSendQueue(given.sendQueue ?? {}),
     receiveQueue: readReceiveQueue(given.receiveQueue ?? {}),
     retry: readRetry(given.retry ?? {}),
-    WebSocket: given.WebSocket,
-    fetch: given.fetch ?? ((input, init) => globalThis.fetch(input, init)),
+    WebSocket,
+    fetch: fetch ?? ((input, init) => globalThis.fetch(input, init)),
     logger: readLogger(given.logger),
   };
 }
@@ -286,76 +295,29 @@ export function readReceiveQueue(
   },
   field = 'receiveQueue',
 ): ReceiveQueue {
-  checkNames(field, given, ['messages', 'bytes', 'policy']);
-  const { messages = base.messages, bytes = base.bytes, policy = base.policy } = given;
-  return {
-    messages: checkWhole(`${field}.messages`, messages, 1, 1_000_000, 'messages'),
-    bytes: checkWhole(`${field}.bytes`, bytes, 1, undefined, 'bytes'),
-    policy: checkChoice(`${field}.policy`, policy, RECEIVE_POLICIES),
-  };
+  return checkGroup(field, given, base, { ...QUEUE, policy: ['gap', 'error'] });
 }
 
 /** What the session needs of it. */
 export function sessionOptionsOf(options: ClientOptions): SessionOptions {
+  const { retry, sendQueue, getToken, name = '@hanzoai/pubsub', ...others } = options;
   return sessionOptions({
-    renewable: options.getToken !== undefined,
-    transport: options.transport,
-    clientName: options.name ?? '@hanzoai/pubsub',
+    ...others,
+    renewable: getToken !== undefined,
+    clientName: name,
     clientVersion: VERSION,
-    fetchTimeout: options.fetchTimeout,
-    openTimeout: options.openTimeout,
-    closeTimeout: options.closeTimeout,
-    pingInterval: options.pingInterval,
-    pongTimeout: options.pongTimeout,
-    retryBase: options.retry.base,
-    retryCap: options.retry.cap,
-    stableAfter: options.retry.stableAfter,
-    suspendAfter: options.suspendAfter,
-    refreshMargin: options.refreshMargin,
-    fallbackAfter: options.fallbackAfter,
-    fallbackFailures: options.fallbackFailures,
-    shortLife: options.shortLife,
-    upgradeAfter: options.upgradeAfter,
-    overlap: options.overlap,
-    rememberedIds: options.rememberedIds,
-    rememberedTopics: options.rememberedTopics,
-    sendQueueMessages: options.sendQueue.messages,
-    sendQueueBytes: options.sendQueue.bytes,
-    heldMessages: options.heldMessages,
+    retryBase: retry.base,
+    retryCap: retry.cap,
+    stableAfter: retry.stableAfter,
+    sendQueueMessages: sendQueue.messages,
+    sendQueueBytes: sendQueue.bytes,
   });
 }
 
-function readSettings(given: PubSubOptions): Settings {
-  const settings = { ...CLIENT, maxPayload: LIMITS.maxPayload };
-  for (const name of TIMES) settings[name] = checkTime(name, given[name] ?? settings[name]);
-  for (const name of COUNTS) {
-    settings[name] = checkWhole(name, given[name] ?? settings[name], 1, 1_000_000);
-  }
-  const { overlap, restAttempts, historyPage, maxFrame, maxPayload } = given;
-  return {
-    ...settings,
-    overlap: checkTime('overlap', overlap ?? settings.overlap, 0, 3_600_000),
-    restAttempts: checkWhole('restAttempts', restAttempts ?? settings.restAttempts, 1, 100),
-    historyPage: checkWhole(
-      'historyPage',
-      historyPage ?? settings.historyPage,
-      1,
-      LIMITS.historyPageMax,
-      'messages',
-    ),
-    maxFrame: checkWhole('maxFrame', maxFrame ?? settings.maxFrame, 1_024, undefined, 'bytes'),
-    maxPayload: checkWhole('maxPayload', maxPayload ?? settings.maxPayload, 1, undefined, 'bytes'),
-  };
-}
-
 function readSendQueue(given: Partial<SendQueue>): SendQueue {
-  checkNames('sendQueue', given, ['messages', 'bytes', 'policy']);
-  const { messages = CLIENT.sendQueueMessages, bytes = CLIENT.sendQueueBytes } = given;
-  return {
-    messages: checkWhole('sendQueue.messages', messages, 1, 1_000_000, 'messages'),
-    bytes: checkWhole('sendQueue.bytes', bytes, 1, undefined, 'bytes'),
-    policy: checkChoice('sendQueue.policy', given.policy ?? 'error', SEND_POLICIES),
-  };
+  const { sendQueueMessages: messages, sendQueueBytes: bytes } = CLIENT;
+  const policy: Kind = ['error', 'block', 'drop_oldest', 'latest'];
+  return checkGroup('sendQueue', given, { messages, bytes, policy: 'error' }, { ...QUEUE, policy });
 }
 
 function readSharing(given: unknown): string | undefined {
@@ -364,28 +326,19 @@ function readSharing(given: unknown): string | undefined {
 }
 
 function readRetry(given: Partial<RetryOptions>): RetryOptions {
-  checkNames('retry', given, ['base', 'cap', 'stableAfter']);
-  const base = checkTime('retry.base', given.base ?? CLIENT.retryBase);
-  const cap = checkTime('retry.cap', given.cap ?? CLIENT.retryCap);
-  const stableAfter = checkTime('retry.stableAfter', given.stableAfter ?? CLIENT.stableAfter);
-  if (cap < base) {
-    throw new InvalidOption('`retry.cap` is below `retry.base`.', {
-      remedy: 'Raise the one or lower the other.',
-      field: 'retry.cap',
-    });
-  }
-  return { base, cap, stableAfter };
+  const { retryBase: base, retryCap: cap, stableAfter } = CLIENT;
+  const retry = checkGroup('retry', given, { base, cap, stableAfter }, RETRY);
+  if (retry.cap >= retry.base) return retry;
+  throw invalid('retry.cap', 'is below `retry.base`', 'Raise the one or lower the other.');
 }
 
-function readLogger(logger: Logger | undefined): Logger {
-  if (logger === undefined) {
-    return { warn: (...said) => console.warn(...said), error: (...said) => console.error(...said) };
-  }
+function readLogger(logger: Logger = CONSOLE): Logger {
   if (typeof logger?.warn === 'function' && typeof logger.error === 'function') return logger;
-  throw new InvalidOption(`\`logger\` is ${kind(logger)} without \`warn\` and \`error\`.`, {
-    remedy: 'Pass console, or an object with functions of these names.',
-    field: 'logger',
-  });
+  throw invalid(
+    'logger',
+    `is ${kind(logger)} without \`warn\` and \`error\``,
+    'Pass console, or an object with functions of these names.',
+  );
 }
 
 /** The environment, where the platform has one. */

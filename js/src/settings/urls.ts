@@ -4,21 +4,14 @@
  * HIP-56 has the socket at `wss://HOST:8057/ws` and HTTP at `https://HOST:8056`.
  */
 
-import { InsecureUrl, InvalidOption } from '../errors.js';
-import { kind } from './checks.js';
+import { InsecureUrl } from '../errors.js';
+import { invalid, kind } from './checks.js';
 
 const SOCKET_PORT = '8057';
 const HTTP_PORT = '8056';
 const SOCKET_PATH = '/ws';
-const TO_HTTP: ReadonlyMap<string, string> = new Map([
-  ['ws:', 'http:'],
-  ['wss:', 'https:'],
-]);
-const TO_SOCKET: ReadonlyMap<string, string> = new Map([
-  ['http:', 'ws:'],
-  ['https:', 'wss:'],
-]);
-const SECRETS = new Set(['token', 'access_token', 'auth', 'api_key', 'apikey', 'key', 'jwt']);
+const HTTP = ['http:', 'https:'];
+const SECRETS = /^(?:(?:access_)?token|auth|(?:api_?)?key|jwt)$/i;
 const URL_MAX = 2_048;
 
 /** Both addresses of one server. */
@@ -38,24 +31,20 @@ export interface Endpoints {
  * @throws InvalidOption One of them is not such a URL, or holds a user, a password or a token.
  */
 export function endpoints(url: unknown, restUrl?: unknown): Endpoints {
-  const given = split(url, 'url', ['ws:', 'wss:', 'http:', 'https:']);
-  let socket: string;
-  let http: string;
+  const given = read(url, 'url', ['ws:', 'wss:', ...HTTP]);
+  const { protocol, search } = given;
   const path = given.pathname.replace(/\/+$/, '');
-  const toHttp = TO_HTTP.get(given.protocol);
-  if (toHttp !== undefined) {
-    socket = `${given.protocol}//${given.host}${path ? given.pathname : SOCKET_PATH}${given.search}`;
-    http = `${toHttp}//${host(given, SOCKET_PORT, HTTP_PORT)}`;
-  } else {
-    const toSocket = TO_SOCKET.get(given.protocol);
-    http = `${given.protocol}//${given.host}${path}`;
-    socket = `${toSocket}//${host(given, HTTP_PORT, SOCKET_PORT)}${path}${SOCKET_PATH}${given.search}`;
-  }
-  if (restUrl !== undefined) {
-    const apart = split(restUrl, 'restUrl', ['http:', 'https:']);
-    http = `${apart.protocol}//${apart.host}${apart.pathname.replace(/\/+$/, '')}`;
-  }
-  return { socket, http };
+  const isHttp = HTTP.includes(protocol);
+  const socket = isHttp
+    ? `${at(given, protocol.replace('http', 'ws'), HTTP_PORT, SOCKET_PORT)}${path}${SOCKET_PATH}`
+    : `${at(given)}${path ? given.pathname : SOCKET_PATH}`;
+  const http =
+    restUrl !== undefined
+      ? base(read(restUrl, 'restUrl', HTTP))
+      : isHttp
+        ? base(given)
+        : at(given, protocol.replace('ws', 'http'), SOCKET_PORT, HTTP_PORT);
+  return { socket: socket + search, http };
 }
 
 /**
@@ -63,13 +52,10 @@ export function endpoints(url: unknown, restUrl?: unknown): Endpoints {
  *
  * @throws InsecureUrl One of the addresses is unencrypted and not on this machine.
  */
-export function refusePlaintext(found: Endpoints): void {
-  for (const [field, url] of [
-    ['url', found.socket],
-    ['restUrl', found.http],
-  ] as const) {
+export function refusePlaintext({ socket, http }: Endpoints): void {
+  for (const [field, url] of Object.entries({ url: socket, restUrl: http })) {
     const { protocol, hostname } = new URL(url);
-    if ((protocol === 'ws:' || protocol === 'http:') && !isLoopback(hostname)) {
+    if (/^(?:ws|http):/.test(protocol) && !isLoopback(hostname)) {
       throw new InsecureUrl(`The token would go unencrypted to ${hostname} over ${protocol}//.`, {
         field,
       });
@@ -79,62 +65,58 @@ export function refusePlaintext(found: Endpoints): void {
 
 /** Whether a host is this machine by its very name or address; names are not looked up. */
 export function isLoopback(hostname: string): boolean {
-  const name = hostname.toLowerCase().replace(/\.$/, '');
-  return (
-    name === 'localhost' ||
-    name.endsWith('.localhost') ||
-    /^127(?:\.\d{1,3}){3}$/.test(name) ||
-    name === '[::1]' ||
-    /^\[::ffff:7f[0-9a-f]{2}:[0-9a-f]{1,4}\]$/.test(name)
+  return /^(?:(?:.*\.)?localhost\.?|127(?:\.\d{1,3}){3}\.?|\[::1\]|\[::ffff:7f[0-9a-f]{2}:[0-9a-f]{1,4}\])$/i.test(
+    hostname,
   );
 }
 
-function split(url: unknown, field: string, schemes: readonly string[]): URL {
-  const accepted = `Write it like ${schemes[schemes.length - 1]}//pubsub.example.com.`;
-  if (url instanceof URL) return split(url.href, field, schemes);
-  if (typeof url !== 'string') throw invalid(field, `is ${kind(url)}, not a string`, accepted);
+function read(given: unknown, field: string, schemes: readonly string[]): URL {
+  const url = given instanceof URL ? given.href : given;
+  const [usual] = schemes.slice(-1);
+  const refuse = (
+    problem: string,
+    remedy = `Write it like ${usual}//pubsub.example.com.`,
+  ): never => {
+    throw invalid(field, problem, remedy);
+  };
+  if (typeof url !== 'string') return refuse(`is ${kind(url)}, not a string`);
   const text = url.trim();
-  if (!text) throw invalid(field, 'is empty', accepted);
-  if (text.length > URL_MAX) throw invalid(field, 'is longer than 2,048 characters', accepted);
+  if (!text) refuse('is empty');
+  if (text.length > URL_MAX) refuse('is longer than 2,048 characters');
   // biome-ignore lint/suspicious/noControlCharactersInRegex: it is control characters that are refused
-  if (/[\u0000- \u007f]/.test(text)) {
-    throw invalid(field, 'has blanks or control characters', accepted);
-  }
-  const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(text)?.[0].toLowerCase();
-  if (scheme === undefined || !schemes.includes(scheme)) {
+  if (/[\u0000- \u007f]/.test(text)) refuse('has blanks or control characters');
+  const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(text)?.[0].toLowerCase() ?? '';
+  if (!schemes.includes(scheme)) {
     const listed = schemes.map((one) => `${one}//`).join(', ');
-    throw invalid(field, 'has no scheme, or one that is not known here', `Use ${listed}.`);
+    refuse('has no scheme, or one that is not known here', `Use ${listed}.`);
   }
-  let parts: URL;
-  try {
-    parts = new URL(text);
-  } catch {
-    throw invalid(field, 'is not a URL', accepted);
-  }
-  if (!parts.hostname) throw invalid(field, 'names no host', accepted);
-  if (parts.port === '0')
-    throw invalid(field, 'has port 0', 'Use the port that the server printed.');
-  if (parts.username || parts.password) {
-    throw invalid(field, 'has a user or a password', 'Pass `token` or `getToken` instead.');
-  }
-  if (parts.hash) throw invalid(field, 'has a fragment', 'Leave out `#` and what follows it.');
-  for (const name of parts.searchParams.keys()) {
-    if (SECRETS.has(name.toLowerCase())) {
-      throw invalid(
-        field,
-        'has a token in its query, where proxies write it into their logs',
-        'Pass `token` or `getToken` instead.',
-      );
-    }
+  const parts = parse(text) ?? refuse('is not a URL');
+  const { hostname, port, username, password, hash, searchParams } = parts;
+  const instead = 'Pass `token` or `getToken` instead.';
+  if (!hostname) refuse('names no host');
+  if (port === '0') refuse('has port 0', 'Use the port that the server printed.');
+  if (username || password) refuse('has a user or a password', instead);
+  if (hash) refuse('has a fragment', 'Leave out `#` and what follows it.');
+  if ([...searchParams.keys()].some((name) => SECRETS.test(name))) {
+    refuse('has a token in its query, where proxies write it into their logs', instead);
   }
   return parts;
 }
 
-/** The value is left out: it may hold a secret. */
-function invalid(field: string, problem: string, remedy: string): InvalidOption {
-  return new InvalidOption(`\`${field}\` ${problem}.`, { remedy, field });
+function parse(text: string): URL | undefined {
+  try {
+    return new URL(text);
+  } catch {
+    return undefined;
+  }
 }
 
-function host(parts: URL, port: string, other: string): string {
-  return parts.port === port ? `${parts.hostname}:${other}` : parts.host;
+function base(url: URL): string {
+  return at(url) + url.pathname.replace(/\/+$/, '');
+}
+
+/** Scheme, host and port, with another port in place of the usual one. */
+function at(url: URL, scheme: string = url.protocol, usual?: string, other?: string): string {
+  const { port, hostname, host } = url;
+  return `${scheme}//${port && port === usual ? `${hostname}:${other}` : host}`;
 }
