@@ -196,6 +196,7 @@ class Driver:
         """End a subscription. Does nothing when it has ended."""
         if self.inboxes.pop(sub, None) is not None and not self.finished:
             self.feed(events.Unsubscribe(sub))
+            self._notify()
 
     def begin(self, event: events.Publish) -> asyncio.Future[Outcome]:
         """Publish; the future gets the outcome."""
@@ -215,7 +216,9 @@ class Driver:
             del own[next(iter(own))]
 
     async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait until a condition holds; it is asked when the state changes or the server answers.
+        """Wait until a condition holds.
+
+        It is asked when the state changes, the server answers, or a subscription ends.
 
         Returns:
             Whether it holds; False also where the client has ended or the time has passed first.

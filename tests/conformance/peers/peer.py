@@ -1,0 +1,312 @@
+"""The Python SDK behind a protocol of JSON lines; `peer.ts` is its twin.
+
+A command is `{"id": 1, "do": "publish", "by": "a", "with": {...}}`; its answer is `{"id": 1,
+"gives": ...}` or `{"id": 1, "fails": {error}}`, whenever it is there. Between the answers come
+events, `{"see": "a.states", "state": {...}}`. Times are milliseconds, names are in snake case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import sys
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub import (
+    AuthRefused,
+    Gap,
+    Message,
+    PresenceChange,
+    PresenceMember,
+    Published,
+    PubSubClient,
+    PubSubError,
+    ReceiveQueue,
+    RetryOptions,
+    SendQueue,
+    StateChange,
+    Subscription,
+    TokenContext,
+    TopicInfo,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+Json = dict[str, Any]
+TIMES = frozenset(
+    {
+        "fetch_timeout",
+        "open_timeout",
+        "operation_timeout",
+        "close_timeout",
+        "ping_interval",
+        "pong_timeout",
+        "suspend_after",
+        "refresh_margin",
+        "fallback_after",
+        "upgrade_after",
+        "overlap",
+        "timeout",
+        "base",
+        "cap",
+        "stable_after",
+    }
+)
+GROUPS = {"retry": RetryOptions, "send_queue": SendQueue, "receive_queue": ReceiveQueue}
+NUMBERS = {"nan": float("nan"), "infinity": float("inf")}
+
+
+def read(value: Any) -> Any:
+    """What JSON cannot say: `{"$number": "nan"}`."""
+    if isinstance(value, dict):
+        if value.keys() == {"$number"}:
+            return NUMBERS[value["$number"]]
+        return {key: read(item) for key, item in value.items()}
+    return [read(item) for item in value] if isinstance(value, list) else value
+
+
+def seconds(given: Mapping[str, Any]) -> Json:
+    return {
+        name: value / 1000
+        if name in TIMES and isinstance(value, int | float) and not isinstance(value, bool)
+        else value
+        for name, value in given.items()
+    }
+
+
+def options(given: Mapping[str, Any]) -> Json:
+    found = seconds(given)
+    for name, kind in GROUPS.items():
+        if isinstance(found.get(name), dict):
+            found[name] = kind(**seconds(found[name]))
+    return found
+
+
+def plain(value: object) -> Any:
+    """What a program got, as JSON."""
+    match value:
+        case PubSubError():
+            return {"error": error(value)}
+        case Published() | Gap() | StateChange() | PresenceChange():
+            return {
+                name.rstrip("_"): plain(getattr(value, name))
+                for name in (field.name for field in dataclasses.fields(value))
+            }
+        case Message() | PresenceMember() | TopicInfo():
+            return value.model_dump(mode="json", exclude_none=True, exclude={"data"}) | (
+                {"data": value.data} if isinstance(value, Message) else {}
+            )
+        case list() | tuple():
+            return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return value
+
+
+def error(problem: BaseException) -> Json:
+    told: Json = {"type": type(problem).__name__, "message": str(problem)}
+    if isinstance(problem, PubSubError):
+        told |= {
+            "code": problem.code,
+            "message": problem.message,
+            "remedy": problem.remedy,
+            "retryable": problem.retryable,
+            "topic": problem.topic,
+            "field": problem.field,
+        }
+        if problem.retry_after is not None:
+            told["retry_after"] = round(problem.retry_after * 1000)
+        for name in ("outcome_unknown", "size", "limit"):
+            if getattr(problem, name, None) is not None:
+                told[name] = getattr(problem, name)
+    return told
+
+
+def tell(line: Json) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+class Client:
+    """One client, and what a scenario hears of it."""
+
+    def __init__(self, name: str, given: Json) -> None:
+        self.name = name
+        self._asked: dict[int, asyncio.Future[str]] = {}
+        chosen = options(given)
+        if chosen.get("get_token") == "ask":
+            chosen["get_token"] = self._get_token
+        self.ps = PubSubClient(
+            on_state=lambda change: tell({"see": f"{name}.states", "state": plain(change)}),
+            on_error=lambda problem: tell({"see": f"{name}.errors", "error": error(problem)}),
+            **chosen,
+        )
+
+    async def _get_token(self, context: TokenContext) -> str:
+        call = len(self._asked) + 1
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._asked[call] = answer
+        told = {"call": call, "reason": context.reason, "attempt": context.attempt}
+        tell({"see": f"{self.name}.tokens", "asked": told})
+        return await answer
+
+    def give_token(self, call: int, token: str | None = None, raises: str | None = None) -> None:
+        answer = self._asked[call]
+        if answer.done():
+            return
+        if token is not None:
+            answer.set_result(token)
+        else:
+            kind = AuthRefused if raises == "auth_refused" else RuntimeError
+            answer.set_exception(kind("signed out"))
+
+
+class Peer:
+    """Clients and subscriptions by the names that a scenario gives them."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, Client] = {}
+        self._subs: dict[str, Subscription] = {}
+        self._readers: set[asyncio.Task[None]] = set()
+
+    async def answer(self, command: Json) -> None:
+        given = read(command.get("with", {}))
+        perform: Callable[..., Awaitable[Any]] = getattr(self, f"do_{command['do']}")
+        by = () if command.get("by") is None else (command["by"],)
+        try:
+            tell({"id": command["id"], "gives": plain(await perform(*by, **given))})
+        except Exception as problem:
+            tell({"id": command["id"], "fails": error(problem)})
+
+    async def do_new(self, name: str, **given: Any) -> None:
+        self._clients[name] = Client(name, given)
+
+    async def do_reset(self) -> Json:
+        clients, self._clients, self._subs = self._clients, {}, {}
+        for client in clients.values():
+            await client.ps.close(0)
+        readers, self._readers = self._readers, set()
+        await asyncio.gather(*readers)
+        return {"readers": len(readers)}
+
+    async def do_connect(self, name: str, timeout: float | None = None) -> None:
+        await self._ps(name).connect(None if timeout is None else timeout / 1000)
+
+    async def do_close(self, name: str, timeout: float | None = None) -> None:
+        await self._ps(name).close(None if timeout is None else timeout / 1000)
+
+    async def do_state(self, name: str) -> Any:
+        return self._ps(name).state
+
+    async def do_give_token(self, name: str, **given: Any) -> None:
+        self._clients[name].give_token(**given)
+
+    async def do_publish(self, name: str, topic: Any, message: Any, **given: Any) -> Published:
+        return await self._ps(name).publish(topic, message, **seconds(given))
+
+    async def do_publish_many(self, name: str, messages: Any, **given: Any) -> Any:
+        return await self._ps(name).publish_many(messages, **seconds(given))
+
+    async def do_publish_each(self, name: str, topic: Any, data: list[Any]) -> int:
+        ps = self._ps(name)
+        await asyncio.gather(*(ps.publish(topic, {"data": one}) for one in data))
+        return len(data)
+
+    async def do_history(self, name: str, topic: Any, **given: Any) -> list[Message]:
+        return [message async for message in self._ps(name).history(topic, **seconds(given))]
+
+    async def do_presence(self, name: str, topic: Any) -> list[PresenceMember]:
+        return await self._ps(name).presence(topic)
+
+    async def do_update_presence(self, name: str, data: Any, topic: Any = None) -> None:
+        await self._ps(name).update_presence(topic, data)
+
+    async def do_topics(self, name: str, prefix: Any = None, limit: Any = None) -> list[TopicInfo]:
+        return await self._ps(name).topics(prefix, limit=limit)
+
+    async def do_subscribe(
+        self, name: str, sub: str, topics: Any, mode: str = "events", **given: Any
+    ) -> Json:
+        if isinstance(given.get("queue"), dict):
+            base = {"messages": 1024, "bytes": 8 << 20, "policy": "gap"}
+            given["queue"] = ReceiveQueue(**(base | given["queue"]))
+        if mode == "handlers":
+            given |= {
+                "on_message": partial(self._event, sub),
+                "on_presence": partial(self._event, sub),
+                "on_gap": partial(self._event, sub),
+            }
+        elif mode == "presence":
+            given["on_presence"] = partial(self._event, sub)
+        found = self._subs[sub] = self._ps(name).subscribe(topics, **given)
+        await found
+        if mode == "events":
+            self._read(sub, found)
+        return {
+            "topics": list(found.topics),
+            "denied": [{"topic": one.topic, "code": one.code} for one in found.denied],
+        }
+
+    async def do_read(self, sub: str) -> None:
+        self._read(sub, self._subs[sub])
+
+    async def do_unsubscribe(self, sub: str) -> None:
+        await self._subs[sub].unsubscribe()
+
+    async def do_positions(self, sub: str) -> Json:
+        return dict(self._subs[sub].positions)
+
+    async def do_stats(self, sub: str) -> Json:
+        return dataclasses.asdict(self._subs[sub].stats)
+
+    async def do_active(self, sub: str) -> bool:
+        return self._subs[sub].active
+
+    def _ps(self, name: str) -> PubSubClient:
+        return self._clients[name].ps
+
+    def _read(self, name: str, sub: Subscription) -> None:
+        self._readers.add(asyncio.ensure_future(self._reading(name, sub)))
+
+    async def _reading(self, name: str, sub: Subscription) -> None:
+        try:
+            async for event in sub.events():
+                self._event(name, event)
+            tell({"see": name, "ended": None})
+        except PubSubError as problem:
+            tell({"see": name, "ended": error(problem)})
+
+    def _event(self, name: str, event: object) -> None:
+        kinds: dict[type, str] = {Message: "message", Gap: "gap", PresenceChange: "presence"}
+        kind = kinds[type(event)]
+        tell({"see": name, kind: plain(event)})
+
+
+async def main() -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(
+        lambda _, context: tell({"see": "trouble", "trouble": str(context.get("message"))})
+    )
+    lines: asyncio.Queue[str] = asyncio.Queue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            loop.call_soon_threadsafe(lines.put_nowait, line)
+        loop.call_soon_threadsafe(lines.put_nowait, "")
+
+    threading.Thread(target=listen, daemon=True).start()
+    peer = Peer()
+    running: set[asyncio.Task[None]] = set()
+    tell({"ready": "python"})
+    while line := await lines.get():
+        task = loop.create_task(peer.answer(json.loads(line)))
+        running.add(task)
+        task.add_done_callback(running.discard)
+    await peer.do_reset()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,106 @@
+"""The scenarios: read from `scenarios/*.yaml`, checked against `scenario.schema.json`."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from jsonschema import Draft202012Validator
+
+from tests.conformance.peer_process import LANGUAGES, Language
+
+Json = dict[str, Any]
+HERE: Final = Path(__file__).parent
+_SCHEMA: Final = Draft202012Validator(
+    json.loads((HERE / "scenario.schema.json").read_text(encoding="utf-8"))
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """Of YAML 1.2: `on` is a word, only `true` and `false` are booleans."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|false"), list("tf"))
+
+
+class WrongFile(Exception):
+    """A file of scenarios is not as it should be; the text says where."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One behaviour, told as steps.
+
+    Attributes:
+        group: Title of its file.
+        name: A sentence.
+        given: What there is before the first step.
+        steps: What is done, and what is expected.
+    """
+
+    group: str
+    name: str
+    given: Json = field(default_factory=dict)
+    steps: list[Json] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """The name as a word: lower case, joined by dashes."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
+
+
+def parse(text: str, source: str) -> list[Scenario]:
+    """The scenarios of one file.
+
+    Raises:
+        WrongFile: It is not of the schema.
+    """
+    document = yaml.load(text, _Loader)
+    for problem in _SCHEMA.iter_errors(document):
+        raise WrongFile(f"{source}, {problem.json_path}: {problem.message}")
+    return [
+        Scenario(document["group"], one["name"], one.get("given", {}), one["steps"])
+        for one in document["scenarios"]
+    ]
+
+
+def load(folder: Path = HERE / "scenarios") -> list[Scenario]:
+    """All scenarios, file by file.
+
+    Raises:
+        WrongFile: A file is not of the schema, or two scenarios have one name.
+    """
+    found: list[Scenario] = []
+    for path in sorted(folder.glob("*.yaml")):
+        found += parse(path.read_text(encoding="utf-8"), path.name)
+    ids = [scenario.id for scenario in found]
+    if twice := {one for one in ids if ids.count(one) > 1}:
+        raise WrongFile(f"more than one scenario is named {', '.join(sorted(twice))}")
+    return found
+
+
+def known_failures(path: Path = HERE / "known_failures.yaml") -> dict[tuple[str, Language], str]:
+    """Reasons by scenario and language.
+
+    Raises:
+        WrongFile: A language is unknown, a reason is missing, or there is no such scenario.
+    """
+    listed: dict[str, dict[Language, str]] = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    names = {scenario.name for scenario in load()}
+    found: dict[tuple[str, Language], str] = {}
+    for name, reasons in listed.items():
+        if name not in names:
+            raise WrongFile(f"{path.name}: there is no scenario `{name}`")
+        for language, reason in reasons.items():
+            if language not in LANGUAGES or not reason:
+                raise WrongFile(f"{path.name}, `{name}`: give a language and a reason")
+            found[name, language] = reason
+    return found
