@@ -3,8 +3,14 @@
 import type { PartName, PartsToEquip } from '../session/parts.js';
 import { lazily } from './lazy.js';
 
-/** Loads each part. */
+const rare = async () => ({ rare: (await import('../session/rare.js')).Rare });
+
+/** Loads each part, with those that it takes. */
 export const PARTS: Readonly<Record<PartName, () => Promise<PartsToEquip>>> = {
-  plain: lazily(async () => ({ plain: (await import('../session/plain/peers.js')).PlainPeers })),
+  rare: lazily(rare),
+  plain: lazily(async () => {
+    const { PlainPeers } = await import('../session/plain/peers.js');
+    return { ...(await rare()), plain: PlainPeers };
+  }),
   presence: lazily(async () => ({ presence: (await import('../session/presence.js')).Presence })),
 };

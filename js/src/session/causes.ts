@@ -23,11 +23,6 @@ export function codeOf(closeCode: number | undefined): string {
   return known?.code ?? 'connection_failed';
 }
 
-/** Whether a refusal is worth another try by itself. */
-export function forNow({ code }: { readonly code: string }): boolean {
-  return CODES.get(code)?.retryable ?? false;
-}
-
 /** The error frame that an event brings, if it does. */
 export function errorOf(event: Event): Partial<AuthErrorFrame | ErrorFrame> {
   const frame = event.kind === 'received' ? event.frame : undefined;

@@ -48,6 +48,8 @@ export interface Replay {
 
 /** Where a subscription stands. */
 export interface Cursor {
+  /** It counts by `seq`. */
+  readonly _counts: boolean;
   /** Marks from which a request was made because of a jump, by topic; a jump that is left there is
    * a gap. */
   readonly _healed: Map<string, number>;
@@ -72,6 +74,7 @@ interface Mark {
 
 /** Positions by concrete topic. */
 export class SeqCursor implements Cursor {
+  readonly _counts = true;
   readonly _healed: Map<string, number> = new Map();
   readonly _marks: Map<string, Mark> = new Map();
   /** Where to begin, Unix milliseconds; undefined for the time of the first `subscribed`. */
@@ -95,6 +98,12 @@ export class SeqCursor implements Cursor {
   _request(): Request {
     const after = [...this._marks].map(([topic, { _seq }]) => [topic, _seq]);
     return { since: this._since, after: after.length ? Object.fromEntries(after) : undefined };
+  }
+
+  /** Begin at another time than was asked for, knowing nothing. */
+  _goOn(since: number | undefined): void {
+    this._since = since;
+    this._marks.clear();
   }
 
   _admit(message: Envelope): Verdict {

@@ -4,16 +4,12 @@
  * HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
  */
 
-import type { Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
-import { forNow } from './causes.js';
+import type { Denial, Envelope, SubscribedFrame } from '../generated/wire.js';
 import { type Cursor, gap, SeqCursor, type Step } from './cursor.js';
 import type { Subscribe } from './events.js';
 import { Join } from './join.js';
 import type { Machine } from './machine.js';
 import { Routes } from './routes.js';
-
-/** Milliseconds to wait where a server refuses a subscription for now and names no time. */
-export const REFUSED_FOR_NOW = 1_000;
 
 /** Longest such wait that a server may impose, milliseconds. */
 const MAX_WAIT = 60_000;
@@ -21,18 +17,12 @@ const MAX_WAIT = 60_000;
 /** Types of messages that say who is present; they are no messages to users. */
 const OF_PRESENCE = /^presence\.(join|update|leave)$/;
 
-/** A request that the server has not answered. */
-interface Ask {
-  readonly join: Join;
-  readonly topics: readonly string[];
-}
-
 /** All subscriptions of a session. */
 export class Joins {
   readonly _joins: Map<number, Join> = new Map();
   readonly _routes: Routes = new Routes();
-  /** Requests by `ref`, oldest first. */
-  readonly _asked: Map<string, Ask> = new Map();
+  /** Those whose request the server has not answered, by its `ref`. */
+  readonly _asked: Map<string, Join> = new Map();
   private _number = 0;
   /** Milliseconds after which `rejoin` is called. */
   private _wait = Infinity;
@@ -123,11 +113,8 @@ export class Joins {
   subscribed(frame: SubscribedFrame, at: number): void {
     const { plain } = this._machine._parts;
     const ref = frame.ref ?? plain?._answeredBy(frame) ?? '';
-    const join = this._asked.get(ref)?.join;
-    if (join?._ask !== ref) {
-      this._asked.delete(ref);
-      return;
-    }
+    const join = this._asked.get(ref);
+    if (!join) return;
     join._answer.push(frame);
     join._denied.push(...(frame.denied ?? []));
     if (!frame.more) {
@@ -137,27 +124,6 @@ export class Joins {
     } else if (historyOf(join).length > this._machine._options.heldMessages) {
       this._admit(join, at, false);
     }
-  }
-
-  /** The server refused; false if that answers no `subscribe`, or nobody can tell. */
-  failed(frame: ErrorFrame): boolean {
-    const { code, message, topic } = frame;
-    const ref = frame.ref ?? this._machine._parts.plain?._refusedBy(frame) ?? '';
-    const join = this._asked.get(ref)?.join;
-    if (!join) return false;
-    this._asked.delete(ref);
-    if (join._ask !== ref) return true;
-    join._forget();
-    if (forNow(frame)) {
-      this._later(Math.max(REFUSED_FOR_NOW, frame.retry_after_ms ?? 0));
-      return true;
-    }
-    const refused = topic && join._patterns.includes(topic) ? [topic] : join._patterns;
-    join._denied.push(...refused.map((pattern) => ({ topic: pattern, code, message })));
-    this._deny(join, refused);
-    if (join._patterns.length) this._request(join);
-    else this._joined(join, join._denied);
-    return true;
   }
 
   // ---------------------------------------------------------------- requests
@@ -173,16 +139,15 @@ export class Joins {
   }
 
   /** Ask for a subscription; on an event stream, for all, in a while. */
-  private _request(join: Join): void {
+  _request(join: Join): void {
     if (this._machine._peer?.incremental) this._ask(join);
     else this._later(0);
   }
 
   private _ask(join: Join): void {
     const { _patterns: topics, _event } = join;
-    if (this._machine._peer?.ref) this._asked.delete(join._ask);
     const ref = this._nextRef('s');
-    this._asked.set(ref, { join, topics });
+    this._asked.set(ref, join);
     join._ask = ref;
     join._phase = 'joining';
     join._again = false;
@@ -222,7 +187,7 @@ export class Joins {
     }
     const { _lost: lost } = join;
     for (const { topic, seq } of [...join._held, message]) {
-      const counted = seq === undefined && join._cursor instanceof SeqCursor;
+      const counted = seq === undefined && join._cursor._counts;
       if (counted) lost.set(topic, (lost.get(topic) ?? 0) + 1);
     }
     join._held = [];
@@ -230,27 +195,13 @@ export class Joins {
   }
 
   private _answered(join: Join, at: number): void {
-    const denied = join._denied.filter((denial) => !forNow(denial));
-    const later = new Set(join._denied.filter(forNow).map(({ topic }) => topic));
-    join._denied = [];
     join._again = false;
     join._doubts = 0;
-    this._deny(
-      join,
-      denied.map(({ topic }) => topic),
-    );
-    const granted = join._patterns.filter((pattern) => !later.has(pattern));
-    if (granted.length < join._patterns.length) {
-      join._again = true;
-      this._later(REFUSED_FOR_NOW);
-      if (!granted.length) {
-        join._forget();
-        join._denied = denied;
-        return;
-      }
+    if (join._denied.length) {
+      if (!this._machine._parts.rare?._deny(join)) return;
+    } else if (!join._quiet) {
+      this._joined(join, join._patterns);
     }
-    if (!join._quiet || denied.length) this._joined(join, denied, granted);
-    if (!join._patterns.length) return;
     const { _answered, _quiet, _whole } = join;
     const rest = this._admit(join, at, true);
     join._answered = true;
@@ -263,7 +214,7 @@ export class Joins {
     else join._cursor._healed.clear();
   }
 
-  private _joined(join: Join, denied: Join['_denied'], topics: readonly string[] = []): void {
+  _joined(join: Join, topics: readonly string[], denied: readonly Denial[] = []): void {
     this._machine._tell({ kind: 'joined', sub: join._event.sub, topics, denied });
   }
 
@@ -296,19 +247,10 @@ export class Joins {
     return rest;
   }
 
-  private _deny(join: Join, patterns: readonly string[]): void {
-    if (!patterns.length) return;
-    const refused = new Set(patterns);
-    this._routes._remove(join, patterns);
-    join._patterns = join._patterns.filter((pattern) => !refused.has(pattern));
-    if (!join._patterns.length) this._remove(join);
-  }
-
-  private _remove(join: Join): void {
+  _remove(join: Join): void {
     this._joins.delete(join._event.sub);
     this._routes._remove(join, join._patterns);
-    if (this._machine._peer?.ref) this._asked.delete(join._ask);
-    join._ask = '';
+    this._asked.delete(join._ask);
     this._machine._parts.presence?._keepTopics();
   }
 }

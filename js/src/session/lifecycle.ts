@@ -208,7 +208,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
     this._stable = false;
     this._clientId = [...event.frame.client_id].slice(0, 64).join('');
     this._peer = readPeer(event.frame, this._incremental);
-    this.outbox.connected(this._peer);
+    this.outbox.connected();
     this._watchToken(event);
   }
 

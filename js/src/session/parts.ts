@@ -2,14 +2,17 @@
 
 import type { Event } from './events.js';
 import type { Lifecycle } from './lifecycle.js';
-import { isCurrent, readPeer } from './peer.js';
+import { readPeer } from './peer.js';
 import type { PlainPeers } from './plain/peers.js';
 import type { Presence } from './presence.js';
+import type { Rare } from './rare.js';
 
 /** What a session may be equipped with. */
 export interface Parts {
   /** Servers that know HIP-56 and little more. */
   plain: PlainPeers;
+  /** Refusals, batches, policies of a full queue. */
+  rare: Rare;
   /** Who is present on topics, and what the user says of itself. */
   presence: Presence;
 }
@@ -23,12 +26,21 @@ export type PartsToEquip = {
   ) => Parts[Name];
 };
 
-/** The part that an event cannot be handled without. */
+/** The part that an event cannot be handled without; the part `plain` takes the part `rare`. */
 export function partFor(event: Event): PartName | undefined {
-  if (event.kind === 'received') {
-    const { frame } = event;
-    return frame.type === 'auth.ok' && !isCurrent(readPeer(frame, true)) ? 'plain' : undefined;
+  switch (event.kind) {
+    case 'received': {
+      const { frame } = event;
+      if (frame.type === 'auth.ok') return readPeer(frame, true).current ? undefined : 'plain';
+      return frame.type === 'error' || 'denied' in frame || 'results' in frame ? 'rare' : undefined;
+    }
+    case 'publish':
+      return event.batch || (event.policy ?? 'error') !== 'error' ? 'rare' : undefined;
+    case 'subscribe':
+      return event.presence ? 'presence' : undefined;
+    case 'updatePresence':
+      return 'presence';
+    default:
+      return undefined;
   }
-  const present = event.kind === 'subscribe' ? event.presence : event.kind === 'updatePresence';
-  return present ? 'presence' : undefined;
 }

@@ -1,22 +1,15 @@
 /** What the server of a connection can do, read from `auth.ok`. */
 
-import { LIMITS } from '../generated/defaults.js';
 import type { AuthOkFrame } from '../generated/wire.js';
+
+const COUNTED_ON = ['ref', 'ack', 'seq', 'idempotency', 'batch'];
 
 /** The other side of one connection. */
 export interface Peer {
-  /** It knows HIP-56 and nothing more, so it is sent nothing more. */
-  readonly plain: boolean;
-  /** It echoes `ref`. */
-  readonly ref: boolean;
-  /** It answers `publish`. */
-  readonly ack: boolean;
-  /** It numbers the messages of a topic. */
-  readonly seq: boolean;
-  /** It publishes an id once. */
-  readonly idempotent: boolean;
-  /** It takes `publish` with `messages`. */
-  readonly batch: boolean;
+  /** It can do all that a session counts on; else the session takes the part `plain`. */
+  readonly current: boolean;
+  /** What it can do beyond HIP-56; undefined if it knows HIP-56 and nothing more. */
+  readonly features: readonly string[] | undefined;
   /** Subscriptions may come and go one by one; false for an event stream. */
   readonly incremental: boolean;
   /** Publishes a second that it allows; 0 for no limit that is known. */
@@ -28,32 +21,20 @@ export interface Peer {
    * server refuse; and what was refused comes after what follows it.
    */
   readonly burst: number;
-  /** Messages that it retains a topic. */
-  readonly history: number;
+  /** Messages that it retains a topic, if it says so. */
+  readonly history: number | undefined;
 }
 
 /** What `auth.ok` says of the server. */
 export function readPeer(frame: AuthOkFrame, incremental: boolean): Peer {
-  const { version, features = [], limits = {} } = frame;
-  const plain = version === undefined;
-  const can = (feature: string): boolean => !plain && features.includes(feature);
-  const ref = can('ref');
-  const rate = limits.publish_rate ?? 0;
+  const { publish_rate: rate = 0, history_max: history } = frame.limits ?? {};
+  const features = frame.version === undefined ? undefined : (frame.features ?? []);
   return {
-    plain,
-    ref,
-    ack: ref && can('ack'),
-    seq: can('seq'),
-    idempotent: can('idempotency'),
-    batch: can('batch'),
+    current: COUNTED_ON.every((feature) => features?.includes(feature)),
+    features,
     incremental,
     rate,
     burst: rate - Math.min(Math.max(1, Math.floor(rate / 10)), Math.floor(rate / 2)),
-    history: limits.history_max ?? LIMITS.historyMaxMessages,
+    history,
   };
-}
-
-/** Whether it can do all that a session counts on; else it takes the part `plain`. */
-export function isCurrent({ ack, seq, idempotent, batch }: Peer): boolean {
-  return ack && seq && idempotent && batch;
 }

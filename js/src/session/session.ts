@@ -6,7 +6,6 @@
  */
 
 import { FINAL, type Event as Name, publicState, type Steps } from '../generated/lifecycle.js';
-import type { ErrorFrame } from '../generated/wire.js';
 import { actionOf, cause } from './causes.js';
 import type { Effect } from './effects.js';
 import type { Event, Received, TimerFired } from './events.js';
@@ -27,7 +26,8 @@ export class Session extends Lifecycle {
   }
 
   /** Take parts that are loaded where they are needed. */
-  equip({ plain: Plain, presence: Presence }: PartsToEquip): void {
+  equip({ plain: Plain, presence: Presence, rare: Rare }: PartsToEquip): void {
+    if (Rare) this._parts.rare = new Rare(this);
     if (Plain) this._parts.plain = new Plain(this);
     if (Presence) this._parts.presence = new Presence(this);
   }
@@ -141,7 +141,11 @@ export class Session extends Lifecycle {
         this._fire(frame.type, event);
         break;
       case 'error':
-        this._error(frame, event);
+        if (this.state === 'authenticating' && actionOf(frame.code) !== 'retry') {
+          this._fire('auth.error', event);
+        } else if (this._linked) {
+          this._parts.rare?._error(frame);
+        }
         break;
       case 'subscribed':
         this.joins.subscribed(frame, event.at);
@@ -153,16 +157,6 @@ export class Session extends Lifecycle {
         this._parts.presence?._snapshot(frame);
         break;
       default: // `unsubscribed` says nothing that is not known
-    }
-  }
-
-  private _error(frame: ErrorFrame, event: Received): void {
-    const { code, message, topic } = frame;
-    if (this.state === 'authenticating' && actionOf(code) !== 'retry') {
-      this._fire('auth.error', event);
-    } else if (this._linked && !this.outbox.failed(frame) && !this.joins.failed(frame)) {
-      if (this._peer && code === 'rate_limited') this.outbox.pause(frame.retry_after_ms);
-      this._tell({ kind: 'problem', code, message, topic });
     }
   }
 

@@ -5,6 +5,7 @@ import type { Effect, Fetch, TransportName } from '../../../js/src/session/effec
 import type { Event, TimerName } from '../../../js/src/session/events.js';
 import { PlainPeers } from '../../../js/src/session/plain/peers.js';
 import { Presence } from '../../../js/src/session/presence.js';
+import { Rare } from '../../../js/src/session/rare.js';
 import { Session } from '../../../js/src/session/session.js';
 import { canonical, showEffect } from '../traces/mapping.js';
 import type { Profile } from './profile.js';
@@ -111,7 +112,7 @@ export class Shell {
     private readonly _profile: Profile,
   ) {
     this.session = new Session(_profile.options, () => world.random.unit());
-    this.session.equip({ plain: PlainPeers, presence: Presence });
+    this.session.equip({ plain: PlainPeers, presence: Presence, rare: Rare });
   }
 
   /** One event into the session, its effects out of it. */

@@ -7,6 +7,7 @@
 
 import { PlainPeers } from '../../../js/src/session/plain/peers.js';
 import { Presence } from '../../../js/src/session/presence.js';
+import { Rare } from '../../../js/src/session/rare.js';
 import { Session } from '../../../js/src/session/session.js';
 import { type SessionOptions, sessionOptions } from '../../../js/src/settings/session.js';
 import { load } from '../files.js';
@@ -46,7 +47,7 @@ export function run(trace: Trace): ReadonlySet<string> {
     if (number === undefined) throw new TraceFailed('a random number too many');
     return number;
   });
-  session.equip({ plain: PlainPeers, presence: Presence });
+  session.equip({ plain: PlainPeers, presence: Presence, rare: Rare });
   session.fired = new Set();
   for (const [n, step] of trace.steps.entries()) {
     const got = canonical(session.handle(readEvent(step.in)).map(showEffect));

@@ -6,7 +6,8 @@
 
 import type { Envelope } from '../../generated/wire.js';
 import type { SessionOptions } from '../../settings/session.js';
-import { type Cursor, gap, type Replay, type Request, type Step, type Verdict } from '../cursor.js';
+import type { Cursor, Replay, Request, Step, Verdict } from '../cursor.js';
+import type { Gap } from '../effects.js';
 import type { Subscribe } from '../events.js';
 
 /** What is kept of a message: its time, and when its retention ends if it is said to. */
@@ -29,6 +30,7 @@ export interface Standing {
  * A message is known by its id alone, never refused for its age: clocks of several nodes differ.
  */
 export class IdCursor implements Cursor {
+  readonly _counts = false;
   readonly _healed: Map<string, number> = new Map();
   /** Where to begin, Unix milliseconds. */
   private readonly _start: number | undefined;
@@ -179,4 +181,9 @@ function newestOfEach(history: readonly Envelope[], limit: number): Envelope[] {
       return n > 0;
     })
     .reverse();
+}
+
+/** Messages of a topic are missing, nobody can tell which. */
+export function gap(topic: string, reason: Gap['reason']): Omit<Gap, 'sub'> {
+  return { kind: 'gap', topic, from: undefined, to: undefined, missed: undefined, reason };
 }

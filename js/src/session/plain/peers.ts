@@ -5,6 +5,7 @@
  * acknowledge no publish, number no message, publish an id twice, or take no batch.
  */
 
+import { LIMITS } from '../../generated/defaults.js';
 import type {
   ClientFrame,
   ErrorFrame,
@@ -13,14 +14,13 @@ import type {
   SubscribedFrame,
 } from '../../generated/wire.js';
 import type { Loose } from '../../wire/compact.js';
-import { type Cursor, gap, SeqCursor } from '../cursor.js';
+import type { Cursor, SeqCursor } from '../cursor.js';
 import type { Subscribe } from '../events.js';
 import type { Join } from '../join.js';
-import { REFUSED_FOR_NOW } from '../joins.js';
 import type { Lifecycle } from '../lifecycle.js';
-import { type Entry, open, RATE_LIMITED, resultIn } from '../outbox.js';
-import type { Peer } from '../peer.js';
-import { IdCursor, type Standing } from './id_cursor.js';
+import type { Entry } from '../outbox.js';
+import type { Rare } from '../rare.js';
+import { gap, IdCursor, type Standing } from './id_cursor.js';
 
 /** Requests remembered; a peer that echoes no `ref` may owe answers for ever. */
 const MAX_ASKS = 10_000;
@@ -41,29 +41,47 @@ const OF_PUBLISH: readonly string[] = [
   'slow_consumer',
 ];
 
+interface Ask {
+  readonly join: Join | undefined;
+  readonly topics: readonly string[];
+}
+
 /** The part `plain` of a session. */
 export class PlainPeers {
   /** Topics of publishes that nobody is going to acknowledge. */
   private _blind: string[] = [];
+  /** Requests to subscribe that the peer has not answered, oldest first, by the `ref` that it never
+   * sees; of subscriptions that have ended, too. */
+  private readonly _asks = new Map<string, Ask>();
   /** Slots of a batch sent one by one that the server has still to answer. */
   private readonly _awaited = new WeakMap<Entry, Set<number>>();
 
   constructor(private readonly _session: Lifecycle) {}
 
+  private get _rare(): Rare {
+    return this._session._parts.rare as Rare;
+  }
+
   // ---------------------------------------------------------------- frames
 
   /** The frame as the peer understands it. */
   _translate(frame: Loose<ClientFrame>): ClientFrame {
-    const { _peer: peer, joins } = this._session;
-    for (const oldest of joins._asked.keys()) {
-      if (joins._asked.size <= MAX_ASKS) break;
-      joins._asked.delete(oldest);
-    }
-    if (!peer || peer.ref || !('ref' in frame)) return frame as ClientFrame;
+    if (!this._session._peer || this._can('ref') || !('ref' in frame)) return frame as ClientFrame;
     const { ref, ...others } = frame;
-    if (!peer.plain || frame.type !== 'subscribe') return others as ClientFrame;
+    if (frame.type !== 'subscribe') return others as ClientFrame;
     const { type, topics, since, history } = frame;
+    this._remember(String(ref), topics);
+    if (this._session._peer.features) return others as ClientFrame;
     return { type, topics, since: since ?? (history === undefined ? undefined : 0) } as ClientFrame;
+  }
+
+  private _can(feature: string): boolean {
+    return this._session._peer?.features?.includes(feature) ?? false;
+  }
+
+  /** Whether the peer answers publishes. */
+  private get _acks(): boolean {
+    return this._can('ref') && this._can('ack');
   }
 
   // ---------------------------------------------------------------- subscriptions
@@ -71,21 +89,21 @@ export class PlainPeers {
   /** A cursor that fits the peer, unless it is the usual one. */
   _cursor(event: Subscribe): Cursor | undefined {
     const { _peer: peer, _options } = this._session;
-    return peer && !peer.seq ? new IdCursor(event, _options, peer.history) : undefined;
+    if (!peer || this._can('seq')) return undefined;
+    return new IdCursor(event, _options, peer.history ?? LIMITS.historyMaxMessages);
   }
 
   /** Give the subscription the cursor that fits the peer, which may be another than before. */
   _suit(join: Join): void {
     const { _cursor: old, _event: event } = join;
-    const counts = old instanceof SeqCursor;
-    if (counts === this._session._peer?.seq) return;
+    if (old._counts === this._can('seq')) return;
     join._cursor = this._session.joins._cursorFor(event);
     if (!join._answered) return;
     join._answered = false;
-    const { _newest: since, _topics } = counts ? standing(old) : (old as IdCursor)._standing();
-    if (join._cursor instanceof SeqCursor) {
-      join._cursor._since = since;
-      join._cursor._marks.clear();
+    const standing = old._counts ? standingOf(old as SeqCursor) : (old as IdCursor)._standing();
+    const { _newest: since, _topics } = standing;
+    if (join._cursor._counts) {
+      (join._cursor as SeqCursor)._goOn(since);
     } else {
       join._cursor = this._session.joins._cursorFor({ ...event, since, after: undefined });
     }
@@ -94,16 +112,25 @@ export class PlainPeers {
     }
   }
 
+  private _remember(ref: string, topics: readonly string[]): void {
+    const join = this._session.joins._asked.get(ref);
+    for (const [older, ask] of this._asks) {
+      if (ask.join === join || this._asks.size >= MAX_ASKS) this._asks.delete(older);
+    }
+    this._asks.set(ref, { join, topics });
+  }
+
   /** The request that a `subscribed` without a `ref` answers: the oldest of its topics. */
-  _answeredBy({ topics }: SubscribedFrame): string | undefined {
-    const { _asked } = this._session.joins;
+  _answeredBy({ topics, more }: SubscribedFrame): string | undefined {
     const size = new Set(topics).size;
-    const fits = [..._asked].filter(([, ask]) =>
+    const fits = [...this._asks].filter(([, ask]) =>
       topics.every((topic) => ask.topics.includes(topic)),
     );
     const whole = fits.find(([, ask]) => ask.topics.length === size);
     const part = fits.find(([, ask]) => size && size < ask.topics.length);
-    return (whole ?? part)?.[0];
+    const ref = (whole ?? part)?.[0];
+    if (ref && !(more && this._session.joins._asked.has(ref))) this._asks.delete(ref);
+    return ref;
   }
 
   /** Take for refused what an answer without a `ref` leaves out. */
@@ -122,16 +149,18 @@ export class PlainPeers {
    * refused in the end.
    */
   _refusedBy({ code, topic }: ErrorFrame): string | undefined {
-    const { _peer: peer, joins } = this._session;
-    if (!peer || peer.ref || OF_PUBLISH.includes(code)) return undefined;
-    for (const [ref, { join, topics }] of joins._asked) {
+    if (OF_PUBLISH.includes(code)) return undefined;
+    for (const [ref, { join, topics }] of this._asks) {
       if (topic !== undefined && !topics.includes(topic)) continue;
       const doubts = topic === undefined ? MAX_DOUBTS : 1;
-      if (join._doubts >= doubts || !this._mayBlame(topic)) return ref;
+      if (!join || join._doubts >= doubts || !this._mayBlame(topic)) {
+        this._asks.delete(ref);
+        return ref;
+      }
       if (!join._again) {
         join._again = true;
         join._doubts += 1;
-        joins._later(REFUSED_FOR_NOW);
+        this._rare._askLater();
       }
       break;
     }
@@ -143,35 +172,35 @@ export class PlainPeers {
   /** A connection is there: what is in doubt is unknown now, if the peer cannot tell. */
   _connected(): void {
     this._blind = [];
-    const { _peer: peer } = this._session;
-    if (!(peer?.ack && peer.idempotent)) this._doubt();
+    if (!(this._acks && this._can('idempotency'))) this._doubt();
   }
 
   /** The connection is gone: what was in flight is unknown, if the peer publishes an id twice. */
   _lost(): void {
-    const { _peer: peer } = this._session;
-    if (peer && !peer.idempotent) this._doubt();
+    this._asks.clear();
+    if (this._session._peer && !this._can('idempotency')) this._doubt();
   }
 
   private _doubt(): void {
     const { outbox } = this._session;
-    for (const entry of outbox._queue._entries.filter(({ _sent }) => _sent)) {
-      outbox._settle(entry, { kind: 'unknown' });
+    for (const entry of outbox._queue) {
+      if (entry._sent) outbox._settle(entry, { kind: 'unknown' });
     }
   }
 
   /** Send a publish in the way of such a peer; false if the usual way will do. */
   _publish(entry: Entry): boolean {
-    const { ack, batch } = this._session._peer as Peer;
-    const { _publish: publish, _ref, _results } = entry;
+    const { _publish: publish, _ref } = entry;
+    const ack = this._acks;
+    const batch = this._can('batch');
     if (ack && (batch || !publish.batch)) return false;
-    const slots = open(entry);
+    const slots = this._rare._open(entry);
     if (publish.batch && batch) {
       const messages = slots.map(([, message]) => message);
       this._session._send({ type: 'publish', messages });
     } else {
       for (const [slot, message] of slots) {
-        const ref = _results.length === 1 ? _ref : `${_ref}.${slot}`;
+        const ref = publish.messages.length === 1 ? _ref : `${_ref}.${slot}`;
         this._session._send({ type: 'publish', message, ref: ack ? ref : undefined });
       }
     }
@@ -190,20 +219,27 @@ export class PlainPeers {
   _answered(frame: PublishedFrame | ErrorFrame): boolean {
     const { outbox } = this._session;
     const [, ref, number] = /^(p\d+)\.(\d+)$/.exec(frame.ref ?? '') ?? [];
-    const entry = outbox._flight._entries.find(({ _ref }) => _ref === ref);
-    const found = entry && open(entry).find(([slot]) => slot === Number(number));
+    const entry = outbox._find(ref);
+    const found = entry && this._rare._open(entry).find(([slot]) => slot === Number(number));
     if (!found) return false;
     const [slot, message] = found;
-    const pause = outbox._answer(entry, slot, message, resultOf(frame));
+    const pause = this._rare._note(entry, slot, message, this._resultOf(frame));
     const awaited = this._awaited.get(entry);
     awaited?.delete(slot);
     if (!awaited?.size) {
-      outbox._advance(entry, pause);
+      this._rare._advance(entry, pause);
     } else {
       if (pause) outbox.pause(pause);
       outbox.flush();
     }
     return true;
+  }
+
+  private _resultOf(frame: PublishedFrame | ErrorFrame): PublishResult {
+    if (frame.type === 'published') return this._rare._resultsOf(frame)[0] ?? {};
+    const { code, message, remedy, retry_after_ms } = frame;
+    const about = code === 'rate_limited' ? { retry_after_ms } : { remedy };
+    return { error: { code, message, ...about } } as PublishResult;
   }
 
   /**
@@ -216,14 +252,8 @@ export class PlainPeers {
   }
 }
 
-function resultOf(frame: PublishedFrame | ErrorFrame): PublishResult {
-  if (frame.type === 'published') return frame.results?.[0] ?? resultIn(frame);
-  const { code, message, remedy } = frame;
-  return { error: code === RATE_LIMITED ? frame : { code, message, remedy } } as PublishResult;
-}
-
 /** Time of the newest message, Unix milliseconds; topics of which something is remembered. */
-function standing({ _marks, _since }: SeqCursor): Standing {
+function standingOf({ _marks, _since }: SeqCursor): Standing {
   const times = [..._marks.values()].map(({ _at }) => _at);
   const _newest = times.length ? times.reduce((a, b) => Math.max(a, b)) : _since;
   return { _newest, _topics: [..._marks.keys()] };
