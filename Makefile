@@ -75,11 +75,14 @@ check-js: packages ## format, lint, types and imports of the TypeScript code
 	$(NODE_BIN)/tsc --noEmit --project js/tsconfig.json
 	$(NODE_BIN)/tsc --noEmit --project tests/js/tsconfig.json
 	$(NODE_BIN)/tsc --noEmit --project tests/browser/tsconfig.json
+	$(NODE_BIN)/tsc --noEmit --project server-mock/console/tsconfig.json
 	$(NODE_BIN)/tsc --noEmit --project tests/package/tsconfig.json
 	node js/imports.mjs
 	cd js && ../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/js && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/browser && ../../$(NODE_BIN)/biome check --error-on-warnings
+	cd server-mock/console && ../../$(NODE_BIN)/biome check --error-on-warnings
+	node server-mock/console/build.mjs --check
 	cd tests/package && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/conformance && ../../$(NODE_BIN)/biome check --error-on-warnings
 
@@ -95,8 +98,9 @@ check-package: build ## the npm package: its entries, conditions and types, for 
 	$(NODE_BIN)/publint run dist/hanzoai-pubsub-*.tgz --strict
 	$(NODE_BIN)/attw dist/hanzoai-pubsub-*.tgz --profile node16 --format table-flipped
 
-generate: packages ## write the code, tables and diagrams that come from spec/, and the tables of docs/
+generate: packages ## write what comes from spec/, the console page, and the tables of docs/
 	$(BIN)/python spec/generate.py
+	node server-mock/console/build.mjs
 	$(BIN)/python scripts/write_tables.py
 
 format: packages ## put the code in order
@@ -105,6 +109,7 @@ format: packages ## put the code in order
 	cd js && ../$(NODE_BIN)/biome check --write
 	cd tests/js && ../../$(NODE_BIN)/biome check --write
 	cd tests/browser && ../../$(NODE_BIN)/biome check --write
+	cd server-mock/console && ../../$(NODE_BIN)/biome check --write
 	cd tests/package && ../../$(NODE_BIN)/biome check --write
 	cd tests/conformance && ../../$(NODE_BIN)/biome check --write
 

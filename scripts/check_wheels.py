@@ -14,6 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 REQUIREMENTS = Path(__file__).parent.parent / "requirements"
+SERVER_FILES = (
+    "pubsub_server/__init__.py",
+    "pubsub_server/py.typed",
+    "pubsub_server/generated/console/index.html",
+    "pubsub_server/generated/console/console.js",
+    "pubsub_server/generated/console/console.css",
+)
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 SUFFIX = ".exe" if os.name == "nt" else ""
 UV = Path(sys.executable).parent / f"uv{SUFFIX}"
@@ -95,7 +102,7 @@ def main(dist: Path) -> int:
     sdk = one(dist, "hanzoai_pubsub-*.whl")
     server = one(dist, "hanzoai_pubsub_server-*.whl")
     inspect(sdk, wants=("hanzoai/pubsub/__init__.py", "hanzoai/pubsub/py.typed"))
-    inspect(server, wants=("pubsub_server/__init__.py", "pubsub_server/py.typed"))
+    inspect(server, wants=SERVER_FILES)
     neighbours = ("--requirement", str((REQUIREMENTS / "neighbours.txt").resolve()))
     scenarios = (
         Scenario("the SDK alone", (str(sdk),), ("hanzoai.pubsub",)),

@@ -20,6 +20,8 @@ from pubsub_server.access.setup import StartError
 from pubsub_server.hub.faults import Faults
 from pubsub_server.hub.hub import Hub
 from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.listeners.console import Console
+from pubsub_server.listeners.dev_sign_in import DevSignIn
 from pubsub_server.listeners.http import HttpListener
 from pubsub_server.listeners.websocket import WebSocketListener
 from pubsub_server.observe.audit import AuditLog, FileSink
@@ -53,6 +55,7 @@ class Server:
         http: Base URL of the HTTP API, after `start`.
         ws: URL of the WebSocket, after `start`.
         faults: What can be made to go wrong, with the setting `faults`.
+        console: The page at `/`, after `start`.
     """
 
     def __init__(self, settings: Settings, dev_key: bytes | None = None) -> None:
@@ -61,6 +64,7 @@ class Server:
         self.http = ""
         self.ws = ""
         self.faults: Faults | None = None
+        self.console: Console | None = None
         self._hub: Hub | None = None
         self._ready = False
         self._audit: AuditLog | None = None
@@ -141,6 +145,8 @@ class Server:
             webhooks=webhooks if settings.webhooks else None,
         )
         self.faults = Faults(hub) if settings.faults else None
+        sign_in = None if self.dev_key is None else DevSignIn(settings, self.dev_key)
+        console = self.console = Console(settings, server_version(), sign_in)
         self._http_listener = HttpListener(
             hub,
             policy,
@@ -148,11 +154,13 @@ class Server:
             Metrics(lambda: hub.stats, self._gauges()),
             ready=lambda: self._ready,
             openapi=OPENAPI,
+            console=console,
             faults=self.faults,
         )
         self._ws_listener = WebSocketListener(hub, settings)
         http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
         ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
+        console.ws_port = ws_port
         webhooks.start()
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         secure = "s" if tls is not None else ""

@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.listeners.pages import landing_page
+from pubsub_server.listeners.console import is_console
 from pubsub_server.listeners.problems import problem
 from pubsub_server.listeners.requests import UnsupportedMedia
 from pubsub_server.listeners.rest import RestApi
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.faults import Faults
     from pubsub_server.interfaces import Service
+    from pubsub_server.listeners.console import Console
     from pubsub_server.observe.metrics import Metrics
     from pubsub_server.settings.config import Settings
 
@@ -216,6 +217,7 @@ class HttpListener:
         metrics: Counts requests and answers `/metrics`.
         ready: Whether new work is welcome, for `/readyz`.
         openapi: The bundled description of this API.
+        console: The page at `/`.
         faults: What tests may inject, if they may.
     """
 
@@ -228,6 +230,7 @@ class HttpListener:
         *,
         ready: Callable[[], bool],
         openapi: Path | None = None,
+        console: Console | None = None,
         faults: Faults | None = None,
     ) -> None:
         self.connections = 0
@@ -238,7 +241,8 @@ class HttpListener:
         self._origins = frozenset(settings.cors_origins)
         self._rest = RestApi(service, policy, settings)
         self._streams = EventStreams(service, policy, settings)
-        self._runner = web.AppRunner(self._application(faults), handle_signals=False)
+        app = self._application(console, faults)
+        self._runner = web.AppRunner(app, handle_signals=False)
         self._server: asyncio.Server | None = None
 
     async def start(self, tls: ssl.SSLContext | None = None) -> int:
@@ -275,11 +279,10 @@ class HttpListener:
             await manager.shutdown(max(seconds / 2, SHORTEST))
         await self._runner.cleanup()
 
-    def _application(self, faults: Faults | None) -> web.Application:
+    def _application(self, console: Console | None, faults: Faults | None) -> web.Application:
         app = web.Application(middlewares=[self._guard], logger=_LOG)
         app.on_response_prepare.append(self._complete)
         rest, streams, router = self._rest, self._streams, app.router
-        router.add_get("/", self._landing)
         router.add_get("/healthz", self._health)
         router.add_get("/readyz", self._readiness)
         router.add_get("/metrics", self._exposition)
@@ -293,6 +296,8 @@ class HttpListener:
         router.add_get("/v1/access", rest.access)
         router.add_get("/v1/subscribe", streams.get, allow_head=False)
         router.add_post("/v1/subscribe", streams.post)
+        if console is not None:
+            console.add_to(router)
         if faults is not None:
             router.add_post("/v1/faults", rest.faults(faults))
         return app
@@ -373,6 +378,9 @@ class HttpListener:
         # A refused `Expect` is answered before any handler is asked.
         headers["X-Request-Id"] = request.get(REQUEST_ID) or new_request_id()
         headers["X-Content-Type-Options"] = "nosniff"
+        if is_console(request.path):
+            headers["Cross-Origin-Resource-Policy"] = "same-origin"
+            return
         origin = request.headers.get("Origin")
         if "*" in self._origins:
             headers["Access-Control-Allow-Origin"] = "*"
@@ -382,9 +390,6 @@ class HttpListener:
                 return
             headers["Access-Control-Allow-Origin"] = origin
         headers["Access-Control-Expose-Headers"] = EXPOSED
-
-    async def _landing(self, request: web.Request) -> web.Response:
-        return landing_page()
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})

@@ -28,6 +28,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+_SOCKET_URL = re.compile(r"wss?://[a-zA-Z0-9.\[\]:-]+(?:/[a-zA-Z0-9._~/-]*)?", re.ASCII)
 _SIZES = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _SIZE = re.compile(r"(\d+)\s*(KiB|MiB|GiB)")
 _TRUTH = {
@@ -129,6 +130,10 @@ class Settings(BaseModel):
     tls_key: Path | None = Field(default=None, description="private key of the certificate, PEM")
     behind_tls_proxy: Switch = Field(
         default=False, description="accept plaintext, because a proxy in front ends TLS"
+    )
+    ws_url: str | None = Field(
+        default=None,
+        description="where browsers find the WebSocket; default: this port's host, or its proxy's",
     )
     cors_origins: Items = Field(
         default=("*",), description="origins whose pages may call the HTTP API; `*` is all"
@@ -263,6 +268,14 @@ class Settings(BaseModel):
             parts = urlsplit(url)
             if parts.scheme not in {"http", "https"} or not parts.hostname:
                 raise ValueError("must be an http:// or https:// URL")
+        return url
+
+    @field_validator("ws_url")
+    @classmethod
+    def _socket(cls, url: str | None) -> str | None:
+        # It stands in a Content-Security-Policy.
+        if url is not None and not _SOCKET_URL.fullmatch(url):
+            raise ValueError("must be a ws:// or wss:// URL, such as wss://pubsub.example.com/ws")
         return url
 
     @field_validator("jwt_claims")

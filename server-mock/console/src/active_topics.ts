@@ -1,0 +1,114 @@
+/** The topics that are active, with how often something is published to them. */
+
+import { type Message, PermissionDenied, type PubSub, type TopicInfo } from '@hanzoai/pubsub';
+
+import { tell } from './notices.js';
+import { messagesBetween, RateSeries } from './rates.js';
+import { everyWhileVisible, Signal } from './reactive.js';
+
+const POLL = 2_000;
+/** Topics that are listed. */
+export const TOPICS_MAX = 300;
+
+/** One of them. */
+export interface Topic {
+  readonly name: string;
+  readonly info: TopicInfo | undefined;
+  readonly rates: RateSeries;
+}
+
+interface Known {
+  info: TopicInfo | undefined;
+  received: number;
+  readonly rates: RateSeries;
+}
+
+/** Asks for the list modestly; without the right to it, it knows what it has seen. */
+export class Topics {
+  /** By name. */
+  readonly list: Signal<readonly Topic[]> = new Signal<readonly Topic[]>([]);
+  /** Whether the identity may list topics; undefined before the first answer. */
+  readonly listed: Signal<boolean | undefined> = new Signal<boolean | undefined>(undefined);
+  /** Whether there are more than are shown. */
+  readonly more: Signal<boolean> = new Signal(false);
+  /** Of all topics that are known. */
+  readonly all: RateSeries = new RateSeries();
+  /** Only topics that begin so are asked for, where there are too many. */
+  prefix = '';
+  private readonly _known = new Map<string, Known>();
+  private readonly _began = Date.now();
+  private _asking = false;
+  private _asked = false;
+  private _lastTick = performance.now();
+
+  constructor(private readonly _ps: PubSub) {
+    everyWhileVisible(POLL, () => void this.poll());
+  }
+
+  /** A message was received; what the list of topics counts, or what was replayed, is not counted. */
+  seen({ topic, seq, timestamp }: Message): void {
+    const known = this._known.get(topic) ?? this._learn(topic);
+    const counts = this.listed.peek() === false ? timestamp > this._began : seq === undefined;
+    if (known && counts) known.received += 1;
+  }
+
+  /** Ask now. */
+  async poll(): Promise<void> {
+    if (this._asking || this._ps.state !== 'connected') return;
+    this._asking = true;
+    try {
+      if (this.listed.peek() !== false) await this._ask();
+    } catch (error) {
+      if (error instanceof PermissionDenied) this.listed.value = false;
+      // While the connection is down, its state says so already.
+      else if (this._ps.state === 'connected') tell(error);
+    } finally {
+      this._asking = false;
+      this._tick();
+    }
+  }
+
+  private async _ask(): Promise<void> {
+    const prefix = this.more.peek() ? this.prefix : '';
+    const infos = await this._ps.topics(prefix || undefined, { limit: TOPICS_MAX });
+    this.listed.value = true;
+    if (!prefix) this.more.value = infos.length >= TOPICS_MAX;
+    const present = new Set(infos.map(({ topic }) => topic));
+    for (const [topic, known] of this._known) {
+      if (!present.has(topic) && (known.info || known.rates.quiet)) this._known.delete(topic);
+    }
+    for (const info of infos) {
+      const known = this._known.get(info.topic) ?? this._learn(info.topic);
+      if (!known) continue;
+      const appeared = known.info === undefined && this._asked;
+      known.received += appeared
+        ? info.messages
+        : messagesBetween(known.info?.position, info.position);
+      known.info = info;
+    }
+    this._asked = true;
+  }
+
+  private _learn(topic: string): Known | undefined {
+    if (this._known.size >= 2 * TOPICS_MAX) return undefined;
+    const known: Known = { info: undefined, received: 0, rates: new RateSeries() };
+    this._known.set(topic, known);
+    return known;
+  }
+
+  private _tick(): void {
+    const at = performance.now();
+    const seconds = (at - this._lastTick) / 1000;
+    this._lastTick = at;
+    let sum = 0;
+    for (const known of this._known.values()) {
+      known.rates.push(known.received, seconds);
+      sum += known.received;
+      known.received = 0;
+    }
+    this.all.push(sum, seconds);
+    this.list.value = [...this._known]
+      .map(([name, { info, rates }]) => ({ name, info, rates }))
+      .sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+}

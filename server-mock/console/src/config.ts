@@ -1,0 +1,27 @@
+/** What the server tells the page at its start. */
+
+/** Where things are, and what may be done. */
+export interface Config {
+  /** URL of the WebSocket. */
+  readonly ws: string;
+  /** Base URL of the HTTP API. */
+  readonly http: string;
+  /** Of the server. */
+  readonly version: string;
+  /** Whether the server signs in without a token. */
+  readonly devSignIn: boolean;
+}
+
+/** Ask for it. */
+export async function loadConfig(): Promise<Config> {
+  const answer = await fetch('console/config.json', { credentials: 'omit' });
+  if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
+  const body = (await answer.json()) as Record<string, unknown>;
+  const { ws, version, dev_sign_in: dev } = body;
+  return {
+    ws: String(ws),
+    http: new URL('.', location.href).href.replace(/\/$/, ''),
+    version: String(version),
+    devSignIn: dev === true,
+  };
+}

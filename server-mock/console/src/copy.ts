@@ -1,0 +1,32 @@
+/** Buttons that put a text on the clipboard. */
+
+import { h, replace } from './dom.js';
+import { icon } from './icons.js';
+
+/** A button that copies, and says for a moment that it did. */
+export function copyButton(label: string, text: () => string, words = true): HTMLButtonElement {
+  const button: HTMLButtonElement = h('button', {
+    class: words ? 'ghost small' : 'ghost icon-only',
+    type: 'button',
+    'aria-label': words ? undefined : label,
+    onclick: () => void copy(),
+  });
+  const show = (sign: 'copy' | 'check', said: string): void =>
+    replace(button, icon(sign), words && said);
+  const copy = async (): Promise<void> => {
+    const worked = await write(text());
+    show(worked ? 'check' : 'copy', worked ? 'Copied' : 'Not copied');
+    setTimeout(() => show('copy', label), 1_600);
+  };
+  show('copy', label);
+  return button;
+}
+
+async function write(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

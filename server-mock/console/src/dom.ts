@@ -1,0 +1,71 @@
+/** Elements as expressions; what is a function follows the signals that it reads. */
+
+import { effect } from './reactive.js';
+
+type Value = string | number | boolean | null | undefined;
+/** What may stand inside an element. */
+export type Child = Node | string | number | null | undefined | false | (() => string | number);
+/** Attributes, and listeners under `on…`. */
+export type Attributes = Readonly<Record<string, Value | (() => Value) | ((event: never) => void)>>;
+
+const SVG = 'http://www.w3.org/2000/svg';
+
+/** An HTML element. */
+export function h<Name extends keyof HTMLElementTagNameMap>(
+  name: Name,
+  attributes: Attributes = {},
+  ...children: readonly Child[]
+): HTMLElementTagNameMap[Name] {
+  const element = document.createElement(name);
+  fill(element, attributes, children);
+  return element;
+}
+
+/** An SVG element. */
+export function svg(
+  name: string,
+  attributes: Attributes = {},
+  ...children: readonly Child[]
+): SVGElement {
+  const element = document.createElementNS(SVG, name) as SVGElement;
+  fill(element, attributes, children);
+  return element;
+}
+
+/** Replace what an element holds. */
+export function replace(element: Element, ...children: readonly Child[]): void {
+  element.replaceChildren(...children.flatMap(nodes));
+}
+
+/** Set an attribute; true is present, false, null and undefined are absent. */
+export function setAttribute(element: Element, name: string, value: Value): void {
+  if (value === null || value === undefined || value === false) element.removeAttribute(name);
+  else {
+    const text = value === true ? '' : String(value);
+    if (element.getAttribute(name) !== text) element.setAttribute(name, text);
+  }
+}
+
+function fill(element: Element, attributes: Attributes, children: readonly Child[]): void {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith('on')) {
+      element.addEventListener(name.slice(2), value as unknown as EventListener);
+    } else if (typeof value === 'function') {
+      effect(() => setAttribute(element, name, (value as () => Value)()));
+    } else {
+      setAttribute(element, name, value);
+    }
+  }
+  element.append(...children.flatMap(nodes));
+}
+
+function nodes(child: Child): (Node | string)[] {
+  if (child === null || child === undefined || child === false) return [];
+  if (typeof child !== 'function') return [typeof child === 'number' ? String(child) : child];
+  const text = document.createTextNode('');
+  effect(() => {
+    const said = String(child());
+    if (text.data !== said) text.data = said;
+  });
+  return [text];
+}

@@ -1,0 +1,51 @@
+/** Older messages of the topic that is shown, page by page upwards. */
+
+import { NotFound, type PubSub } from '@hanzoai/pubsub';
+
+import type { Feed } from './messages/feed.js';
+import { tell } from './notices.js';
+import { effect, Signal } from './reactive.js';
+
+const PAGE = 50;
+
+/** Where the way back stands. */
+export type HistoryState = 'more' | 'loading' | 'beginning' | 'full' | 'failed';
+
+/** Loads it. */
+export class History {
+  readonly state: Signal<HistoryState> = new Signal<HistoryState>('more');
+
+  constructor(
+    private readonly _ps: PubSub,
+    private readonly _feed: Feed,
+  ) {
+    effect(() => {
+      void _feed.narrowed.value;
+      this.state.value = 'more';
+    });
+  }
+
+  /** Load the page before what is shown. */
+  async older(): Promise<void> {
+    const topic = this._feed.narrowed.peek();
+    if (topic === undefined || this.state.peek() === 'loading') return;
+    if (!this._feed.hasRoom) {
+      this.state.value = 'full';
+      return;
+    }
+    this.state.value = 'loading';
+    const first = this._feed.view.find((entry) => entry.kind === 'message');
+    const before = first?.kind === 'message' ? first.message.id : undefined;
+    let next: HistoryState = 'failed';
+    try {
+      const page = await Array.fromAsync(this._ps.history(topic, { before, limit: PAGE }));
+      this._feed.prepend(topic, page);
+      next = page.length < PAGE ? 'beginning' : 'more';
+    } catch (error) {
+      // The oldest that is shown is retained no more: nor is anything before it.
+      if (error instanceof NotFound) next = 'beginning';
+      else tell(error);
+    }
+    if (topic === this._feed.narrowed.peek()) this.state.value = next;
+  }
+}

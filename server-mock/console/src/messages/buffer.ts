@@ -1,0 +1,118 @@
+/** The newest messages and gaps, bounded, in the order of their times. */
+
+import type { Gap, Message } from '@hanzoai/pubsub';
+
+/** A line of the list. */
+export type Entry =
+  | {
+      readonly kind: 'message';
+      readonly key: number;
+      readonly at: number;
+      readonly topic: string;
+      readonly message: Message;
+    }
+  | {
+      readonly kind: 'gap';
+      readonly key: number;
+      readonly at: number;
+      readonly topic: string;
+      readonly gap: Gap;
+    };
+
+/** What comes from subscriptions. */
+export type Incoming =
+  | { readonly kind: 'message'; readonly message: Message }
+  | { readonly kind: 'gap'; readonly gap: Gap };
+
+/** Holds at most `capacity` entries; a message comes once, however many subscriptions bring it. */
+export class MessageBuffer {
+  entries: Entry[] = [];
+  private readonly _ids = new Set<string>();
+  private _gaps = new Set<string>();
+  private _keys = 0;
+
+  constructor(readonly capacity: number) {}
+
+  /**
+   * Take what came since the last time.
+   *
+   * A gap stands before the next message of its topic, or at the end where none follows.
+   *
+   * @returns The entries that had to go.
+   */
+  add(batch: readonly Incoming[]): Entry[] {
+    const fresh: Entry[] = [];
+    const open = new Map<string, Gap[]>();
+    for (const each of batch) {
+      if (each.kind === 'gap') {
+        this._open(open, each.gap);
+        continue;
+      }
+      const { message } = each;
+      if (this._ids.has(message.id)) continue;
+      this._ids.add(message.id);
+      const { timestamp: at, topic } = message;
+      for (const gap of open.get(topic) ?? []) fresh.push(this._gap(gap, at));
+      open.delete(topic);
+      fresh.push({ kind: 'message', key: this._next(), at, topic, message });
+    }
+    const last = (fresh.at(-1) ?? this.entries.at(-1))?.at ?? 0;
+    for (const gaps of open.values()) for (const gap of gaps) fresh.push(this._gap(gap, last));
+    this._join(fresh);
+    return this._trim();
+  }
+
+  /** Whether a message is here. */
+  has(id: string): boolean {
+    return this._ids.has(id);
+  }
+
+  /** A key that no entry has had. */
+  nextKey(): number {
+    return this._next();
+  }
+
+  /** Forget everything. */
+  clear(): void {
+    this.entries = [];
+    this._ids.clear();
+    this._gaps.clear();
+  }
+
+  private _open(open: Map<string, Gap[]>, gap: Gap): void {
+    const name = `${gap.topic} ${gap.from} ${gap.to} ${gap.reason}`;
+    if (gap.from !== undefined && this._gaps.has(name)) return;
+    if (this._gaps.size > 1_000) this._gaps = new Set();
+    this._gaps.add(name);
+    const known = open.get(gap.topic);
+    if (known) known.push(gap);
+    else open.set(gap.topic, [gap]);
+  }
+
+  private _gap(gap: Gap, at: number): Entry {
+    return { kind: 'gap', key: this._next(), at, topic: gap.topic, gap };
+  }
+
+  private _next(): number {
+    this._keys += 1;
+    return this._keys;
+  }
+
+  private _join(fresh: readonly Entry[]): void {
+    let last = this.entries.at(-1)?.at ?? 0;
+    let inOrder = true;
+    for (const entry of fresh) {
+      if (entry.at < last) inOrder = false;
+      last = entry.at;
+      this.entries.push(entry);
+    }
+    // What is replayed comes topic by topic; the sort is stable, so one millisecond keeps its order.
+    if (!inOrder) this.entries.sort((a, b) => a.at - b.at);
+  }
+
+  private _trim(): Entry[] {
+    const gone = this.entries.splice(0, Math.max(0, this.entries.length - this.capacity));
+    for (const entry of gone) if (entry.kind === 'message') this._ids.delete(entry.message.id);
+    return gone;
+  }
+}

@@ -1,0 +1,59 @@
+/** A message opened: where it comes from, and its data in full. */
+
+import { copyButton } from '../copy.js';
+import { type Child, h } from '../dom.js';
+import { age, bytes, fullTime } from '../format.js';
+import type { Entry } from './buffer.js';
+import { pieces, pretty, SHOWN_MAX } from './json_text.js';
+
+type MessageEntry = Extract<Entry, { kind: 'message' }>;
+
+/** The part below the line of an open message. */
+export function detail(
+  { message }: MessageEntry,
+  again: (message: MessageEntry['message']) => void,
+): HTMLElement {
+  const json = pretty(message.data);
+  const shown = json.slice(0, SHOWN_MAX);
+  const { sender, meta } = message;
+  return h(
+    'div',
+    { class: 'detail' },
+    h(
+      'dl',
+      { class: 'facts' },
+      ...fact('id', h('code', {}, message.id)),
+      ...fact('topic', h('code', {}, message.topic)),
+      ...fact('type', h('code', {}, message.type)),
+      ...fact('seq', message.seq === undefined ? 'none: not kept in history' : String(message.seq)),
+      ...fact('sender', sender ? `${sender.id} (${sender.type})` : 'unknown'),
+      ...fact('time', `${fullTime(message.timestamp)}, ${age(Date.now() - message.timestamp)} ago`),
+      ...(message.ttl === undefined ? [] : fact('ttl', `${message.ttl} s`)),
+      ...(meta === undefined ? [] : fact('meta', h('code', {}, JSON.stringify(meta)))),
+    ),
+    h(
+      'pre',
+      { class: 'json', tabindex: 0, 'aria-label': 'Data' },
+      ...(json.length > SHOWN_MAX
+        ? [shown, `\n… ${bytes(json.length - SHOWN_MAX)} more; copy the data to see all of it`]
+        : pieces(shown).map(({ kind, text }) =>
+            kind === 'mark' ? text : h('span', { class: `json-${kind}` }, text),
+          )),
+    ),
+    h(
+      'div',
+      { class: 'actions' },
+      copyButton('Copy data', () => json),
+      copyButton('Copy message', () => pretty(message)),
+      h(
+        'button',
+        { class: 'ghost small', type: 'button', onclick: () => again(message) },
+        'Publish again…',
+      ),
+    ),
+  );
+}
+
+function fact(name: string, value: Child): HTMLElement[] {
+  return [h('dt', {}, name), h('dd', {}, value)];
+}

@@ -1,0 +1,68 @@
+/** One line of the list: a message, or a gap in its place. */
+
+import type { Gap } from '@hanzoai/pubsub';
+
+import { h } from '../dom.js';
+import { clockTime, fullTime, plural, preview } from '../format.js';
+import type { Entry } from './buffer.js';
+
+const REASONS: Readonly<Record<Gap['reason'], string>> = {
+  history_trimmed: 'no longer retained by the server',
+  log_reset: 'the log of the topic began anew',
+  slow_consumer: 'this page was too slow for them',
+  unproven: 'the server cannot tell',
+};
+
+/** The element of an entry, without what is shown when it is open. */
+export function row(entry: Entry, toneOf: (topic: string) => number): HTMLElement {
+  if (entry.kind === 'gap') return gapRow(entry.gap, entry.at);
+  const { message, topic } = entry;
+  return h(
+    'article',
+    { class: `row tone-${toneOf(topic)}`, 'data-key': entry.key, 'data-id': message.id },
+    h(
+      'button',
+      { class: 'line', type: 'button', tabindex: -1, 'aria-expanded': 'false' },
+      h(
+        'time',
+        { datetime: new Date(message.timestamp).toISOString(), title: fullTime(message.timestamp) },
+        clockTime(message.timestamp),
+      ),
+      h('span', { class: 'topic', title: topic }, h('i', { class: 'dot' }), topic),
+      h('span', { class: 'type' }, message.type),
+      h('span', { class: 'data' }, preview(message.data)),
+      h('span', { class: 'sender' }, message.sender?.id ?? ''),
+      h('span', { class: 'seq' }, message.seq === undefined ? '—' : `#${shortSeq(message.seq)}`),
+    ),
+  );
+}
+
+/** What a gap says in words. */
+export function gapText({ topic, from, to, missed, reason }: Gap): string {
+  const count = missed === undefined ? 'Messages' : plural(missed, 'message');
+  const where =
+    from === undefined ? '' : to === undefined ? ` from #${shortSeq(from)} on` : span(from, to);
+  return `${count} of ${topic} missing${where}: ${REASONS[reason] ?? reason}`;
+}
+
+function span(from: number, to: number): string {
+  return from === to ? `, #${shortSeq(from)}` : `, #${shortSeq(from)} to #${shortSeq(to)}`;
+}
+
+function gapRow(gap: Gap, at: number): HTMLElement {
+  return h(
+    'article',
+    { class: 'row gap' },
+    h(
+      'button',
+      { class: 'line', type: 'button', tabindex: -1, title: gapText(gap) },
+      h('time', { datetime: new Date(at).toISOString() }, clockTime(at)),
+      h('span', { class: 'gap-text' }, h('b', {}, 'Gap'), ' ', gapText(gap)),
+    ),
+  );
+}
+
+/** Logs begin at a large number: its last digits tell messages apart. */
+export function shortSeq(seq: number): string {
+  return seq < 1e6 ? String(seq) : `…${String(seq % 1e6).padStart(6, '0')}`;
+}

@@ -1,0 +1,77 @@
+/** What went wrong, said once, with its code and what to do. */
+
+import { PubSubError } from '@hanzoai/pubsub';
+
+import { h, replace } from './dom.js';
+import { icon } from './icons.js';
+import { effect, Signal } from './reactive.js';
+
+const SHOWN = 4;
+
+/** One thing that went wrong. */
+export interface Problem {
+  readonly code: string;
+  readonly message: string;
+  readonly remedy: string;
+}
+
+interface Notice extends Problem {
+  readonly times: number;
+}
+
+const notices = new Signal<readonly Notice[]>([]);
+
+/** An error in the words of the table. */
+export function problemOf(error: unknown): Problem {
+  if (error instanceof PubSubError) {
+    const { code, message, remedy } = error;
+    return { code, message, remedy };
+  }
+  const message = error instanceof Error ? error.message : String(error);
+  return { code: 'console', message, remedy: '' };
+}
+
+/** Tell of an error; the same one again only counts. */
+export function tell(error: unknown): void {
+  const problem = problemOf(error);
+  const others = notices.peek().filter((each) => !same(each, problem));
+  const before = notices.peek().find((each) => same(each, problem));
+  notices.value = [...others, { ...problem, times: (before?.times ?? 0) + 1 }].slice(-SHOWN);
+}
+
+/** Where they are shown. */
+export function noticeArea(): HTMLElement {
+  const area = h('div', { class: 'notices', role: 'alert' });
+  effect(() => {
+    const dismiss = (notice: Notice): void => {
+      notices.value = notices.peek().filter((each) => each !== notice);
+    };
+    replace(
+      area,
+      ...notices.value.map((notice) =>
+        h(
+          'div',
+          { class: 'notice' },
+          h(
+            'div',
+            {},
+            h('code', { class: 'code' }, notice.code),
+            notice.times > 1 && h('span', { class: 'times' }, `×${notice.times}`),
+            h('p', {}, notice.message),
+            notice.remedy && h('p', { class: 'quiet' }, notice.remedy),
+          ),
+          h(
+            'button',
+            { class: 'ghost icon-only', 'aria-label': 'Dismiss', onclick: () => dismiss(notice) },
+            icon('close'),
+          ),
+        ),
+      ),
+    );
+  });
+  return area;
+}
+
+function same(one: Problem, other: Problem): boolean {
+  return one.code === other.code && one.message === other.message;
+}

@@ -1,0 +1,61 @@
+/** Who is present on the topics that are watched, and who came and went. */
+
+import { matches, type PresenceChange, type PresenceMember } from '@hanzoai/pubsub';
+
+import { Signal } from './reactive.js';
+
+/** Lines of the log that are kept. */
+const LOG_MAX = 30;
+/** Topics whose members are kept. */
+const TOPICS_MAX = 500;
+
+/** Somebody came, changed or went. */
+export interface Movement {
+  readonly at: number;
+  readonly topic: string;
+  readonly change: 'join' | 'update' | 'leave';
+  readonly member: PresenceMember;
+}
+
+/** Members by topic. */
+export class People {
+  readonly topics: Signal<ReadonlyMap<string, readonly PresenceMember[]>> = new Signal(new Map());
+  readonly log: Signal<readonly Movement[]> = new Signal<readonly Movement[]>([]);
+  /** The one subscription that tells of a topic, where several could. */
+  private readonly _teller = new Map<string, string>();
+
+  /** Take a change that a subscription tells. */
+  take(pattern: string, { topic, members, change, member }: PresenceChange): void {
+    const teller = this._teller.get(topic) ?? pattern;
+    if (teller !== pattern) return;
+    const known = this.topics.peek();
+    if (!known.has(topic) && known.size >= TOPICS_MAX) return;
+    const next = new Map(known);
+    if (members.length) {
+      this._teller.set(topic, pattern);
+      next.set(topic, members);
+    } else {
+      this._teller.delete(topic);
+      next.delete(topic);
+    }
+    this.topics.value = next;
+    if (!member || (change !== 'join' && change !== 'update' && change !== 'leave')) return;
+    const movement: Movement = { at: Date.now(), topic, change, member };
+    this.log.value = [movement, ...this.log.peek()].slice(0, LOG_MAX);
+  }
+
+  /** A subscription has ended. */
+  forget(pattern: string, left: readonly string[]): void {
+    const next = new Map(this.topics.peek());
+    for (const [topic, teller] of this._teller) {
+      if (teller !== pattern) continue;
+      const heir = left.find((each) => matches(each, topic));
+      if (heir) this._teller.set(topic, heir);
+      else {
+        this._teller.delete(topic);
+        next.delete(topic);
+      }
+    }
+    this.topics.value = next;
+  }
+}

@@ -1,0 +1,53 @@
+/** How often something happens: samples of the last minute. */
+
+/** Samples that are kept. */
+export const SAMPLES = 30;
+const RECENT = 3;
+
+/** Counts by interval, the newest last. */
+export class RateSeries {
+  readonly perSecond: number[] = new Array<number>(SAMPLES).fill(0);
+  private _recent = 0;
+
+  /** Take the count of one interval. */
+  push(count: number, seconds: number): void {
+    this.perSecond.push(seconds > 0 ? Math.max(0, count) / seconds : 0);
+    this.perSecond.shift();
+    const recent = this.perSecond.slice(-RECENT);
+    this._recent = recent.reduce((sum, each) => sum + each, 0) / recent.length;
+  }
+
+  /** How often a second, of late. */
+  get recent(): number {
+    return this._recent;
+  }
+
+  /** Whether nothing happened for as long as is kept. */
+  get quiet(): boolean {
+    return this.perSecond.every((each) => each === 0);
+  }
+}
+
+/**
+ * How many messages came between two positions of a log.
+ *
+ * A log that begins anew starts at the time in microseconds or so: its jump is no count.
+ */
+export function messagesBetween(before: number | undefined, now: number | undefined): number {
+  if (before === undefined || now === undefined || now < before) return 0;
+  const count = now - before;
+  return count < 10_000_000 ? count : 0;
+}
+
+/** The points of a line through the samples, in a box of this size. */
+export function linePoints(values: readonly number[], width: number, height: number): string {
+  const most = Math.max(1, ...values);
+  const step = width / Math.max(1, values.length - 1);
+  return values
+    .map((value, n) => `${round(n * step)},${round(height - 1 - (value / most) * (height - 2))}`)
+    .join(' ');
+}
+
+function round(value: number): number {
+  return Math.round(value * 10) / 10;
+}

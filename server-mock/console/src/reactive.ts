@@ -1,0 +1,135 @@
+/** Values that tell when they change, and what is done again then. */
+
+interface Run {
+  readonly perform: () => void;
+  readonly sources: Set<Set<Run>>;
+  readonly ends: (() => void)[];
+  queued: boolean;
+  ended: boolean;
+}
+
+let current: Run | undefined;
+let owner: { readonly ends: (() => void)[] } | undefined;
+let queue: Run[] = [];
+
+/** A value that effects read. */
+export class Signal<T> {
+  private readonly _readers = new Set<Run>();
+
+  constructor(private _value: T) {}
+
+  get value(): T {
+    if (current) {
+      this._readers.add(current);
+      current.sources.add(this._readers);
+    }
+    return this._value;
+  }
+
+  set value(next: T) {
+    if (Object.is(next, this._value)) return;
+    this._value = next;
+    this.touch();
+  }
+
+  /** Read without being told of changes. */
+  peek(): T {
+    return this._value;
+  }
+
+  /** Tell that the inside of the value has changed. */
+  touch(): void {
+    for (const run of this._readers) schedule(run);
+  }
+}
+
+/** Do something now, and again soon after a value that it read has changed. */
+export function effect(perform: () => void): () => void {
+  const run: Run = { perform, sources: new Set(), ends: [], queued: false, ended: false };
+  const end = (): void => {
+    run.ended = true;
+    release(run);
+  };
+  owner?.ends.push(end);
+  execute(run);
+  return end;
+}
+
+/** Build something whose effects and listeners end together. */
+export function scope(build: () => void): () => void {
+  const outer = owner;
+  const inner = { ends: [] as (() => void)[] };
+  owner = inner;
+  try {
+    build();
+  } finally {
+    owner = outer;
+  }
+  return () => {
+    for (const end of inner.ends.splice(0).reverse()) end();
+  };
+}
+
+/** Have something done when the scope or the effect around ends or is done again. */
+export function onEnd(end: () => void): void {
+  owner?.ends.push(end);
+}
+
+/** Listen to an event until the scope ends. */
+export function listen(
+  target: EventTarget,
+  type: string,
+  listener: (event: never) => void,
+  options?: AddEventListenerOptions,
+): void {
+  target.addEventListener(type, listener as EventListener, options);
+  onEnd(() => target.removeEventListener(type, listener as EventListener, options));
+}
+
+/** Do something every so many milliseconds while the page is visible. */
+export function everyWhileVisible(ms: number, perform: () => void): void {
+  const timer = setInterval(() => {
+    if (!document.hidden) perform();
+  }, ms);
+  listen(document, 'visibilitychange', () => {
+    if (!document.hidden) perform();
+  });
+  onEnd(() => clearInterval(timer));
+}
+
+function schedule(run: Run): void {
+  if (run.queued || run.ended) return;
+  run.queued = true;
+  if (queue.push(run) === 1) queueMicrotask(flush);
+}
+
+function flush(): void {
+  const runs = queue;
+  queue = [];
+  for (const run of runs) {
+    run.queued = false;
+    if (run.ended) continue;
+    try {
+      execute(run);
+    } catch (error) {
+      reportError(error);
+    }
+  }
+}
+
+function execute(run: Run): void {
+  release(run);
+  const [outerRun, outerOwner] = [current, owner];
+  [current, owner] = [run, run];
+  try {
+    run.perform();
+  } finally {
+    [current, owner] = [outerRun, outerOwner];
+  }
+}
+
+function release(run: Run): void {
+  for (const readers of run.sources) readers.delete(run);
+  run.sources.clear();
+  for (const end of run.ends.splice(0).reverse()) end();
+}

@@ -1,0 +1,50 @@
+/** A first message from three languages, with the addresses of this server. */
+
+import type { Config } from './config.js';
+
+/** One of them. */
+export interface Snippet {
+  readonly name: string;
+  /** Language or tool. */
+  readonly code: string;
+}
+
+/** The snippets; a token never stands in them. */
+export function snippets({ ws, http, devSignIn }: Config): readonly Snippet[] {
+  const token = devSignIn ? '$(hanzo-pubsub token --user me)' : '$TOKEN';
+  const environment = `export HANZO_PUBSUB_URL=${ws}\nexport HANZO_PUBSUB_TOKEN=${token}`;
+  return [
+    {
+      name: 'Python',
+      code: `# ${environment.replaceAll('\n', '\n# ')}
+import asyncio
+from hanzoai.pubsub import PubSubClient
+
+
+async def main() -> None:
+    async with PubSubClient() as ps:
+        await ps.publish("demo.hello", {"data": {"text": "hello"}})
+
+
+asyncio.run(main())`,
+    },
+    {
+      name: 'TypeScript',
+      code: `import { PubSub } from '@hanzoai/pubsub';
+
+const ps = new PubSub({
+  url: '${ws}',
+  token: process.env.HANZO_PUBSUB_TOKEN,
+});
+await ps.publish('demo.hello', { data: { text: 'hello' } });
+await ps.close();`,
+    },
+    {
+      name: 'curl',
+      code: `curl ${http}/v1/topics/demo.hello/messages \\
+  -H "Authorization: Bearer ${token}" \\
+  -H "Content-Type: application/json" \\
+  -d '{"data": {"text": "hello"}}'`,
+    },
+  ];
+}

@@ -1,0 +1,47 @@
+/** On a narrow screen one panel is shown at a time; this is the bar that chooses it. */
+
+import { h } from './dom.js';
+import { type IconName, icon } from './icons.js';
+import { Signal } from './reactive.js';
+
+const VIEWS = [
+  ['topics', 'Topics', 'topics'],
+  ['messages', 'Messages', 'messages'],
+  ['publish', 'Publish', 'send'],
+  ['people', 'Presence', 'people'],
+  ['server', 'Server', 'server'],
+] as const satisfies readonly (readonly [string, string, IconName])[];
+
+/** A panel. */
+export type View = (typeof VIEWS)[number][0];
+
+/** Build it. */
+export function views(): {
+  readonly element: HTMLElement;
+  readonly current: Signal<View>;
+  show(view: View): void;
+} {
+  const current = new Signal<View>('messages');
+  const show = (view: View): void => {
+    current.value = view;
+    // At once: what is about to get the focus must not be hidden any more.
+    document.querySelector<HTMLElement>('.panels')?.setAttribute('data-view', view);
+  };
+  const element = h(
+    'nav',
+    { class: 'views', 'aria-label': 'Panels' },
+    ...VIEWS.map(([view, name, sign]) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          'aria-current': () => (current.value === view ? 'true' : undefined),
+          onclick: () => show(view),
+        },
+        icon(sign),
+        name,
+      ),
+    ),
+  );
+  return { element, current, show };
+}

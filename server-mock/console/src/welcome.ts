@@ -1,0 +1,96 @@
+/** What stands in the list while it is empty: how a first message is published. */
+
+import type { Config } from './config.js';
+import { copyButton } from './copy.js';
+import { h } from './dom.js';
+import { effect, Signal } from './reactive.js';
+import { snippets } from './snippets.js';
+import type { Watches } from './watches.js';
+
+/** Build it. */
+export function welcome(
+  config: Config,
+  watches: Watches,
+  demo: { readonly running: Signal<boolean>; start(): void },
+  publish: () => void,
+): HTMLElement {
+  return h(
+    'div',
+    { class: 'welcome' },
+    h('h3', {}, () => {
+      const { value } = watches.list;
+      return value.length ? 'Listening. No message yet.' : 'Nothing is watched yet.';
+    }),
+    h('p', { class: 'quiet' }, () => {
+      const [first, ...more] = watches.list.value.map(({ pattern }) => pattern);
+      if (first === undefined) return 'Watch a topic or a pattern, or publish a first message:';
+      return `Messages of ${first}${more.length ? ` and ${more.length} more` : ''} appear here as they are published.`;
+    }),
+    h(
+      'p',
+      { class: 'actions' },
+      h('button', { class: 'primary', type: 'button', onclick: publish }, 'Publish one here'),
+      h(
+        'button',
+        {
+          class: 'ghost',
+          type: 'button',
+          disabled: () => demo.running.value,
+          onclick: () => demo.start(),
+        },
+        () => (demo.running.value ? 'Demonstration runs…' : 'Play a demonstration'),
+      ),
+    ),
+    tabs(config),
+  );
+}
+
+function tabs(config: Config): HTMLElement {
+  const all = snippets(config);
+  const chosen = new Signal(0);
+  const names = all.map(({ name }, n) =>
+    h(
+      'button',
+      {
+        role: 'tab',
+        type: 'button',
+        id: `snippet-tab-${n}`,
+        'aria-controls': 'snippet',
+        'aria-selected': () => String(chosen.value === n),
+        tabindex: () => (chosen.value === n ? 0 : -1),
+        onclick: () => {
+          chosen.value = n;
+        },
+      },
+      name,
+    ),
+  );
+  const code = h('code', {}, () => all[chosen.value]?.code ?? '');
+  const panel = h('pre', { id: 'snippet', role: 'tabpanel', tabindex: 0 }, code);
+  effect(() => panel.setAttribute('aria-labelledby', `snippet-tab-${chosen.value}`));
+  return h(
+    'div',
+    { class: 'snippets' },
+    h(
+      'div',
+      { class: 'snippet-head' },
+      h(
+        'div',
+        {
+          role: 'tablist',
+          'aria-label': 'Publish a first message from',
+          onkeydown: (event: KeyboardEvent) => {
+            const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+            if (step === undefined) return;
+            event.preventDefault();
+            chosen.value = (chosen.peek() + step + all.length) % all.length;
+            names[chosen.peek()]?.focus();
+          },
+        },
+        ...names,
+      ),
+      copyButton('Copy', () => all[chosen.peek()]?.code ?? ''),
+    ),
+    panel,
+  );
+}

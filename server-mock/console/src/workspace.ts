@@ -1,0 +1,180 @@
+/** The page of one who is signed in: one client, and the panels around it. */
+
+import { PubSub } from '@hanzoai/pubsub';
+
+import { account } from './account.js';
+import { Topics } from './active_topics.js';
+import { runClock } from './clock.js';
+import { Colours } from './colours.js';
+import type { Config } from './config.js';
+import { Connection } from './connection.js';
+import type { Credentials } from './credentials.js';
+import { Demonstration } from './demonstration.js';
+import { h } from './dom.js';
+import { History } from './history.js';
+import { icon, mark } from './icons.js';
+import { followIdentity } from './identity.js';
+import { Feed } from './messages/feed.js';
+import { messagePanel } from './messages/panel.js';
+import { noticeArea, type Problem, tell } from './notices.js';
+import { peoplePanel } from './people_panel.js';
+import { People } from './presence.js';
+import { publishPanel } from './publish_panel.js';
+import { effect, onEnd } from './reactive.js';
+import { serverPanel } from './server_panel.js';
+import { shortcuts } from './shortcuts.js';
+import { announcement, status, statusLine } from './status.js';
+import { changeTheme, themeButton } from './theme_button.js';
+import { topicPanel } from './topic_panel.js';
+import { views } from './views.js';
+import { Watches } from './watches.js';
+import { welcome } from './welcome.js';
+
+/** Build it. It ends with the scope around. */
+export function workspace(
+  config: Config,
+  credentials: Credentials,
+  leave: (why: Problem | undefined) => void,
+): HTMLElement {
+  const ps = new PubSub({
+    url: config.ws,
+    restUrl: config.http,
+    name: 'console',
+    suspendAfter: 120_000,
+    ...credentials.options,
+  });
+  onEnd(() => void ps.close({ timeout: 0 }));
+  onEnd(ps.on('error', tell));
+  runClock();
+  const connection = new Connection(ps);
+  const colours = new Colours();
+  const feed = new Feed();
+  const people = new People();
+  const topics = new Topics(ps);
+  const watches = new Watches(ps, feed, people, (message) => topics.seen(message));
+  const history = new History(ps, feed);
+  const demonstration = new Demonstration(ps);
+  const identity = followIdentity(
+    config.http,
+    credentials,
+    () => connection.state.value === 'connected',
+  );
+
+  const shown = views();
+  const publish = publishPanel(ps, topics);
+  const toMessages = (): void => {
+    shown.show('messages');
+    messages.list.element.focus();
+  };
+  const toPublish = (): void => {
+    shown.show('publish');
+    publish.focus();
+  };
+  const messages = messagePanel(
+    feed,
+    topics,
+    history,
+    {
+      toneOf: (topic) => colours.of(topic),
+      again: (message) => {
+        shown.show('publish');
+        publish.again(message);
+      },
+    },
+    welcome(config, watches, demonstration, toPublish),
+  );
+  const [statusButton, statusPanel] = status(connection);
+  const [accountButton, accountPanel] = account(credentials, identity, () => leave(undefined));
+  const focus = (view: 'topics' | 'messages', id: string): void => {
+    shown.show(view);
+    document.getElementById(id)?.focus();
+  };
+  const keys = shortcuts([
+    { key: 'w', does: 'watch a topic or pattern', perform: () => focus('topics', 'watch') },
+    { key: '/', does: 'filter the topics', perform: () => focus('topics', 'filter') },
+    {
+      key: 'm',
+      does: 'to the messages',
+      perform: toMessages,
+    },
+    { key: 'n', does: 'write a new message', perform: toPublish },
+    { key: 'p', does: 'pause the list, or go on', perform: () => feed.pause(!feed.paused.peek()) },
+    { key: 'e', does: 'to the newest message', perform: () => messages.list.toEnd() },
+    { key: 'a', does: 'show all messages', perform: () => feed.narrow(undefined) },
+    { key: 't', does: 'change the theme', perform: changeTheme },
+    { key: '?', does: 'this list', perform: () => {} },
+  ]);
+
+  effect(() => {
+    if (connection.state.value === 'connected') void topics.poll();
+  });
+  effect(() => {
+    if (connection.state.value !== 'failed') return;
+    const step = connection.last.peek();
+    leave({
+      code: String(step?.code ?? 'failed'),
+      message: step?.reason || 'The client has stopped.',
+      remedy: 'Sign in again.',
+    });
+  });
+  ps.connect().catch(() => {
+    // The state says what happened, and goes on saying it.
+  });
+  for (const pattern of Watches.before() ?? (credentials.way === 'dev' ? ['**'] : [])) {
+    watches.add(pattern);
+  }
+
+  return h(
+    'div',
+    { class: 'workspace' },
+    h('a', { class: 'skip', href: '#messages' }, 'Skip to the messages'),
+    h(
+      'header',
+      { class: 'bar' },
+      h(
+        'h1',
+        { class: 'brand' },
+        mark(),
+        h(
+          'span',
+          {},
+          h('b', {}, h('span', { class: 'brand-first' }, 'Hanzo '), 'PubSub'),
+          h('span', { class: 'brand-more' }, ' Console'),
+        ),
+      ),
+      h('span', { class: 'push' }),
+      statusButton,
+      accountButton,
+      themeButton(),
+      h(
+        'button',
+        {
+          class: 'ghost icon-only',
+          type: 'button',
+          'aria-label': 'Keyboard shortcuts',
+          title: 'Keyboard shortcuts (?)',
+          onclick: keys.open,
+        },
+        icon('help'),
+      ),
+    ),
+    statusLine(connection),
+    announcement(connection),
+    h(
+      'main',
+      { class: 'panels', 'data-view': () => shown.current.value },
+      topicPanel(watches, topics, feed, colours, () => shown.show('messages')),
+      messages.element,
+      publish.element,
+      peoplePanel(people, feed, colours, () =>
+        connection.state.value === 'connected' ? ps.clientId : undefined,
+      ),
+      serverPanel(config),
+    ),
+    shown.element,
+    noticeArea(),
+    statusPanel,
+    accountPanel,
+    keys.dialog,
+  );
+}

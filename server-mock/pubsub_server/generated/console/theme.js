@@ -1,0 +1,1 @@
+"use strict";(()=>{function o(e,t){try{return globalThis[e].getItem(`hanzo-pubsub.${t}`)??void 0}catch{return}}function n(){let e=o("localStorage","theme");return e==="light"||e==="dark"?e:"auto"}function r(e){let{dataset:t}=document.documentElement;e==="auto"?delete t.theme:t.theme=e}r(n());})();

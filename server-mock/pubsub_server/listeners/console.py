@@ -1,0 +1,168 @@
+"""The console page at `/`: its files, what it is told at its start, and who may show it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+from aiohttp import web
+
+from pubsub_server.errors import ServiceError
+
+if TYPE_CHECKING:
+    from pubsub_server.listeners.dev_sign_in import DevSignIn
+    from pubsub_server.settings.config import Settings
+
+FILES: Final = Path(__file__).parent.parent / "generated" / "console"
+PREFIX: Final = "/console/"
+
+TYPES: Final = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+
+_HOST: Final = re.compile(r"([a-zA-Z0-9.-]{1,253}|\[[0-9a-fA-F:.]{2,45}\])(:\d{1,5})?", re.ASCII)
+
+_HEADERS: Final = {
+    "Cache-Control": "no-cache",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file, ready to be sent.
+
+    Attributes:
+        body: As it is.
+        packed: As gzip.
+        content_type: Without a charset.
+        etag: Of its content.
+    """
+
+    body: bytes
+    packed: bytes
+    content_type: str
+    etag: str
+
+
+class Console:
+    """Serves the page.
+
+    Args:
+        settings: Where the listeners are.
+        version: Of this server.
+        sign_in: Signs in without a token, in development.
+
+    Attributes:
+        ws_port: Where the WebSocket listens, once it does.
+        sign_in: As given.
+    """
+
+    def __init__(self, settings: Settings, version: str, sign_in: DevSignIn | None) -> None:
+        self.ws_port = settings.ws_port
+        self.sign_in = sign_in
+        self._settings = settings
+        self._version = version
+        self._files = {
+            path.name: _load(path)
+            for path in sorted(FILES.iterdir())
+            if path.suffix in TYPES and path.is_file()
+        }
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Adds the routes of the page."""
+        router.add_get("/", self.page)
+        router.add_get(PREFIX + "config.json", self.config)
+        router.add_get(PREFIX + "{name}", self.file)
+        if self.sign_in is not None:
+            router.add_post(PREFIX + "token", self.sign_in.token)
+
+    async def page(self, request: web.Request) -> web.Response:
+        """`GET /`."""
+        return self._send(request, "index.html")
+
+    async def file(self, request: web.Request) -> web.Response:
+        """`GET /console/{name}`."""
+        name = request.match_info["name"]
+        if name not in self._files or name == "index.html":
+            raise ServiceError("not_found", "the console has no such file")
+        return self._send(request, name)
+
+    async def config(self, request: web.Request) -> web.Response:
+        """`GET /console/config.json`: what the page cannot know."""
+        body = {
+            "ws": self.socket_url(request),
+            "version": self._version,
+            "dev_sign_in": self.sign_in is not None,
+        }
+        return web.Response(
+            body=orjson.dumps(body), content_type="application/json", headers=_HEADERS
+        )
+
+    def socket_url(self, request: web.BaseRequest) -> str:
+        """Where this browser finds the WebSocket: as set, or beside the page."""
+        settings = self._settings
+        if settings.ws_url is not None:
+            return settings.ws_url
+        match = _HOST.fullmatch(request.headers.get("Host", ""))
+        name = match[1] if match else settings.host
+        if not match and ":" in name:
+            name = f"[{name}]"
+        if settings.behind_tls_proxy and not settings.tls:
+            return f"wss://{name}{(match and match[2]) or ''}/ws"
+        return f"{'wss' if settings.tls else 'ws'}://{name}:{self.ws_port}/ws"
+
+    def _send(self, request: web.Request, name: str) -> web.Response:
+        file = self._files.get(name)
+        if file is None:
+            raise ServiceError("not_found", "this server was built without its console")
+        packs = "gzip" in request.headers.get("Accept-Encoding", "")
+        etag = f'"{file.etag}-gzip"' if packs else f'"{file.etag}"'
+        headers = {**_HEADERS, "ETag": etag, "Vary": "Accept-Encoding"}
+        if name == "index.html":
+            headers["Content-Security-Policy"] = self._policy(request)
+        if etag in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers=headers)
+        if packs:
+            headers["Content-Encoding"] = "gzip"
+        return web.Response(
+            body=file.packed if packs else file.body,
+            content_type=file.content_type,
+            charset="utf-8",
+            headers=headers,
+        )
+
+    def _policy(self, request: web.Request) -> str:
+        """Content Security Policy Level 3: this page, its socket, and nothing from elsewhere."""
+        socket = self.socket_url(request)
+        return (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+            f"connect-src 'self' {socket}; base-uri 'none'; form-action 'none'; "
+            "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        )
+
+
+def is_console(path: str) -> bool:
+    """Whether an address belongs to the page: nothing there is for pages of other origins."""
+    return path == "/" or path.startswith(PREFIX)
+
+
+def _load(path: Path) -> File:
+    body = path.read_bytes()
+    return File(
+        body=body,
+        packed=gzip.compress(body, compresslevel=9, mtime=0),
+        content_type=TYPES[path.suffix],
+        etag=hashlib.sha256(body).hexdigest()[:32],
+    )
