@@ -136,7 +136,7 @@ def _ends(request: web.Request) -> tuple[tuple[str, int] | None, tuple[str, int]
 def _end(name: object) -> tuple[str, int] | None:
     if not isinstance(name, tuple):
         return None
-    host, port, *_ = (*cast("tuple[object, ...]", name), None, None)
+    host, port, *_ = cast("tuple[object, ...]", name)
     return (host, port) if isinstance(host, str) and isinstance(port, int) else None
 
 
