@@ -5,6 +5,7 @@ import type { BrowserContext, Page } from 'playwright-core';
 import {
   addresses,
   addressesAskedFor,
+  developerTools,
   openPage,
   openProfile,
   type Server,
@@ -85,6 +86,42 @@ test('twenty tabs have one socket; it is closed twenty times, and every tab that
       Array.from(all, (_, n) => (all[0] as number) + n),
     );
   }
+  await publisher.close();
+  assert.equal(await sockets(server), 1);
+});
+
+test('a tab that is frozen loses the socket, and has missed nothing when it is thawed', async (t) => {
+  const server = await startServer(t, '--publish-rate-service', '10000');
+  const site = await serveSite(t, { entry: TAB });
+  const profile = await openProfile(t);
+  const options = { pingInterval: 300, pongTimeout: 300, openTimeout: 2_000 };
+  const given = {
+    ...addresses(server),
+    ...options,
+    token: server.token('--user', 'alice'),
+  };
+  const leader = await openTab(t, site, profile, given);
+  const others = [await openTab(t, site, profile, given), await openTab(t, site, profile, given)];
+  const publisher = server.client({ token: server.token('--user', 'worker', '--service') });
+  const publish = async (from: number, to: number): Promise<void> => {
+    for (let data = from; data < to; data += 1) await publisher.publish('demo.tabs', { data });
+  };
+  const has = async (page: Page, count: number): Promise<void> => {
+    await until(page, (count) => got.length >= count, count);
+    assert.deepEqual(await page.evaluate(() => got), [...Array(count).keys()]);
+  };
+  await publish(0, 10);
+  for (const page of [leader, ...others]) await has(page, 10);
+
+  const tools = await developerTools(leader);
+  await tools.send('Page.setWebLifecycleState', { state: 'frozen' });
+  await publish(10, 20);
+  for (const page of others) await has(page, 20);
+  assert.equal(addressesAskedFor(profile).filter((url) => url === server.ws).length, 2);
+
+  await tools.send('Page.setWebLifecycleState', { state: 'active' });
+  await publish(20, 30);
+  for (const page of [leader, ...others]) await has(page, 30);
   await publisher.close();
   assert.equal(await sockets(server), 1);
 });

@@ -56,7 +56,8 @@ export async function groupOf(options: ClientOptions, token: string): Promise<st
   for (const changing of ['exp', 'iat', 'nbf', 'jti']) delete identity[changing];
   const stated = JSON.stringify([socketUrl, name, shareTabs, Object.entries(identity).sort()]);
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(stated));
-  return `hanzo-pubsub ${new Uint8Array(digest)}`;
+  // Tabs of another version of what they say to each other are none of this group.
+  return `hanzo-pubsub 1 ${new Uint8Array(digest)}`;
 }
 
 /** What a JWT says; undefined for a token of another kind. */

@@ -76,8 +76,12 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
   const lock = (name: string, given: LockOptions, granted: () => unknown): void => {
     navigator.locks
       .request(name, given, () => (signal.aborted ? undefined : granted()))
-      // Another tab took the lock, or this page may not have any.
-      .catch(({ name }: Error) => (name === 'AbortError' ? finish(MOVED) : goAlone()));
+      .catch(({ name }: Error) => {
+        if (signal.aborted) return;
+        // Another tab took the lock; or this page may not have any.
+        if (name === 'AbortError') finish(MOVED);
+        else goAlone();
+      });
   };
 
   const lead = (): unknown => {

@@ -33,7 +33,8 @@ export class Locks {
       if (options.signal) setMaxListeners(0, options.signal);
       options.signal?.addEventListener('abort', () => {
         const at = waiting.indexOf(request);
-        if (at >= 0) waiting.splice(at, 1);
+        if (at < 0) return;
+        waiting.splice(at, 1);
         fail(new DOMException('The request was aborted.', 'AbortError'));
       });
       setImmediate(() => this._grant(name));

@@ -1,45 +1,15 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
-import WebSocket from 'ws';
+import { WebSocketServer } from 'ws';
 
-import type {
-  Message,
-  PubSub,
-  PubSubOptions,
-  WebSocketConstructor,
-} from '../../../js/src/index.js';
-import { bounded, deferred, Server } from '../runtime/server.js';
+import type { Message, PubSub, PubSubOptions } from '../../../js/src/index.js';
+import { readOptions } from '../../../js/src/settings/options.js';
+import { groupOf } from '../../../js/src/tabs/group.js';
+import { BOUND, bounded, deferred, Server } from '../runtime/server.js';
 import { Locks } from './locks.js';
-
-/** What went to the server and how often, over all sockets of a test. */
-class Wire {
-  readonly sockets: WebSocket[] = [];
-  readonly sent: { readonly type: string; readonly [key: string]: unknown }[] = [];
-
-  /** Sockets that are open at this moment. */
-  get open(): number {
-    return this.sockets.filter(({ readyState }) => readyState <= WebSocket.OPEN).length;
-  }
-
-  count(type: string): number {
-    return this.sent.filter((frame) => frame.type === type).length;
-  }
-
-  /** The constructor that a client takes. */
-  readonly WebSocket: WebSocketConstructor = (() => {
-    const wire = this;
-    return class extends WebSocket {
-      constructor(url: string) {
-        super(url);
-        wire.sockets.push(this);
-      }
-      override send(data: string): void {
-        wire.sent.push(JSON.parse(data));
-        super.send(data);
-      }
-    };
-  })() as unknown as WebSocketConstructor;
-}
+import { Wire } from './wire.js';
 
 let server: Server;
 let token: string;
@@ -63,6 +33,23 @@ after(() => server.stop());
 
 function tab(wire: Wire, options: PubSubOptions = {}): PubSub {
   return server.client({ token, shareTabs: true, WebSocket: wire.WebSocket, ...options });
+}
+
+/** Wait until something is so. */
+async function until(holds: () => boolean, what: string): Promise<void> {
+  const end = Date.now() + BOUND;
+  while (!holds()) {
+    if (Date.now() > end) throw new Error(`${what} did not come`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}
+
+/** A token with other claims, and so with a signature that is wrong. */
+function forged(token: string, claims: object): string {
+  const [head, payload, signature] = token.split('.');
+  const read = JSON.parse(Buffer.from(payload ?? '', 'base64url').toString());
+  const text = JSON.stringify({ ...read, ...claims });
+  return [head, Buffer.from(text).toString('base64url'), signature].join('.');
 }
 
 /** Have everything that a subscription gets written down, until so much has come. */
@@ -117,7 +104,7 @@ test('another tab goes on when the one with the socket is closed, and nothing is
   for (let turn = 1; turn <= 20; turn += 1) {
     const goal = turn * 15;
     const last = seen[20]?.got ?? [];
-    while (last.length < goal) await new Promise((resolve) => setImmediate(resolve));
+    await until(() => last.length >= goal, `message ${goal}`);
     await tabs[turn - 1]?.close();
   }
   await bounded(publishing, 'the publisher');
@@ -136,4 +123,257 @@ test('another tab goes on when the one with the socket is closed, and nothing is
   assert.equal(wire.open, 1);
   await tabs[20]?.close();
   await publisher.close();
+});
+
+test('users do not share, nor do tabs that say so; a token that was issued anew does', async () => {
+  const wire = new Wire();
+  const tabs = [
+    tab(wire),
+    tab(wire, { token: server.token('--user', 'alice', '--org', 'acme', '--ttl', '7200') }),
+    tab(wire, { token: `Bearer ${token}` }),
+    tab(wire, { token: server.token('--user', 'bob', '--org', 'acme') }),
+    tab(wire, { token: server.token('--user', 'alice', '--org', 'other') }),
+    tab(wire, { shareTabs: 'apart' }),
+    tab(wire, { shareTabs: false }),
+  ];
+  for (const one of tabs) await one.connect();
+  assert.equal(wire.open, 5);
+  await Promise.all(tabs.map((one) => one.close()));
+});
+
+test('the name that tabs share under holds no token', async () => {
+  const options = readOptions({ url: server.ws, token, shareTabs: true });
+  const name = await groupOf(options, token);
+  assert.match(name, /^hanzo-pubsub 1 [0-9,]+$/);
+  assert.equal(name, await groupOf(options, `Bearer ${token}`));
+  assert.equal(name, await groupOf(options, forged(token, { exp: 1, iat: 2, nbf: 3, jti: '4' })));
+  assert.notEqual(name, await groupOf(options, forged(token, { scope: 'more' })));
+  const keys = [await groupOf(options, 'key_1'), await groupOf(options, 'key_2')];
+  assert.equal(new Set([name, ...keys]).size, 3);
+});
+
+test('the server is told of the end of a pattern by the last tab that has it', async () => {
+  const wire = new Wire();
+  const [one, two] = [tab(wire), tab(wire)];
+  const first = await one.subscribe(['demo.both', 'demo.one']);
+  const second = await two.subscribe('demo.both');
+  await first.unsubscribe();
+  await until(() => wire.count('unsubscribe') === 1, 'the first end');
+  await second.unsubscribe();
+  await until(() => wire.count('unsubscribe') === 2, 'the second end');
+  const ended = wire.sent.filter(({ type }) => type === 'unsubscribe');
+  assert.deepEqual(
+    ended.map(({ topics }) => topics),
+    [['demo.one'], ['demo.both']],
+  );
+  await Promise.all([one.close(), two.close()]);
+});
+
+test('a tab that is closed leaves what only it had', async () => {
+  const wire = new Wire();
+  const [one, two] = [tab(wire), tab(wire)];
+  await one.connect();
+  await two.subscribe(['demo.left', 'demo.kept']);
+  await one.subscribe('demo.kept');
+  await two.close();
+  await until(() => wire.count('unsubscribe') === 1, 'the end');
+  assert.deepEqual(wire.sent.find(({ type }) => type === 'unsubscribe')?.['topics'], ['demo.left']);
+  assert.equal(wire.open, 1);
+  await one.close();
+});
+
+test('presence comes to a tab that wants it, whatever others say of the same topic', async () => {
+  const wire = new Wire();
+  const [one, two] = [tab(wire), tab(wire)];
+  const names = new Set<string>();
+  await one.subscribe('demo.present', {
+    onPresence: (members) => {
+      for (const { user_id } of members) names.add(user_id);
+    },
+  });
+  await two.subscribe('demo.present');
+  const bob = server.client({ token: server.token('--user', 'bob') });
+  await bob.subscribe('demo.present');
+  await until(() => names.has('bob'), 'bob');
+  assert.deepEqual([...names].sort(), ['alice', 'bob']);
+  await Promise.all([one.close(), two.close(), bob.close()]);
+});
+
+test('a cut is healed by one new socket, and nothing is lost', async () => {
+  const wire = new Wire();
+  const tabs = Array.from({ length: 5 }, () => tab(wire));
+  const seen = tabs.map(() => collector(30));
+  for (const [n, one] of tabs.entries()) {
+    await one.subscribe('demo.cut', { onMessage: seen[n]?.onMessage });
+  }
+  const publisher = server.client({ token: service });
+  for (let n = 0; n < 30; n += 1) {
+    if (n === 10 || n === 20) await server.fault({ fault: 'drop', user: 'alice' });
+    await publisher.publish('demo.cut', { data: n });
+  }
+  await bounded(Promise.all(seen.map(({ all }) => all)), 'everything');
+  for (const { got } of seen) assert.deepEqual(got, [...Array(30).keys()]);
+  assert.equal(wire.open, 1);
+  await Promise.all([...tabs, publisher].map((one) => one.close()));
+});
+
+test('a new token goes to the server over the socket that stands', async () => {
+  const wire = new Wire();
+  let ttl = 3_600;
+  const getToken = (): string => {
+    ttl += 60;
+    return server.token('--user', 'alice', '--org', 'acme', '--ttl', `${ttl}`);
+  };
+  const tabs = [1, 2, 3].map(() => tab(wire, { getToken, token: undefined }));
+  for (const one of tabs) await one.connect();
+  const before = wire.received('auth.ok');
+  await server.fault({ fault: 'expire', user: 'alice', ms: 30_000 });
+  await until(() => wire.received('auth.ok') > before, 'the answer');
+  await tabs[2]?.publish('demo.renewed', { data: 1 });
+  assert.equal(wire.sockets.length, 1);
+  assert.deepEqual(new Set(tabs.map(({ state }) => state)), new Set(['connected']));
+  await Promise.all(tabs.map((one) => one.close()));
+});
+
+test('a new token that is refused concerns the tab that has it', async () => {
+  const wire = new Wire();
+  let bad = '';
+  const getToken = (): string => bad || token;
+  const one = tab(wire);
+  const two = tab(wire, { getToken, token: undefined });
+  await one.connect();
+  await two.connect();
+  bad = forged(token, { exp: 9_999_999_999 });
+  await server.fault({ fault: 'expire', user: 'alice', ms: 30_000 });
+  await until(() => wire.received('auth.error') === 1, 'the refusal');
+  bad = '';
+  await until(() => two.state === 'reconnecting', 'the other attempt');
+  await two.connect();
+  await one.publish('demo.refused', { data: 1 });
+  assert.equal(wire.sockets.length, 1);
+  await Promise.all([one.close(), two.close()]);
+});
+
+test('another identity in the same tab leaves the others', async () => {
+  const wire = new Wire();
+  let now = token;
+  const one = tab(wire);
+  const two = tab(wire, { getToken: () => now, token: undefined });
+  await one.connect();
+  await two.connect();
+  now = server.token('--user', 'bob', '--org', 'acme');
+  await server.fault({ fault: 'expire', user: 'alice', ms: 30_000 });
+  await until(() => wire.open === 2, 'a socket of its own');
+  await two.connect();
+  assert.equal(one.state, 'connected');
+  await Promise.all([one.close(), two.close()]);
+});
+
+test('one sign of life is enough for all tabs', async () => {
+  const wire = new Wire();
+  const tabs = Array.from({ length: 10 }, () =>
+    tab(wire, { pingInterval: 60, pongTimeout: 5_000 }),
+  );
+  for (const one of tabs) await one.connect();
+  await until(() => wire.received('pong') >= 5, 'signs of life');
+  assert.ok(wire.count('ping') < 30, `${wire.count('ping')} pings`);
+  assert.deepEqual(new Set(tabs.map(({ state }) => state)), new Set(['connected']));
+  assert.equal(wire.sockets.length, 1);
+  await Promise.all(tabs.map((one) => one.close()));
+});
+
+test('a tab that does not answer loses the lock', async () => {
+  const wire = new Wire();
+  const group = await groupOf(readOptions({ url: server.ws, token, shareTabs: true }), token);
+  let lost = false;
+  locks
+    .request(group, {}, () => new Promise(() => {}))
+    .catch(() => {
+      lost = true;
+    });
+  const one = tab(wire, { openTimeout: 1_000 });
+  await one.connect();
+  assert.equal(lost, true);
+  assert.equal(wire.open, 1);
+  await one.close();
+});
+
+test('what a tab had that died without a word is given up', async () => {
+  const wire = new Wire();
+  const one = tab(wire);
+  await one.connect();
+  const group = await groupOf(readOptions({ url: server.ws, token, shareTabs: true }), token);
+  const died = deferred<void>();
+  await new Promise<void>((held) => {
+    void locks.request(`${group} ghost`, {}, () => {
+      held();
+      return died.promise;
+    });
+  });
+  const channel = new BroadcastChannel(group);
+  const said = { type: 'subscribe', topics: ['demo.ghost'], ref: 's1' };
+  channel.postMessage({ tab: 'ghost', said });
+  await until(() => wire.received('subscribed') === 1, 'the subscription');
+  died.resolve();
+  await until(() => wire.count('unsubscribe') === 1, 'its end');
+  channel.close();
+  await one.close();
+});
+
+test('nothing is held when all tabs are closed', () => {
+  const ours = locks.held.filter((name) => !name.endsWith('ghost'));
+  assert.deepEqual(ours, []);
+});
+
+test('a server that does not say which answer is whose gets a socket from every tab', async () => {
+  const plain = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+  await once(plain, 'listening');
+  plain.on('connection', (socket) => {
+    socket.on('message', (data) => {
+      const { type, topics } = JSON.parse(String(data));
+      if (type === 'auth') socket.send('{"type":"auth.ok","client_id":"cl_1"}');
+      if (type === 'subscribe') socket.send(JSON.stringify({ type: 'subscribed', topics }));
+    });
+  });
+  const wire = new Wire();
+  const url = `ws://127.0.0.1:${(plain.address() as AddressInfo).port}/ws`;
+  const tabs = [tab(wire, { url }), tab(wire, { url })];
+  for (const one of tabs) await one.subscribe('demo.plain');
+  await until(() => wire.open === 2, 'two sockets');
+  await Promise.all(tabs.map((one) => one.close()));
+  plain.close();
+  await once(plain, 'close');
+});
+
+test('without locks or channels every tab has a socket of its own', async () => {
+  const wire = new Wire();
+  Object.defineProperty(globalThis, 'navigator', { value: {}, configurable: true });
+  try {
+    const tabs = [tab(wire), tab(wire)];
+    for (const one of tabs) {
+      const sub = await one.subscribe('demo.alone');
+      assert.deepEqual(sub.topics, ['demo.alone']);
+    }
+    assert.equal(wire.open, 2);
+    await Promise.all(tabs.map((one) => one.close()));
+  } finally {
+    Object.defineProperty(globalThis, 'navigator', { value: { locks }, configurable: true });
+  }
+});
+
+test('where the platform refuses locks every tab has a socket of its own', async () => {
+  const wire = new Wire();
+  const refusing = { request: () => Promise.reject(new DOMException('no', 'SecurityError')) };
+  Object.defineProperty(globalThis, 'navigator', {
+    value: { locks: refusing },
+    configurable: true,
+  });
+  try {
+    const one = tab(wire);
+    await one.publish('demo.refusing', { data: 1 });
+    assert.equal(wire.open, 1);
+    await one.close();
+  } finally {
+    Object.defineProperty(globalThis, 'navigator', { value: { locks }, configurable: true });
+  }
 });

@@ -1,0 +1,50 @@
+/** What went over the sockets of a test. */
+
+import WebSocket from 'ws';
+
+import type { WebSocketConstructor } from '../../../js/src/index.js';
+
+interface Frame {
+  readonly type: string;
+  readonly [key: string]: unknown;
+}
+
+/** Sockets that write down what goes over them. */
+export class Wire {
+  readonly sockets: WebSocket[] = [];
+  readonly sent: Frame[] = [];
+  /** What a client takes as `WebSocket`. */
+  readonly WebSocket: WebSocketConstructor;
+  private readonly _got: string[] = [];
+
+  constructor() {
+    const { sockets, sent, _got: got } = this;
+    class Recorded extends WebSocket {
+      constructor(url: string) {
+        super(url);
+        sockets.push(this);
+        this.on('message', (data) => got.push(JSON.parse(String(data)).type));
+      }
+      override send(data: string): void {
+        sent.push(JSON.parse(data));
+        super.send(data);
+      }
+    }
+    this.WebSocket = Recorded as unknown as WebSocketConstructor;
+  }
+
+  /** Sockets that are open at this moment, or about to be. */
+  get open(): number {
+    return this.sockets.filter(({ readyState }) => readyState <= WebSocket.OPEN).length;
+  }
+
+  /** Frames of a type that were sent. */
+  count(type: string): number {
+    return this.sent.filter((frame) => frame.type === type).length;
+  }
+
+  /** Frames of a type that came. */
+  received(type: string): number {
+    return this._got.filter((got) => got === type).length;
+  }
+}
