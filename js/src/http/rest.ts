@@ -7,14 +7,24 @@
  */
 
 import type { Clock } from '../clock.js';
-import { ConnectionFailed, OperationTimeout, ProtocolError, PubSubError } from '../errors.js';
-import { bareToken } from '../settings/checks.js';
+import {
+  ConnectionFailed,
+  NotFound,
+  OperationTimeout,
+  ProtocolError,
+  PubSubError,
+  Unsupported,
+} from '../errors.js';
+import type { ErrorInfo, Publication, PublishResult } from '../generated/wire.js';
+import { within } from '../runtime/waiting.js';
 import type { ClientOptions } from '../settings/options.js';
-import { type Call, readError } from './calls.js';
-import { statusOf } from './status.js';
+import { compact } from '../wire/compact.js';
+import { type Call, publish, publishBatch } from './calls.js';
+import { readError } from './problems.js';
+import { ask, statusOf, textOf } from './request.js';
 
 /** The server says that it did nothing, and that later it may. */
-const NOT_DONE = new Set([429, 503]);
+const NOT_DONE: readonly number[] = [429, 503];
 
 /** Where the token of a request comes from. */
 export interface Tokens {
@@ -33,6 +43,10 @@ export interface Limits {
   readonly signal?: AbortSignal | undefined;
 }
 
+interface Done<T> {
+  readonly result: T;
+}
+
 interface Failed {
   readonly error: PubSubError;
   /** Whether it may be repeated. */
@@ -45,6 +59,7 @@ interface Failed {
 export class Rest {
   /** What the peer can do, as `auth.ok` said; undefined where that is not known. */
   features: ReadonlySet<string> | undefined;
+  private _batchless = false;
 
   /**
    * @param _options `httpUrl`, `restAttempts`, `retry`, `maxFrame` and `fetch` are used.
@@ -59,6 +74,11 @@ export class Rest {
     private readonly _random: () => number,
   ) {}
 
+  /** Whether the peer takes batches, as far as is known. */
+  get hasBatch(): boolean {
+    return !this._batchless && this.features?.has('batch') !== false;
+  }
+
   /**
    * Perform a call, repeating it as its kind allows.
    *
@@ -66,133 +86,105 @@ export class Rest {
    *   may have done it all the same.
    */
   async perform<T>(call: Call<T>, { timeout, attempts, signal }: Limits): Promise<T> {
-    const { topic, id } = call;
     signal?.throwIfAborted();
-    const limit = new AbortController();
-    const give = (): void => limit.abort();
-    const timer = this._clock.callLater(timeout, give);
-    signal?.addEventListener('abort', give);
-    let unknown = false;
-    try {
-      for (let attempt = 1; ; attempt += 1) {
-        const made = await this._attempt(call, limit.signal);
-        if ('result' in made) return made.result;
-        const { error, again } = made;
-        unknown ||= made.unknown;
-        if (!again || attempt >= (attempts ?? this._options.restAttempts)) {
-          // The last attempt did nothing, but an earlier one may have.
-          throw unknown && !made.unknown && call.publishes ? lost(call, error) : error;
-        }
-        const { base, cap } = this._options.retry;
-        const jitter = this._random() * Math.min(cap, base * 2 ** (attempt - 1));
-        await this._sleep(Math.max(jitter, error.retryAfter ?? 0), limit.signal);
+    const { topic, id, publishes: outcomeUnknown } = call;
+    const end = new AbortController();
+    const done = this._repeat(call, attempts ?? this._options.restAttempts, end.signal);
+    const made = await within(done, signal, this._clock, timeout).finally(() => end.abort());
+    if (made) return made.result;
+    throw new OperationTimeout(`No answer within ${timeout} ms.`, { topic, id, outcomeUnknown });
+  }
+
+  /**
+   * Publish in order: in one batch where the peer takes batches, else one by one; one result each.
+   *
+   * @throws PubSubError What became of all of them, where they went in one request.
+   */
+  async publish(messages: readonly Publication[], limits: Limits): Promise<PublishResult[]> {
+    const [first] = messages;
+    if (first && messages.length === 1) return [await this.perform(publish(first), limits)];
+    if (this.hasBatch) {
+      try {
+        return await this.perform(publishBatch(messages), limits);
+      } catch (error) {
+        if (!(error instanceof NotFound || error instanceof Unsupported)) throw error;
+        this._batchless = true;
       }
-    } catch (error) {
-      signal?.throwIfAborted();
-      if (!limit.signal.aborted || error instanceof PubSubError) throw error;
-      throw new OperationTimeout(`No answer within ${timeout} ms.`, {
-        topic,
-        id,
-        outcomeUnknown: call.publishes ?? false,
-      });
-    } finally {
-      timer.cancel();
-      signal?.removeEventListener('abort', give);
+    }
+    const results: PublishResult[] = [];
+    for (const message of messages) {
+      try {
+        results.push(await this.perform(publish(message), limits));
+      } catch (error) {
+        if (!(error instanceof PubSubError)) throw error;
+        results.push(compact<PublishResult>({ id: message.id, error: errorInfo(error) }));
+      }
+    }
+    return results;
+  }
+
+  private async _repeat<T>(call: Call<T>, attempts: number, signal: AbortSignal): Promise<Done<T>> {
+    let lostBefore = false;
+    for (let attempt = 1; ; attempt += 1) {
+      const made = await this._attempt(call, signal);
+      if ('result' in made) return made;
+      const { error, again, unknown } = made;
+      if (!again || attempt >= attempts) {
+        // The last attempt did nothing, but an earlier one may have.
+        throw lostBefore && !unknown && call.publishes ? lost(call, error) : error;
+      }
+      lostBefore ||= unknown;
+      const { base, cap } = this._options.retry;
+      const jitter = this._random() * Math.min(cap, base * 2 ** (attempt - 1));
+      const wait = Math.max(jitter, error.retryAfter ?? 0);
+      await within(new Promise(() => {}), signal, this._clock, wait);
     }
   }
 
-  private async _attempt<T>(
-    call: Call<T>,
-    signal: AbortSignal,
-  ): Promise<Failed | { readonly result: T }> {
+  private async _attempt<T>(call: Call<T>, signal: AbortSignal): Promise<Done<T> | Failed> {
+    const { topic, publishes } = call;
+    const { maxFrame, httpUrl } = this._options;
+    const mayRepeat = !publishes || this.features?.has('idempotency') !== false;
     const token = await this._tokens.current(signal);
-    let answer: { readonly response: Response; readonly body: string };
+    let response: Response;
+    let body: string;
     try {
-      answer = await this._exchange(call, token, signal);
-      if (answer.response.status === 401) {
-        const other = await this._tokens.replace(token, signal);
-        if (other !== undefined) answer = await this._exchange(call, other, signal);
-      }
+      response = await ask(this._options, token, call, signal);
+      const other = response.status === 401 && (await this._tokens.replace(token, signal));
+      if (other) response = await ask(this._options, other, call, signal);
+      body = await textOf(response, maxFrame);
     } catch (cause) {
       if (signal.aborted || cause instanceof PubSubError) throw cause;
-      const again = this._isRepeatable(call);
-      if (call.publishes) return { error: lost(call, cause), again, unknown: true };
-      const reason = `${new URL(this._options.httpUrl).hostname} cannot be reached.`;
-      const { topic } = call;
-      return { error: new ConnectionFailed(reason, { topic, cause }), again, unknown: false };
+      if (cause instanceof RangeError) {
+        throw new ProtocolError(`The server's answer has more than ${maxFrame} bytes.`, {
+          remedy: 'Ask for smaller pages, or raise `maxFrame`.',
+        });
+      }
+      if (publishes) return { error: lost(call, cause), again: mayRepeat, unknown: true };
+      const reason = `${new URL(httpUrl).hostname} cannot be reached.`;
+      const error = new ConnectionFailed(reason, { topic, cause });
+      return { error, again: mayRepeat, unknown: false };
     }
-    const { response, body } = answer;
-    const { headers } = response;
-    const status = statusOf(response);
     if (response.ok) return { result: call.read(body) };
-    const unknown = status >= 500 && !NOT_DONE.has(status) && status !== 501;
-    return {
-      error: readError(status, headers, body, this._clock.wallMs(), call.topic),
-      again: NOT_DONE.has(status) || (unknown && this._isRepeatable(call)),
-      unknown,
-    };
-  }
-
-  private async _exchange<T>(
-    call: Call<T>,
-    token: string,
-    signal: AbortSignal,
-  ): Promise<{ response: Response; body: string }> {
-    const { fetch, httpUrl, maxFrame } = this._options;
-    const response = await fetch(`${httpUrl}${call.path}`, {
-      method: call.method,
-      headers: {
-        Authorization: `Bearer ${bareToken(token)}`,
-        ...(call.body === undefined ? {} : { 'Content-Type': 'application/json' }),
-        ...call.headers,
-      },
-      ...(call.body === undefined ? {} : { body: call.body }),
-      // A redirect would carry the token away.
-      redirect: 'manual',
-      credentials: 'omit',
-      cache: 'no-store',
-      signal,
-    });
-    return { response, body: await readBody(response, maxFrame) };
-  }
-
-  private _sleep(milliseconds: number, signal: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const timer = this._clock.callLater(milliseconds, () => {
-        signal.removeEventListener('abort', give);
-        resolve();
-      });
-      const give = (): void => {
-        timer.cancel();
-        reject(signal.reason);
-      };
-      if (signal.aborted) give();
-      else signal.addEventListener('abort', give);
-    });
-  }
-
-  private _isRepeatable<T>(call: Call<T>): boolean {
-    return !call.publishes || this.features === undefined || this.features.has('idempotency');
+    const status = statusOf(response);
+    const refused = NOT_DONE.includes(status);
+    const unknown = status >= 500 && !refused && status !== 501;
+    const error = readError(response, body, this._clock.wallMs(), topic);
+    return { error, again: refused || (unknown && mayRepeat), unknown };
   }
 }
 
-async function readBody(response: Response, limit: number): Promise<string> {
-  const reader = response.body?.getReader();
-  if (!reader) return '';
-  const decoder = new TextDecoder();
-  let text = '';
-  for (let size = 0; ; ) {
-    const { done, value } = await reader.read();
-    if (done) return text + decoder.decode();
-    size += value.length;
-    if (size > limit) {
-      await reader.cancel();
-      throw new ProtocolError(`The server's answer has more than ${limit} bytes.`, {
-        remedy: 'Ask for smaller pages, or raise `maxFrame`.',
-      });
-    }
-    text += decoder.decode(value, { stream: true });
-  }
+/** An error as the result of one message. */
+export function errorInfo(error: PubSubError): ErrorInfo {
+  const { code, message, remedy, retryAfter, topic } = error;
+  const unknown = error instanceof OperationTimeout && error.outcomeUnknown;
+  return compact<ErrorInfo>({
+    code: (unknown ? 'outcome_unknown' : code) as ErrorInfo['code'],
+    message,
+    remedy,
+    retry_after_ms: retryAfter,
+    topic,
+  });
 }
 
 function lost<T>({ topic, id }: Call<T>, cause: unknown): OperationTimeout {

@@ -1,6 +1,6 @@
 /** What a client does over HTTP: history, presence, topics, publishes. */
 
-import { NotFound, PubSubError, Unsupported } from '../errors.js';
+import { NotFound } from '../errors.js';
 import type {
   Envelope,
   HistoryPage,
@@ -9,7 +9,7 @@ import type {
   TopicInfo,
 } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
-import { Rest } from '../http/rest.js';
+import { type Limits, Rest } from '../http/rest.js';
 import { validateTopic } from '../topic_names.js';
 import type { Message, Since } from '../values.js';
 import type { Driver } from './driver.js';
@@ -47,30 +47,10 @@ export class HttpApi {
   /** Publish after what was published so before; one result a message, in order. */
   async publish(items: readonly Prepared[], options: Waiting): Promise<PublishResult[]> {
     this._driver.rememberOwn(items.map(({ publication }) => publication));
-    const turn = this._order.then(() => this._publish(items, options));
+    const messages = items.map(({ publication }) => publication);
+    const turn = this._order.then(() => this._api.publish(messages, this._limits(options)));
     this._order = turn.catch(() => {});
     return turn;
-  }
-
-  private async _publish(items: readonly Prepared[], options: Waiting): Promise<PublishResult[]> {
-    const messages = items.map(({ publication }) => publication);
-    if (messages.length > 1 && this._api.features?.has('batch') !== false) {
-      try {
-        return await this._perform(calls.publishBatch(messages), options);
-      } catch (error) {
-        if (!(error instanceof NotFound || error instanceof Unsupported)) throw error;
-      }
-    }
-    const results: PublishResult[] = [];
-    for (const message of messages) {
-      try {
-        results.push(await this._perform(calls.publish(message), options));
-      } catch (error) {
-        if (!(error instanceof PubSubError) || messages.length === 1) throw error;
-        results.push({ error: calls.errorInfo(error) });
-      }
-    }
-    return results;
   }
 
   /** Everybody present on a topic. */
@@ -152,8 +132,12 @@ export class HttpApi {
     for (const messages of pages.reverse()) yield* messages;
   }
 
-  private _perform<T>(call: calls.Call<T>, { timeout, signal }: Waiting): Promise<T> {
-    return this._api.perform(call, { timeout: this._driver.patience(timeout), signal });
+  private _perform<T>(call: calls.Call<T>, options: Waiting): Promise<T> {
+    return this._api.perform(call, this._limits(options));
+  }
+
+  private _limits({ timeout, signal }: Waiting): Limits {
+    return { timeout: this._driver.patience(timeout), signal };
   }
 
   private get _api(): Rest {

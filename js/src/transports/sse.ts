@@ -27,13 +27,14 @@ import type {
   AuthFrame,
   AuthOkFrame,
   ClientFrame,
-  SessionInfo,
   SubscribeFrame,
+  UnsubscribedFrame,
+  UnsubscribeFrame,
 } from '../generated/wire.js';
-import { readError, session } from '../http/calls.js';
-import { Rest } from '../http/rest.js';
-import { closeCodeFor, statusOf } from '../http/status.js';
-import { bareToken } from '../settings/checks.js';
+import { session } from '../http/calls.js';
+import { readError } from '../http/problems.js';
+import { ask, bytesOf, statusOf, textOf } from '../http/request.js';
+import { errorInfo, Rest } from '../http/rest.js';
 import type { ClientOptions } from '../settings/options.js';
 import { type Decoded, Malformed, Unknown } from '../wire/codec.js';
 import { compact } from '../wire/compact.js';
@@ -44,12 +45,13 @@ import { StreamSubscriptions } from './stream_subscriptions.js';
 import type { Receiver, Transport, TransportEnd } from './transport.js';
 
 /** Statuses by which a peer says that it has no such operation. */
-const MISSING = new Set([404, 405, 501]);
-
-interface Opened {
-  readonly response: Response;
-  readonly reader: ReadableStreamDefaultReader<Uint8Array>;
-}
+const MISSING: readonly number[] = [404, 405, 501];
+/** Statuses that refuse what was asked for. */
+const REFUSED: readonly number[] = [400, 403, 422];
+/** The close codes that statuses stand for; others say nothing about identity or load. */
+const CLOSE_CODES: Readonly<Record<number, number>> = { 413: 4413, 429: 4429, 503: 1013 };
+/** Bytes read of a refusal. */
+const REFUSAL_MAX = 65_536;
 
 /** One session over server-sent events and REST. */
 export class SseTransport implements Transport {
@@ -62,6 +64,7 @@ export class SseTransport implements Transport {
   private _receiver: Receiver | undefined;
   private _token: string | undefined;
   private _outgoing: ClientFrame[] = [];
+  private _greeting: { readonly frame: AuthOkFrame; readonly at: number } | undefined;
   private _authenticating: AbortController | undefined;
   private _opening: AbortController | undefined;
   private _reading: AbortController | undefined;
@@ -87,7 +90,7 @@ export class SseTransport implements Transport {
       this._rest,
       _options.operationTimeout,
       (frame) => this._put(frame),
-      (end) => this._end(end),
+      (reason, retryAfter) => this._end(reason, retryAfter),
       this._over.signal,
     );
     this._subscriptions = new StreamSubscriptions(() => _clock.wallMs(), _options.overlap);
@@ -100,7 +103,6 @@ export class SseTransport implements Transport {
   }
 
   send(frames: readonly ClientFrame[]): void {
-    if (this._over.signal.aborted) return;
     if (!this._outgoing.length) queueMicrotask(() => this._turn());
     this._outgoing.push(...frames);
   }
@@ -120,55 +122,58 @@ export class SseTransport implements Transport {
     for (const frame of frames) {
       if (frame.type === 'auth') void this._authenticate(frame);
       else if (frame.type === 'subscribe') subscribes.push(frame);
-      else if (frame.type === 'publish' || frame.type === 'presence.update') {
-        this._publisher.put(frame);
-      } else if (frame.type === 'unsubscribe') {
-        this._subscriptions.remove(frame.topics);
-        if (this._subscriptions.empty) {
-          this._opening?.abort();
-          this._reading?.abort();
-          this._opening = this._reading = undefined;
-        }
-      }
+      else if (frame.type === 'unsubscribe') this._unsubscribe(frame);
+      else if (frame.type !== 'ping') this._publisher.put(frame);
     }
-    if (subscribes.length) {
-      for (const told of this._subscriptions.replace(subscribes)) this._put(told);
-      this._reopen();
-    }
+    if (!subscribes.length) return;
+    for (const told of this._subscriptions.replace(subscribes)) this._put(told);
+    this._reopen();
+  }
+
+  private _unsubscribe({ topics, ref }: UnsubscribeFrame): void {
+    this._subscriptions.remove(topics);
+    if (ref !== undefined) this._put({ type: 'unsubscribed', topics, ref } as UnsubscribedFrame);
+    if (!this._subscriptions.empty) return;
+    this._opening?.abort();
+    this._reading?.abort();
+    this._opening = this._reading = undefined;
   }
 
   private async _authenticate({ token, ref }: AuthFrame): Promise<void> {
     const again = this._token !== undefined;
     this._token = token;
     this._authenticating?.abort();
-    const abort = this._begin();
-    this._authenticating = abort;
-    const limits = { timeout: this._options.openTimeout, attempts: 1, signal: abort.signal };
-    let info: SessionInfo | undefined;
-    try {
-      info = await this._rest.perform(session(), limits);
-    } catch (error) {
-      if (abort.signal.aborted) return;
-      if (
-        error instanceof ConnectionFailed ||
-        error instanceof OperationTimeout ||
-        error instanceof Unavailable
-      ) {
-        this._end({ code: undefined, reason: error.message, retryAfter: error.retryAfter });
-        return;
-      }
-      const plain =
-        error instanceof NotFound || error instanceof Unsupported || error instanceof ProtocolError;
-      if (!plain) {
-        this._put(authError(error, ref));
-        return;
-      }
+    const authenticating = this._begin();
+    const { signal } = authenticating;
+    this._authenticating = authenticating;
+    const limits = { timeout: this._options.openTimeout, attempts: 1, signal };
+    const info = await this._rest.perform(session(), limits).catch((error: unknown) => error);
+    if (signal.aborted) return;
+    if (
+      info instanceof ConnectionFailed ||
+      info instanceof OperationTimeout ||
+      info instanceof Unavailable
+    ) {
+      this._end(info.message, info.retryAfter);
+      return;
     }
-    if (abort.signal.aborted) return;
-    this.lastHeard = this._clock.now();
-    this._rest.features = new Set(info?.features);
-    this._subscriptions.plain = info === undefined;
-    this._put(compact<AuthOkFrame>({ client_id: '', ...info, type: 'auth.ok', ref }));
+    const plain =
+      info instanceof NotFound || info instanceof Unsupported || info instanceof ProtocolError;
+    if (info instanceof Error && !plain) {
+      this._put(authError(info, ref));
+      return;
+    }
+    this._hear();
+    const frame = compact<AuthOkFrame>({
+      client_id: '',
+      ...(plain ? {} : (info as object)),
+      type: 'auth.ok',
+      ref,
+    });
+    this._subscriptions.plain = plain;
+    this._rest.features = new Set(frame.features);
+    this._greeting = plain ? undefined : { frame, at: this.lastHeard };
+    this._put(frame);
     if (again && (this._reading || this._opening)) this._reopen();
   }
 
@@ -176,109 +181,106 @@ export class SseTransport implements Transport {
 
   private _reopen(): void {
     this._opening?.abort();
-    const abort = this._begin();
-    this._opening = abort;
-    void this._run(abort);
+    this._opening = this._begin();
+    void this._run(this._opening);
   }
 
   private async _run(abort: AbortController): Promise<void> {
-    let end: TransportEnd = { code: undefined, reason: 'The server ended the event stream.' };
+    const { maxFrame, httpUrl } = this._options;
+    let [reason, retryAfter, code]: [string, number?, number?] = [
+      'The server ended the event stream.',
+    ];
     try {
-      const opened = await this._open(abort);
-      if (!opened) return;
-      const retryAfter = await this._read(opened, abort);
-      end = { ...end, retryAfter };
+      const response = await this._open(abort);
+      if (!response) return;
+      retryAfter = await this._read(response, abort);
     } catch (error) {
-      if (error instanceof RangeError) {
-        end = { code: 1009, reason: `An event has more than ${this._options.maxFrame} bytes.` };
-      } else {
-        const { hostname } = new URL(this._options.httpUrl);
-        end = { code: undefined, reason: `The event stream from ${hostname} was lost.` };
-      }
+      const large = error instanceof RangeError;
+      reason = large
+        ? `An event has more than ${maxFrame.toLocaleString('en-US')} bytes.`
+        : `The event stream from ${new URL(httpUrl).hostname} was lost.`;
+      if (large) code = 1009;
     }
-    if (!abort.signal.aborted) this._end(end);
+    if (!abort.signal.aborted) this._end(reason, retryAfter, code);
   }
 
   /** Open a stream for the present set; another way, where the first is refused. */
-  private async _open(abort: AbortController): Promise<Opened | undefined> {
-    while (true) {
-      const { method, path, body } = this._subscriptions.request();
-      const timer = this._clock.callLater(this._options.openTimeout, () => {
-        if (this._opening !== abort) return;
-        this._end({ code: undefined, reason: 'The event stream was not opened in time.' });
-      });
-      let response: Response;
-      try {
-        response = await this._options.fetch(`${this._options.httpUrl}${path}`, {
-          method,
-          headers: {
-            Accept: 'text/event-stream',
-            Authorization: `Bearer ${bareToken(this._token ?? '')}`,
-            ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
-          },
-          ...(body === undefined ? {} : { body }),
-          redirect: 'manual',
-          credentials: 'omit',
-          cache: 'no-store',
-          signal: abort.signal,
-        });
-      } finally {
-        timer.cancel();
+  private async _open({ signal }: AbortController): Promise<Response | undefined> {
+    const { openTimeout } = this._options;
+    const late = (): void => this._end('The event stream was not opened in time.');
+    const headers = { Accept: 'text/event-stream' };
+    const timer = this._clock.callLater(openTimeout, late);
+    signal.addEventListener('abort', () => timer.cancel());
+    try {
+      while (true) {
+        const request = { ...this._subscriptions.request(), headers };
+        const response = await ask(this._options, this._token ?? '', request, signal);
+        const { status } = response;
+        const kind = response.headers.get('Content-Type') ?? '';
+        if (status === 200 && kind.startsWith('text/event-stream')) return response;
+        if (MISSING.includes(status) && !this._subscriptions.plain) {
+          this._subscriptions.plain = true;
+        } else if (status === 429 && this._reading) {
+          // The stream that is to be replaced counts against the limit.
+          this._reading.abort();
+          this._reading = undefined;
+        } else {
+          const body = status === 200 ? '' : await textOf(response, REFUSAL_MAX).catch(() => '');
+          if (!signal.aborted) this._refuse(response, body);
+          return undefined;
+        }
+        response.body?.cancel().catch(() => {});
       }
-      const { status, headers } = response;
-      const kind = headers.get('Content-Type') ?? '';
-      const reader = response.body?.getReader();
-      if (status === 200 && reader && kind.startsWith('text/event-stream')) {
-        this.lastHeard = this._clock.now();
-        return { response, reader };
-      }
-      await reader?.cancel();
-      if (MISSING.has(status) && !this._subscriptions.plain) {
-        this._subscriptions.plain = true;
-        continue;
-      }
-      if (status === 429 && this._reading) {
-        // The stream that is to be replaced counts against the limit.
-        this._reading.abort();
-        this._reading = undefined;
-        continue;
-      }
-      this._refuse(response);
-      return undefined;
+    } finally {
+      timer.cancel();
     }
   }
 
   /** Tell the session what a refused stream means. */
-  private _refuse(response: Response): void {
+  private _refuse(response: Response, body: string): void {
     const status = statusOf(response);
-    const error = readError(status, response.headers, '', this._clock.wallMs());
-    if (status === 401) {
-      this._put(authError(error, undefined));
-    } else if ([400, 403, 422].includes(status)) {
+    const error = readError(response, body, this._clock.wallMs());
+    if (status === 401) this._put(authError(error));
+    else if (REFUSED.includes(status)) {
       for (const frame of this._subscriptions.denied(error)) this._put(frame);
     } else {
-      const reason = `The server answered HTTP ${status} where an event stream was asked for.`;
-      this._end({ code: closeCodeFor(status), reason, retryAfter: error.retryAfter });
+      const reason =
+        status === 200
+          ? "The server's answer is no event stream."
+          : `The server answered HTTP ${status}: ${error.message}`;
+      this._end(reason, error.retryAfter, CLOSE_CODES[status]);
     }
   }
 
-  private async _read({ reader }: Opened, abort: AbortController): Promise<number | undefined> {
+  private async _read(response: Response, abort: AbortController): Promise<number | undefined> {
     const { generation } = this._subscriptions;
+    this._hear();
     this._reading?.abort();
     this._reading = abort;
     if (this._opening === abort) this._opening = undefined;
+    this._introduce(response.headers.get('Client-Id'));
     const parser = new EventParser(this._options.maxFrame);
-    while (true) {
-      const { done, value } = await reader.read();
-      if (done) return parser.retry;
-      this.lastHeard = this._clock.now();
-      for (const { event, data } of parser.push(value)) {
-        if (abort.signal.aborted) continue;
+    for await (const bytes of bytesOf(response, Number.POSITIVE_INFINITY)) {
+      this._hear();
+      for (const { event, data } of parser.push(bytes)) {
+        if (abort.signal.aborted) return undefined;
         const read = decodeEvent(event, data);
         if (read instanceof Malformed || read instanceof Unknown) this._put(read);
         else for (const told of this._subscriptions.translate(read, generation)) this._put(told);
       }
     }
+    return parser.retry;
+  }
+
+  /** Say again who this client is: presence knows the stream, not the request before it. */
+  private _introduce(clientId: string | null): void {
+    if (!this._greeting || !clientId) return;
+    const { frame, at } = this._greeting;
+    const { ref, server_time: then, ...said } = frame;
+    const now = then && then + Math.round(this._clock.now() - at);
+    this._put(
+      compact<AuthOkFrame>({ ...said, client_id: clientId.slice(0, 64), server_time: now }),
+    );
   }
 
   // ---------------------------------------------------------------- help
@@ -286,31 +288,28 @@ export class SseTransport implements Transport {
   /** What ends with the transport, and may end before it. */
   private _begin(): AbortController {
     const abort = new AbortController();
-    const end = (): void => abort.abort();
-    this._over.signal.addEventListener('abort', end, { signal: abort.signal });
+    const { signal } = abort;
+    this._over.signal.addEventListener('abort', () => abort.abort(), { signal });
     return abort;
+  }
+
+  private _hear(): void {
+    this.lastHeard = this._clock.now();
   }
 
   private _put(read: Decoded): void {
     this._receiver?.frame(read);
   }
 
-  private _end(end: TransportEnd): void {
+  private _end(reason: string, retryAfter?: number, code?: number): void {
     const receiver = this._receiver;
-    this._receiver = undefined;
-    this._over.abort();
-    receiver?.ended(end);
+    this.close();
+    receiver?.ended({ code, reason, retryAfter } satisfies TransportEnd);
   }
 }
 
-function authError(error: unknown, ref: string | undefined): AuthErrorFrame {
+function authError(error: Error, ref?: string): AuthErrorFrame {
   const known = error instanceof PubSubError ? error : new ProtocolError(String(error));
-  return compact<AuthErrorFrame>({
-    type: 'auth.error',
-    code: known.code as AuthErrorFrame['code'],
-    message: known.message,
-    remedy: known.remedy,
-    retry_after_ms: known.retryAfter,
-    ref,
-  });
+  const { topic, ...info } = errorInfo(known);
+  return compact<AuthErrorFrame>({ type: 'auth.error', ...info, ref });
 }

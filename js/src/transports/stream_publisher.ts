@@ -12,12 +12,16 @@ import type {
   PublishResult,
   ServerFrame,
 } from '../generated/wire.js';
-import { errorInfo, publish, publishBatch } from '../http/calls.js';
-import type { Rest } from '../http/rest.js';
+import { errorInfo, type Rest } from '../http/rest.js';
 import { compact } from '../wire/compact.js';
-import type { TransportEnd } from './transport.js';
 
 type Outgoing = PublishFrame | PresenceUpdateFrame;
+
+/** A frame with the messages in it. */
+type Turn = readonly [frame: Outgoing, messages: readonly Publication[]];
+
+/** Codes of messages that nobody answered. */
+const LOST: readonly string[] = ['connection_failed', 'outcome_unknown', 'timeout'];
 
 /** Publishes frames in their order, and answers each. */
 export class StreamPublisher {
@@ -35,12 +39,20 @@ export class StreamPublisher {
     private readonly _rest: Rest,
     private readonly _timeout: number,
     private readonly _put: (frame: ServerFrame) => void,
-    private readonly _end: (end: TransportEnd) => void,
+    private readonly _end: (reason: string, retryAfter?: number) => void,
     private readonly _signal: AbortSignal,
   ) {}
 
   /** Queue a frame; the session bounds how many are not answered. */
   put(frame: Outgoing): void {
+    if (!publicationsOf(frame).length) {
+      this._refuse(frame, {
+        code: 'unsupported',
+        message: 'An event stream has no presence of its own.',
+        remedy: 'Name a topic, or connect by WebSocket.',
+      });
+      return;
+    }
     this._queue.push(frame);
     if (!this._working) void this._work();
   }
@@ -48,82 +60,68 @@ export class StreamPublisher {
   private async _work(): Promise<void> {
     this._working = true;
     while (this._queue.length && !this._signal.aborted) {
-      const frames: Outgoing[] = [];
-      const row: Publication[] = [];
+      const row: Turn[] = [];
+      let count = 0;
       for (let frame = this._queue[0]; frame; frame = this._queue[0]) {
         const messages = publicationsOf(frame);
-        if (row.length && row.length + messages.length > LIMITS.maxBatch) break;
+        count += messages.length;
+        if (row.length && count > LIMITS.maxBatch) break;
+        row.push([frame, messages]);
         this._queue.shift();
-        if (!messages.length) {
-          this._refuse(frame);
-          continue;
-        }
-        frames.push(frame);
-        row.push(...messages);
       }
-      if (row.length) await this._publish(frames, row);
+      await this._publish(row);
     }
     this._working = false;
   }
 
-  private async _publish(frames: readonly Outgoing[], row: readonly Publication[]): Promise<void> {
+  private async _publish(row: readonly Turn[]): Promise<void> {
+    const messages = row.flatMap(([, some]) => some);
     const limits = { timeout: this._timeout, signal: this._signal };
     let results: readonly PublishResult[];
     try {
-      const [only] = row;
-      results =
-        only && row.length === 1
-          ? [await this._rest.perform(publish(only), limits)]
-          : await this._rest.perform(publishBatch(row), limits);
+      results = await this._rest.publish(messages, limits);
     } catch (error) {
       if (this._signal.aborted) return;
       const lost = error instanceof ConnectionFailed || error instanceof OperationTimeout;
-      if (lost || !(error instanceof PubSubError)) {
-        const { message: reason, retryAfter } = lost ? error : { message: String(error) };
-        this._queue = [];
-        this._end({ code: undefined, reason, retryAfter });
-        return;
+      const known = error instanceof PubSubError ? error : undefined;
+      for (const [frame] of row) {
+        // Nobody sends again what had no `ref`.
+        if (known && (!lost || frame.ref === undefined)) this._refuse(frame, errorInfo(known));
       }
-      for (const frame of frames) this._put(errorFrame(errorInfo(error), frame));
+      if (lost || !known) this._end(known?.message ?? String(error), known?.retryAfter);
       return;
     }
     let at = 0;
-    for (const frame of frames) {
-      const count = publicationsOf(frame).length;
-      this._answer(frame, results.slice(at, at + count));
-      at += count;
+    let unanswered = false;
+    for (const [frame, { length }] of row) {
+      const part = results.slice(at, at + length);
+      at += length;
+      const lost = part.some(({ error }) => error && LOST.includes(error.code));
+      // The session sends it again, and what followed it, too.
+      if (lost && frame.ref !== undefined && this._rest.hasBatch) unanswered = true;
+      else this._answer(frame, part);
     }
+    if (unanswered) this._end('A part of a batch got no answer.');
   }
 
   private _answer(frame: Outgoing, results: readonly PublishResult[]): void {
-    const { ref } = frame;
-    const { error, id, timestamp, seq, duplicate } = results[0] ?? {};
-    const published = (rest: object): ServerFrame =>
-      compact<PublishedFrame>({ type: 'published', ...rest, ref });
-    if (frame.type === 'publish' && frame.messages) this._put(published({ results }));
-    else if (error) this._put(errorFrame(error, frame));
-    else if (frame.type === 'publish') this._put(published({ id, timestamp, seq, duplicate }));
+    const { error, ...published } = results[0] ?? {};
+    const batch = frame.type === 'publish' && frame.messages;
+    if (error && !batch) this._refuse(frame, error);
+    else if (frame.type === 'publish') {
+      const answer = batch ? { results } : published;
+      this._put(compact<PublishedFrame>({ type: 'published', ...answer, ref: frame.ref }));
+    }
   }
 
-  private _refuse(frame: Outgoing): void {
-    const error: ErrorInfo = {
-      code: 'unsupported',
-      message: 'An event stream has no presence of its own.',
-      remedy: 'Name a topic, or connect by WebSocket.',
-    };
-    this._put(errorFrame(error, frame));
+  private _refuse({ ref }: Outgoing, error: ErrorInfo): void {
+    this._put(compact<ErrorFrame>({ type: 'error', ...error, ref }));
   }
 }
 
-function errorFrame(error: ErrorInfo, { ref }: Outgoing): ErrorFrame {
-  return compact<ErrorFrame>({ type: 'error', ...error, ref });
-}
-
-/** The messages of a frame in any of its forms; none where it names no topic. */
+/** The messages of a frame; none where it names no topic. */
 function publicationsOf(frame: Outgoing): readonly Publication[] {
-  if (frame.type === 'presence.update') {
-    const { topic, data } = frame;
-    return topic === undefined ? [] : [{ topic, type: 'presence.update', data }];
-  }
-  return frame.messages ?? (frame.message ? [frame.message] : []);
+  if (frame.type === 'publish') return frame.messages ?? (frame.message ? [frame.message] : []);
+  const { type, topic, data } = frame;
+  return topic === undefined ? [] : [{ topic, type, data }];
 }

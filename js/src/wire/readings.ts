@@ -179,7 +179,8 @@ function forms(value: unknown): unknown[] {
   return [value, bare, withNumbers(bare)];
 }
 
-function withoutNulls(value: unknown): unknown {
+/** The same, without the fields that are null: they read as absent (spec/README.md). */
+export function withoutNulls(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutNulls);
   if (!isObject(value)) return value;
   const entries = Object.entries(value).filter(([, one]) => one !== null);

@@ -1,0 +1,95 @@
+/** What an HTTP error stands for. */
+
+import { fromCode, type PubSubError } from '../errors.js';
+import { CODES } from '../generated/errors.js';
+import { isObject, type JsonObject } from '../wire/guard.js';
+import { statusOf } from './request.js';
+
+/** What a status means where the body does not say it. */
+const MEANINGS: Readonly<Record<number, string>> = {
+  400: 'invalid_option',
+  401: 'unauthenticated',
+  403: 'forbidden',
+  404: 'not_found',
+  405: 'unsupported',
+  408: 'timeout',
+  409: 'conflict',
+  413: 'payload_too_large',
+  415: 'unsupported',
+  422: 'invalid_payload',
+  429: 'rate_limited',
+  500: 'internal',
+  501: 'unsupported',
+  502: 'unavailable',
+  503: 'unavailable',
+  504: 'unavailable',
+};
+const WAIT_MAX = 3_600_000;
+
+/**
+ * The error that an HTTP error stands for.
+ *
+ * Reads `application/problem+json` (RFC 9457) and what plain peers send in its place: `{code,
+ * message}`, `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
+ *
+ * @param wall Unix milliseconds, for dates in `Retry-After`.
+ */
+export function readError(
+  response: Response,
+  body: string,
+  wall: number,
+  topic?: string,
+): PubSubError {
+  const status = statusOf(response);
+  const whole = parse(body) ?? {};
+  const fields = isObject(whole['error']) ? whole['error'] : whole;
+  const [word, given, detail, message, title, remedy, about, field] = [
+    whole['error'],
+    ...['code', 'detail', 'message', 'title', 'remedy', 'topic', 'field'].map((n) => fields[n]),
+  ].map(wordOf);
+  const usual = MEANINGS[status] ?? (status >= 500 ? 'internal' : 'invalid_frame');
+  let code = given ?? (CODES.has(word ?? '') ? word : undefined);
+  const said = detail ?? message ?? (word === code ? undefined : word) ?? title;
+  if (code === undefined || (!CODES.has(code) && /^\d+$/.test(code))) code = usual;
+  const nothing = `The server answered HTTP ${status} without saying why.`;
+  const wait = fields['retry_after_ms'];
+  return fromCode(code, said ?? (Object.keys(fields).length ? said : nothing), {
+    remedy,
+    topic: about ?? topic,
+    field,
+    retryAfter:
+      typeof wait === 'number'
+        ? Math.max(0, wait)
+        : retryAfterOf(response.headers.get('Retry-After'), wall),
+  });
+}
+
+/** The object that a text is as JSON; undefined for anything else. */
+export function parse(body: string): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(body);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A word, or a number in words. */
+export function wordOf(value: unknown): string | undefined {
+  if (typeof value === 'number') return String(value);
+  return typeof value === 'string' && value ? value : undefined;
+}
+
+/**
+ * Read `Retry-After` (RFC 9110, 10.2.3): seconds or a date.
+ *
+ * @param value The header, if there was one.
+ * @param wall Unix milliseconds to count from.
+ * @returns Milliseconds from now, at most an hour; undefined for what is neither.
+ */
+export function retryAfterOf(value: string | null, wall: number): number | undefined {
+  const text = value?.trim();
+  if (!text) return undefined;
+  const wait = /^[\d.]+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - wall;
+  return Number.isNaN(wait) ? undefined : Math.min(Math.max(wait, 0), WAIT_MAX);
+}
