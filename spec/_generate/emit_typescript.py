@@ -57,21 +57,24 @@ def lifecycle(machine: Lifecycle) -> str:
         "/**",
         " * For each state: a line an event, `event row|row`; a row is `guards>state>actions`.",
         " *",
+        " * No state: it stays.",
         " * The first row whose guards all hold fires. An event that is not there is ignored.",
         " */",
         "export const TABLE: Readonly<Record<State, string>> = {",
     ]
     for state, cells in machine.table.items():
         lines = [
-            f"{named[event]} {'|'.join(map(_row, rows))}" for event, rows in cells.items() if rows
+            f"{named[event]} {'|'.join(_row(row, state) for row in rows)}"
+            for event, rows in cells.items()
+            if rows
         ]
         out.append(f"  {state}: `{chr(10).join(lines)}`,")
     return "\n".join([*out, "};", ""])
 
 
-def _row(row: Row) -> str:
+def _row(row: Row, state: str) -> str:
     guards, actions = (",".join(map(camel, names)) for names in (row.guards, row.actions))
-    return f"{guards}>{row.to}>{actions}"
+    return f"{guards}>{row.to if row.to != state else ''}>{actions}"
 
 
 def errors(table: Errors) -> str:

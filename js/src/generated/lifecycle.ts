@@ -199,82 +199,83 @@ export interface Steps<E> {
 /**
  * For each state: a line an event, `event row|row`; a row is `guards>state>actions`.
  *
+ * No state: it stays.
  * The first row whose guards all hold fires. An event that is not there is ignored.
  */
 export const TABLE: Readonly<Record<State, string>> = {
   initialized: `connect >resolving>startSuspend,startFallback,fetchToken
 close >closed>finish
 abort >closed>finish`,
-  resolving: `close unsettled>resolving>startDrain|>closed>stopAll,hangUp,finish
+  resolving: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
 token >dialing>keepToken,startOpen,dial
 tokenFailed refused>failed>stopAll,fail|overdue>suspended>scheduleRetry|>waiting>scheduleRetry
 drained >closed>stopAll,hangUp,finish
 @fetch overdue>suspended>abandonFetch,scheduleRetry|>waiting>abandonFetch,scheduleRetry
 @drain >closed>stopAll,hangUp,finish`,
-  dialing: `close unsettled>dialing>startDrain|>closed>stopAll,hangUp,finish
+  dialing: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
-token >dialing>keepToken
+token >>keepToken
 tokenFailed refused>failed>stopAll,hangUp,fail
 opened hasToken>authenticating>sendAuth|overdue>suspended>stopOpen,hangUp,scheduleRetry|>waiting>stopOpen,hangUp,scheduleRetry
 dropped finalClose>failed>stopAll,fail|authClose,cannotRenew>failed>stopAll,fail|authClose,overdue>suspended>stopOpen,forgetToken,scheduleRetry|authClose>waiting>stopOpen,forgetToken,scheduleRetry|overdue>suspended>stopOpen,countFailure,scheduleRetry|>waiting>stopOpen,countFailure,scheduleRetry
 drained >closed>stopAll,hangUp,finish
-@fetch >dialing>abandonFetch
+@fetch >>abandonFetch
 @open overdue>suspended>hangUp,countFailure,scheduleRetry|>waiting>hangUp,countFailure,scheduleRetry
-@expiry >dialing>forgetToken
-@fallback mayFallBack>dialing>stopOpen,hangUp,useFallback,startOpen,dial
+@expiry >>forgetToken
+@fallback mayFallBack>>stopOpen,hangUp,useFallback,startOpen,dial
 @drain >closed>stopAll,hangUp,finish`,
-  authenticating: `close unsettled>authenticating>startDrain|>closed>stopAll,hangUp,finish
+  authenticating: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
-token >authenticating>keepToken
+token >>keepToken
 tokenFailed refused>failed>stopAll,hangUp,fail
 dropped finalClose>failed>stopAll,fail|authClose,cannotRenew>failed>stopAll,fail|authClose,overdue>suspended>stopOpen,forgetToken,scheduleRetry|authClose>waiting>stopOpen,forgetToken,scheduleRetry|overdue>suspended>stopOpen,countFailure,scheduleRetry|>waiting>stopOpen,countFailure,scheduleRetry
 auth.ok draining>closing>stopOpen,stopApart,accept,flush|>connected>stopOpen,stopApart,accept,startStable,startPing,startUpgrade,rejoin,flush
 auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault,overdue>suspended>stopOpen,hangUp,forgetToken,scheduleRetry|authFault>waiting>stopOpen,hangUp,forgetToken,scheduleRetry|overdue>suspended>stopOpen,hangUp,scheduleRetry|>waiting>stopOpen,hangUp,scheduleRetry
 drained >closed>stopAll,hangUp,finish
-@fetch >authenticating>abandonFetch
+@fetch >>abandonFetch
 @open overdue>suspended>hangUp,countFailure,scheduleRetry|>waiting>hangUp,countFailure,scheduleRetry
-@expiry >authenticating>forgetToken
+@expiry >>forgetToken
 @fallback mayFallBack>dialing>stopOpen,hangUp,useFallback,startOpen,dial
 @drain >closed>stopAll,hangUp,finish`,
   connected: `close unsettled>closing>startDrain,stopPing|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
-token >connected>keepToken,sendAuth
-tokenFailed refused>failed>stopAll,hangUp,fail|>connected>scheduleRefetch
+token >>keepToken,sendAuth
+tokenFailed refused>failed>stopAll,hangUp,fail|>>scheduleRefetch
 dropped finalClose>failed>stopAll,fail|authClose,cannotRenew>failed>stopAll,fail|authClose>waiting>leave,forgetToken,scheduleRetry|>waiting>leave,countShortLife,scheduleRetry
-probed reachable>dialing>leave,hangUp,useWebsocket,startOpen,dial|>connected>startUpgrade
+probed reachable>dialing>leave,hangUp,useWebsocket,startOpen,dial|>>startUpgrade
 woke >waiting>leave,hangUp,retryNow
-auth.ok >connected>renew
+auth.ok >>renew
 auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault>waiting>leave,hangUp,forgetToken,scheduleRetry|>waiting>leave,hangUp,scheduleRetry
-auth.expiring >connected>fetchToken
-pong >connected>stopPong,startPing
-@fetch >connected>abandonFetch,scheduleRefetch
-@ping >connected>sendPing,startPong
-@pong heard>connected>startPing|>waiting>leave,hangUp,scheduleRetry
-@refresh >connected>fetchToken
-@expiry >connected>forgetToken,fetchToken
-@stable >connected>resetRetry
-@upgrade >connected>probe`,
-  waiting: `close unsettled>waiting>startDrain|>closed>stopAll,hangUp,finish
+auth.expiring >>fetchToken
+pong >>stopPong,startPing
+@fetch >>abandonFetch,scheduleRefetch
+@ping >>sendPing,startPong
+@pong heard>>startPing|>waiting>leave,hangUp,scheduleRetry
+@refresh >>fetchToken
+@expiry >>forgetToken,fetchToken
+@stable >>resetRetry
+@upgrade >>probe`,
+  waiting: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
-token >waiting>keepToken
+token >>keepToken
 tokenFailed refused>failed>stopAll,fail
 woke hasToken>dialing>stopRetry,resetRetry,startOpen,dial|>resolving>stopRetry,resetRetry,fetchToken
 drained >closed>stopAll,hangUp,finish
-@fetch >waiting>abandonFetch
+@fetch >>abandonFetch
 @retry hasToken>dialing>startOpen,dial|>resolving>fetchToken
-@expiry >waiting>forgetToken
+@expiry >>forgetToken
 @suspend >suspended>
 @drain >closed>stopAll,hangUp,finish`,
-  suspended: `close unsettled>suspended>startDrain|>closed>stopAll,hangUp,finish
+  suspended: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
-token >suspended>keepToken
+token >>keepToken
 tokenFailed refused>failed>stopAll,fail
 woke hasToken>dialing>stopRetry,resetRetry,startOpen,dial|>resolving>stopRetry,resetRetry,fetchToken
 drained >closed>stopAll,hangUp,finish
-@fetch >suspended>abandonFetch
+@fetch >>abandonFetch
 @retry hasToken>dialing>startOpen,dial|>resolving>fetchToken
-@expiry >suspended>forgetToken
+@expiry >>forgetToken
 @drain >closed>stopAll,hangUp,finish`,
   closing: `abort >closed>stopAll,hangUp,finish
 dropped >closed>stopAll,finish

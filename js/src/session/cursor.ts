@@ -142,62 +142,54 @@ export class SeqCursor implements Cursor {
     /** Whether holes do not count: nobody was there to miss what had expired by then. */
     const lenient = (topic: string) => first && (limit !== undefined || !this._asked.has(topic));
 
-    /** Say that what came before is gone, if it is news; whether it was. */
-    const trimmed = (topic: string, to: number) => {
-      const news = truncated.has(topic) && !told.has(topic) && limit === undefined;
-      if (news) steps.push(gap(topic, 'history_trimmed', undefined, undefined, to));
-      return news;
-    };
-
-    /** Messages are missing; in a log that was replayed, their number is known. */
-    const hole = (topic: string, from: number, to: number, inLog: boolean) => {
-      const known = inLog || truncated.has(topic);
-      const missed = known ? to - from + 1 : undefined;
-      steps.push(gap(topic, known ? 'history_trimmed' : 'unproven', missed, from, to));
+    /**
+     * The log of a topic stands at `seq`: by a message, or because the server says so; then what is
+     * not here by now is not going to come.
+     *
+     * @returns Whether that is news.
+     */
+    const stand = (topic: string, seq: number, time: number, said: boolean, replayed: boolean) => {
+      const mark = marks.get(topic);
+      const last = said ? seq : seq - 1;
+      if (!mark) {
+        const trimmed = truncated.has(topic);
+        if (!told.has(topic) && (trimmed ? limit === undefined : this._forgot && !first && !said)) {
+          steps.push(
+            gap(topic, trimmed ? 'history_trimmed' : 'unproven', undefined, undefined, last),
+          );
+        }
+        told.add(topic);
+        this._place(topic, seq, time);
+        return true;
+      }
+      if (seq <= mark._seq) return false;
+      if (last > mark._seq && !(replayed && lenient(topic))) {
+        if (said && !whole) return false;
+        // Holes behind a replayed message lie in the same log: their number is known.
+        const known = truncated.has(topic) || (replayed && proven.has(topic));
+        const missed = known ? last - mark._seq : undefined;
+        const reason = known ? 'history_trimmed' : 'unproven';
+        steps.push(gap(topic, reason, missed, mark._seq + 1, last));
+      }
+      mark._seq = seq;
+      if (!said) mark._at = time;
+      return true;
     };
 
     /** One message of the history, or one held. */
     const take = (message: Envelope, replayed: boolean) => {
-      const { topic, seq } = message;
+      const { topic, seq, timestamp } = message;
       if (seq !== undefined) {
-        const mark = marks.get(topic);
-        if (!mark) {
-          if (!trimmed(topic, seq - 1) && this._forgot && !first && !told.has(topic)) {
-            steps.push(gap(topic, 'unproven', undefined, undefined, seq - 1));
-          }
-          told.add(topic);
-          this._place(topic, seq, message.timestamp);
-        } else {
-          const next = mark._seq + 1;
-          if (seq < next) return;
-          if (seq > next && !(replayed && lenient(topic))) {
-            // Holes behind a replayed message lie in the same log.
-            hole(topic, next, seq - 1, replayed && proven.has(topic));
-          }
-          mark._seq = seq;
-          mark._at = message.timestamp;
-        }
+        if (!stand(topic, seq, timestamp, false, replayed)) return;
         if (replayed) proven.add(topic);
       }
       steps.push({ kind: 'deliver', message });
     };
 
     const pending = new Map(whole || first ? positions : []);
-
-    /** The log stood at `position`: what is not here by now is not going to come. */
     const reach = (topic: string, position: number) => {
       pending.delete(topic);
-      const mark = marks.get(topic);
-      if (!mark) {
-        trimmed(topic, position);
-        this._place(topic, position, began || at);
-      } else if (mark._seq < position) {
-        if (!lenient(topic)) {
-          if (!whole) return;
-          hole(topic, mark._seq + 1, position, proven.has(topic));
-        }
-        mark._seq = position;
-      }
+      stand(topic, position, began || at, true, true);
     };
 
     for (const topic of reset) {

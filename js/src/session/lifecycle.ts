@@ -8,7 +8,7 @@
 import { CLIENT } from '../generated/defaults.js';
 import { FINAL, type Steps } from '../generated/lifecycle.js';
 import type { AuthOkFrame, ClientInfo } from '../generated/wire.js';
-import { actionOf, cause, codeOf, errorOf, unexplained } from './causes.js';
+import { actionOf, causeOf, codeOf, unexplained } from './causes.js';
 import type { Rejected, TransportName } from './effects.js';
 import type {
   Dropped,
@@ -69,7 +69,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** The error says that the token is at fault. */
   authFault(event: Event): boolean {
-    return actionOf(cause(event)[0]) === 'reauth';
+    return actionOf(causeOf(event)) === 'reauth';
   }
 
   /** The close code says that the token is at fault. */
@@ -89,7 +89,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** The error says that another try is pointless. */
   finalError(event: Event): boolean {
-    return actionOf(cause(event)[0]) === 'stop';
+    return actionOf(causeOf(event)) === 'stop';
   }
 
   /** The close code says that another try is pointless (LIFE-9). */
@@ -284,8 +284,8 @@ export class Lifecycle extends Machine implements Steps<Event> {
   /** Wait before the next attempt, longer each time, never less than the server asked. */
   scheduleRetry(event: Event): void {
     this._countCall(event);
-    const asked = event.kind === 'dropped' ? event.retryAfter : errorOf(event).retry_after_ms;
-    this._retryIn = Math.max(this._delay(this._attempt), Math.min(MAX_RETRY_AFTER, asked ?? 0));
+    const { retryAfter = 0 } = causeOf(event);
+    this._retryIn = Math.max(this._delay(this._attempt), Math.min(MAX_RETRY_AFTER, retryAfter));
     this._attempt += 1;
     this._start('retry', this._retryIn);
   }
@@ -390,9 +390,9 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** End by an error that no retry mends. */
   fail(event: Event): void {
-    const [said, message = ''] = cause(event);
-    const code = event.kind === 'dropped' ? codeOf(event.code) : String(said);
-    this._end({ kind: 'rejected', code, message, remedy: errorOf(event).remedy });
+    const { code: said, reason: message = '', remedy } = causeOf(event);
+    const code = event.kind === 'dropped' ? codeOf(said) : String(said);
+    this._end({ kind: 'rejected', code, message, remedy });
   }
 
   /** End as asked. */

@@ -6,7 +6,7 @@
  */
 
 import { FINAL, type Event as Name, publicState, type Steps } from '../generated/lifecycle.js';
-import { actionOf, cause } from './causes.js';
+import { actionOf, causeOf } from './causes.js';
 import type { Effect } from './effects.js';
 import type { Event, Received, TimerFired } from './events.js';
 import { Lifecycle } from './lifecycle.js';
@@ -141,7 +141,7 @@ export class Session extends Lifecycle {
         this._fire(frame.type, event);
         break;
       case 'error':
-        if (this.state === 'authenticating' && actionOf(frame.code) !== 'retry') {
+        if (this.state === 'authenticating' && actionOf(frame) !== 'retry') {
           this._fire('auth.error', event);
         } else if (this._linked) {
           this._parts.rare?._error(frame);
@@ -180,11 +180,18 @@ export class Session extends Lifecycle {
     this._retryIn = undefined;
     this.state = to;
     for (const action of actions) this._steps[action](event);
+    const { code, reason } = causeOf(event);
     if (to !== from) {
-      const [code, reason] = cause(event);
-      const { _retryIn: retryIn, _attempt: attempt } = this;
-      const seen = publicState(to);
-      before.push({ kind: 'stateChanged', from, to, public: seen, code, reason, retryIn, attempt });
+      before.push({
+        kind: 'stateChanged',
+        from,
+        to,
+        public: publicState(to),
+        code,
+        reason,
+        retryIn: this._retryIn,
+        attempt: this._attempt,
+      });
     }
     before.push(...this._out);
     this._out = before;

@@ -14,14 +14,14 @@ export const ROWS: ReadonlyMap<string, readonly Row[]> = new Map(
   Object.entries(TABLE).flatMap(([state, text]) =>
     [...text.matchAll(/(\S+) (.+)/g)].map(([, event, rows = '']) => [
       `${state} ${event}`,
-      rows.split('|').map(readRow),
+      rows.split('|').map((row) => readRow(row, state as State)),
     ]),
   ),
 );
 
-function readRow(text: string): Row {
+function readRow(text: string, state: State): Row {
   const [guards, to, actions] = text.split('>');
-  return { guards: names(guards), to: to as State, actions: names(actions) };
+  return { guards: names(guards), to: (to || state) as State, actions: names(actions) };
 }
 
 function names<Name>(text = ''): Name[] {
