@@ -73,6 +73,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
    */
   async connect(options: Waiting = {}): Promise<void> {
     const driver = this._live;
+    options.signal?.throwIfAborted();
     driver.connect();
     const { connected } = await operations();
     await connected(driver, options);

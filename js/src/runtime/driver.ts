@@ -6,7 +6,14 @@
  */
 
 import type { Clock, TimerHandle } from '../clock.js';
-import { AuthRefused, ClosedError, ConnectionFailed, fromCode, PubSubError } from '../errors.js';
+import {
+  AuthRefused,
+  ClosedError,
+  ConnectionFailed,
+  fromCode,
+  ProtocolError,
+  PubSubError,
+} from '../errors.js';
 import { publicState } from '../generated/lifecycle.js';
 import type { AuthOkFrame } from '../generated/wire.js';
 import type { Effect, Fetch, Outcome, StateChanged } from '../session/effects.js';
@@ -85,6 +92,10 @@ export class Driver {
         receive: (frame, at) => {
           if (frame.type === 'auth.ok') this._greet(frame, at);
           this.feed({ kind: 'received', frame, at });
+        },
+        malformed: (reason) => {
+          const said = `A frame of the server was left out: ${reason}.`;
+          this.listeners.report(new ProtocolError(said));
         },
         opened: (incremental) => this.feed({ kind: 'opened', incremental }),
         dropped: ({ again, ...end }) => {
@@ -233,6 +244,12 @@ export class Driver {
   /** Bytes of JSON that the data of a message may have. */
   get maxPayload(): number {
     return this.welcome?.limits?.max_payload || this.options.maxPayload;
+  }
+
+  /** Whether the server answers publishes on a socket; assumed until it has said what it can do. */
+  get acknowledges(): boolean {
+    const { version, features } = this.welcome ?? {};
+    return !this.welcome || Boolean(version && features?.includes('ack'));
   }
 
   /** @throws ClosedError The client is closed. What made it fail, where it failed. */

@@ -1,6 +1,6 @@
 /** What a client does over HTTP: history, presence, topics, publishes. */
 
-import { NotFound } from '../errors.js';
+import { NotFound, PermissionDenied } from '../errors.js';
 import type {
   Envelope,
   HistoryPage,
@@ -17,6 +17,9 @@ import { HttpTokens } from './http_tokens.js';
 import type { Prepared } from './publishing.js';
 import { unixMs } from './times.js';
 import type { Waiting } from './waiting.js';
+
+/** Milliseconds after which an HTTP API that was not there is looked for again. */
+const ASK_AGAIN = 60_000;
 
 /** Which of the retained messages. */
 export interface HistoryOptions {
@@ -37,6 +40,8 @@ export interface HistoryOptions {
 export class HttpApi {
   private readonly _rest: Rest;
   private _order: Promise<unknown> = Promise.resolve();
+  private _found = false;
+  private _askAgain = 0;
 
   /** @param _driver Options, time, tokens, and what the server can do. */
   constructor(private readonly _driver: Driver) {
@@ -44,13 +49,43 @@ export class HttpApi {
     this._rest = new Rest(options, new HttpTokens(tokens, clock), clock, () => around.random());
   }
 
-  /** Publish after what was published so before; one result a message, in order. */
-  async publish(items: readonly Prepared[], options: Waiting): Promise<PublishResult[]> {
-    this._driver.rememberOwn(items.map(({ publication }) => publication));
+  /**
+   * Publish after what was published so before.
+   *
+   * @param certain The program wants HTTP; else it is asked first whether the API is there at all.
+   * @returns One result a message, in order; undefined where there is no API, and nothing was
+   *   published.
+   */
+  async publish(
+    items: readonly Prepared[],
+    options: Waiting,
+    certain: boolean,
+  ): Promise<PublishResult[] | undefined> {
     const messages = items.map(({ publication }) => publication);
-    const turn = this._order.then(() => this._api.publish(messages, this._limits(options)));
+    const turn = this._order.then(async () => {
+      const there = certain || (await this._isThere(messages[0]?.topic ?? '', options));
+      if (!there) return undefined;
+      this._driver.rememberOwn(messages);
+      return this._api.publish(messages, this._limits(options));
+    });
     this._order = turn.catch(() => {});
     return turn;
+  }
+
+  /** Ask once, with a request that changes nothing and that every HIP-56 server knows. */
+  private async _isThere(topic: string, options: Waiting): Promise<boolean> {
+    const { clock } = this._driver;
+    if (this._found || clock.now() < this._askAgain) return this._found;
+    const limits = { ...this._limits(options), attempts: 1 };
+    try {
+      await this._api.perform(calls.history(topic, { limit: 1 }), limits);
+      this._found = true;
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      this._found = error instanceof PermissionDenied;
+      this._askAgain = clock.now() + ASK_AGAIN;
+    }
+    return this._found;
   }
 
   /** Everybody present on a topic. */

@@ -101,10 +101,12 @@ export async function send(
   const { clock } = driver;
   const end = clock.now() + patience;
   signal?.throwIfAborted();
-  if (via === 'rest') {
-    const results = await (await driver.http()).publish(items, { timeout: patience, signal });
-    return items.map((item, n) => published(results[n], item));
-  }
+  // A peer of plain HIP-56 acknowledges nothing on a socket, but answers a request.
+  const certain = via === 'rest';
+  const http = certain || (via !== 'socket' && !driver.acknowledges);
+  const limits = { timeout: patience, signal };
+  const results = http && (await (await driver.http()).publish(items, limits, certain));
+  if (results) return items.map((item, n) => published(results[n], item));
   driver.connect();
   const { policy } = driver.options.sendQueue;
   const blocks = policy === 'block';

@@ -18,6 +18,8 @@ const NOT_LOADED: TransportEnd = {
 export interface Reading {
   /** Handle one frame that came at this time, Unix ms. */
   receive(frame: ServerFrame, at: number): void;
+  /** Something that is no frame was left out, for this reason. */
+  malformed(reason: string): void;
   /** The transport is open. */
   opened(incremental: boolean): void;
   /** It is gone, or did not open. */
@@ -50,7 +52,7 @@ export class Reader {
    * @param _reading Gets what is read.
    * @param _dial Makes a transport that is not open yet.
    * @param _clock Time.
-   * @param _logger Told of what is no frame.
+   * @param _logger Told of frames of a later version.
    */
   constructor(
     private readonly _reading: Reading,
@@ -184,7 +186,7 @@ export class Reader {
 
   private _receive(read: Decoded, at: number): void {
     if (read instanceof Malformed) {
-      this._logger.warn(`A frame of the server was left out: ${read.reason}.`);
+      this._reading.malformed(read.reason);
     } else if (read instanceof Unknown) {
       this._logger.debug?.(`A frame of unknown type ${JSON.stringify(read.type)} was ignored.`);
     } else {

@@ -114,6 +114,7 @@ export async function subscribe<Data>(
       { topic: event.topics[0], outcomeUnknown: Boolean(stays) },
     );
   }
+  signal?.throwIfAborted();
   if (inbox.error) throw inbox.error;
   return subscription;
 }

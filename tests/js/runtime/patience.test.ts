@@ -1,0 +1,197 @@
+/** What takes too long, and who is given up. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { type Gap, OperationTimeout, type PubSub } from '../../../js/src/index.js';
+import { take } from './server.js';
+import { turns, virtualClient } from './virtual.js';
+
+test('a subscription with a handler stays in force when the answer is late', async () => {
+  const { ps, peer, clock } = virtualClient();
+  peer.silent.add('subscribe');
+  const seen: unknown[] = [];
+  const asked = ps.subscribe('a.b', { onMessage: ({ data }) => seen.push(data), timeout: 300 });
+  const late = assert.rejects(asked, (error: OperationTimeout) => {
+    assert.ok(error instanceof OperationTimeout);
+    assert.match(error.message, /within 300 ms; it stays in force and may still be answered/);
+    return error.outcomeUnknown && error.topic === 'a.b';
+  });
+  await clock.advance(301);
+  await late;
+  const { socket } = peer;
+  assert.equal(socket.frames('unsubscribe').length, 0);
+  peer.silent.clear();
+  for (const answer of peer.answer(socket.frames('subscribe')[0] ?? {})) socket.receive(answer);
+  socket.receive(peer.message('a.b', 1));
+  await turns();
+  assert.deepEqual(seen, [1]);
+  await ps.close();
+});
+
+test('a subscription that nobody could read ends when the answer is late', async () => {
+  const { ps, peer, clock } = virtualClient();
+  peer.silent.add('subscribe');
+  const late = assert.rejects(ps.subscribe('a.b', { timeout: 300 }), (error: OperationTimeout) => {
+    return error instanceof OperationTimeout && !error.outcomeUnknown;
+  });
+  await clock.advance(301);
+  await late;
+  assert.equal(peer.socket.frames('unsubscribe').length, 1);
+  await ps.close();
+});
+
+test('a connection that does not come about is told with its reason', async () => {
+  const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
+  peer.silent.add('auth');
+  const late = assert.rejects(ps.connect({ timeout: 100 }), {
+    code: 'connection_failed',
+    message: 'Not connected within 100 ms: nothing failed yet, the state is authenticating.',
+  });
+  await clock.advance(101);
+  await late;
+  peer.socket.drop(1011, 'Out of order.');
+  const again = assert.rejects(ps.connect({ timeout: 100 }), {
+    message: 'Not connected within 100 ms: Out of order (1011).',
+  });
+  await clock.advance(101);
+  await again;
+  await ps.close();
+});
+
+test('a publish that is not answered is unknown, and one that was not sent is not', async () => {
+  const { ps, peer, clock } = virtualClient();
+  await ps.connect();
+  peer.silent.add('publish');
+  const sent = assert.rejects(ps.publish('a.b', { data: 1 }, { timeout: 50 }), {
+    code: 'timeout',
+    outcomeUnknown: true,
+  });
+  await clock.advance(51);
+  await sent;
+  peer.silent.add('auth');
+  peer.socket.drop();
+  const unsent = assert.rejects(ps.publish('a.b', { data: 1 }, { timeout: 50 }), {
+    code: 'timeout',
+    outcomeUnknown: false,
+  });
+  await clock.advance(51);
+  await unsent;
+  await ps.close({ timeout: 0 });
+});
+
+test('with the policy `block` publishes wait for room, in order, and no longer than they may', async () => {
+  const { ps, peer, clock } = virtualClient({ sendQueue: { messages: 1, policy: 'block' } });
+  await ps.connect();
+  peer.silent.add('publish');
+  const order: number[] = [];
+  const publish = (data: number, timeout: number): Promise<unknown> =>
+    ps.publish('a.b', { data }, { timeout }).then(
+      () => order.push(data),
+      (error: unknown) => error,
+    );
+  const abort = new AbortController();
+  const all = [publish(1, 1_000), publish(2, 1_000), publish(3, 1_000)];
+  const late = publish(4, 100);
+  const reason = new Error('enough');
+  const given = ps.publish('a.b', { data: 5 }, { signal: abort.signal });
+  const gone = assert.rejects(given, reason);
+  await clock.advance(101);
+  assert.ok((await late) instanceof OperationTimeout);
+  abort.abort(reason);
+  await gone;
+  peer.silent.clear();
+  const { socket } = peer;
+  for (const frame of socket.frames('publish')) {
+    for (const answer of peer.answer(frame)) socket.receive(answer);
+  }
+  await Promise.all(all);
+  assert.deepEqual(order, [1, 2, 3]);
+  await ps.close();
+});
+
+test('the state is loaded once for a gap, before the program is told and goes on', async () => {
+  const { ps, peer } = virtualClient({ transport: 'websocket' });
+  const order: unknown[] = [];
+  const tell = (what: string) => (gap: Gap, positions?: object) => {
+    order.push([what, gap.missed, positions]);
+  };
+  const heard: Gap[] = [];
+  ps.on('gap', (gap) => heard.push(gap));
+  const options = { queue: { messages: 2 }, stateLoader: tell('load'), onGap: tell('gap') };
+  const sub = await ps.subscribe('a.b', options);
+  for (let data = 1; data <= 4; data += 1) peer.socket.receive(peer.message('a.b', data));
+  await turns();
+  const [third] = await take(sub, 1);
+  assert.equal(third?.data, 3);
+  await turns();
+  assert.deepEqual(order, [
+    ['load', 2, { 'a.b': 2 }],
+    ['gap', 2, undefined],
+  ]);
+  assert.equal(heard.length, 1);
+  await ps.close();
+});
+
+test('what a loader of state throws is reported, and the messages go on', async () => {
+  const { ps, peer } = virtualClient();
+  const errors: unknown[] = [];
+  ps.on('error', (error) => errors.push(error));
+  const broken = new Error('no state');
+  const sub = await ps.subscribe('a.b', {
+    queue: { messages: 2 },
+    stateLoader: async () => {
+      throw broken;
+    },
+  });
+  for (let data = 1; data <= 3; data += 1) peer.socket.receive(peer.message('a.b', data));
+  await turns();
+  assert.deepEqual(
+    (await take(sub, 1)).map(({ data }) => data),
+    [2],
+  );
+  assert.deepEqual(errors, [broken]);
+  await ps.close();
+});
+
+/** A request that nobody answers. */
+const unanswered: typeof fetch = (_, init) =>
+  new Promise((_, reject) => {
+    init?.signal?.addEventListener('abort', () => reject(new Error('aborted')));
+  });
+
+const reason = new Error('enough');
+const operations: readonly [string, (ps: PubSub, signal: AbortSignal) => Promise<unknown>][] = [
+  ['connect', (ps, signal) => ps.connect({ signal })],
+  ['subscribe', (ps, signal) => ps.subscribe('a.b', { signal })],
+  ['publish', (ps, signal) => ps.publish('a.b', { data: 1 }, { signal })],
+  ['publishMany', (ps, signal) => ps.publishMany([['a.b', { data: 1 }]], { signal })],
+  ['updatePresence', (ps, signal) => ps.updatePresence('a.b', { status: 'idle' }, { signal })],
+  ['presence', (ps, signal) => ps.presence('a.b', { signal })],
+  ['topics', (ps, signal) => ps.topics('a', { signal })],
+  ['history', (ps, signal) => ps.history('a.b', { signal }).next()],
+];
+for (const [name, operate] of operations) {
+  test(`a signal gives up ${name}, before it begins and while it waits`, async () => {
+    const { ps, peer } = virtualClient({ fetch: unanswered });
+    await assert.rejects(operate(ps, AbortSignal.abort(reason)), reason);
+    peer.silent.add('auth');
+    const abort = new AbortController();
+    const given = assert.rejects(operate(ps, abort.signal), reason);
+    await turns();
+    abort.abort(reason);
+    await given;
+    await ps.close({ timeout: 0 });
+  });
+}
+
+test('clients and subscriptions end with their block', async () => {
+  const { ps, peer } = virtualClient();
+  {
+    await using client = ps;
+    await using sub = await client.subscribe('a.b');
+    assert.equal(sub.active, true);
+  }
+  assert.equal(peer.socket.frames('unsubscribe').length, 1);
+  assert.equal(ps.state, 'closed');
+});

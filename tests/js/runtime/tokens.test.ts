@@ -1,0 +1,145 @@
+/** Tokens: asked for in time, one at a time, by socket and HTTP alike. */
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { AuthRefused, type TokenContext } from '../../../js/src/index.js';
+import { bounded, deferred, Server, take } from './server.js';
+import { CURRENT, turns, virtualClient } from './virtual.js';
+
+let server: Server;
+
+before(async () => {
+  server = await Server.start('--history-max-messages', '1000');
+});
+after(() => server.stop());
+
+test('a token that lives for a second is renewed in time, again and again', async () => {
+  const asked: string[] = [];
+  const { ps, peer, clock } = virtualClient({
+    getToken: ({ reason }) => {
+      asked.push(reason);
+      return `token-${asked.length}`;
+    },
+  });
+  const ends = (): object => ({ server_time: clock.wallMs(), expires_at: clock.wallMs() + 1_000 });
+  peer.hello = () => ({ ...CURRENT, ...ends() });
+  await ps.connect();
+  for (let tenth = 0; tenth < 100; tenth += 1) await clock.advance(100);
+  assert.equal(peer.sockets.length, 1, 'the connection stays');
+  assert.equal(asked[0], 'connect');
+  assert.deepEqual(new Set(asked.slice(1)), new Set(['expiring']));
+  assert.ok(asked.length >= 10, `${asked.length} tokens in ten seconds`);
+  assert.deepEqual(
+    peer.socket.frames('auth').map(({ token }) => token),
+    asked.map((_, n) => `token-${n + 1}`),
+  );
+  await ps.close();
+});
+
+test('a token of two seconds outlives the server’s patience, and nothing is lost', async () => {
+  const reasons: string[] = [];
+  const fifth = deferred<void>();
+  const reader = server.client({
+    transport: 'websocket',
+    getToken: ({ reason }) => {
+      reasons.push(reason);
+      if (reasons.length === 5) fifth.resolve();
+      return server.token('--user', 'carol', '--org', 'acme', '--service', '--ttl', '2');
+    },
+  });
+  const writer = server.client({
+    token: server.token('--user', 'worker', '--org', 'acme', '--service'),
+  });
+  const sub = await reader.subscribe('demo.short');
+  let sent = 0;
+  let isOver = false;
+  const writing = (async () => {
+    while (!isOver) {
+      await writer.publish('demo.short', { data: sent });
+      sent += 1;
+    }
+  })();
+  await bounded(fifth.promise, 'the fifth token');
+  isOver = true;
+  await writing;
+  const got = await take(sub, sent);
+  assert.deepEqual(
+    got.map(({ data }) => data),
+    Array.from({ length: sent }, (_, n) => n),
+  );
+  assert.equal(sub.stats.gaps, 0);
+  await Promise.all([reader.close(), writer.close()]);
+});
+
+test('socket and HTTP share one call for a token', async () => {
+  const asked: TokenContext[] = [];
+  const answer = deferred<string>();
+  const { ps } = virtualClient({
+    getToken: (context) => {
+      asked.push(context);
+      return answer.promise;
+    },
+    fetch: async (_, init) => {
+      assert.equal(new Headers(init?.headers).get('Authorization'), 'Bearer shared');
+      return new Response('{"topic":"a.b","members":[]}');
+    },
+  });
+  const connecting = ps.connect();
+  const members = ps.presence('a.b');
+  await turns();
+  assert.equal(asked.length, 1);
+  answer.resolve('Bearer shared');
+  await connecting;
+  assert.deepEqual(await members, []);
+  assert.equal(asked.length, 1);
+  await ps.close();
+});
+
+test('a call for a token that nobody waits for any more is told so', async () => {
+  let given: AbortSignal | undefined;
+  const { ps } = virtualClient({
+    getToken: (_, { signal }) => {
+      given = signal;
+      return new Promise<never>(() => {});
+    },
+  });
+  const abort = new AbortController();
+  const members = assert.rejects(ps.presence('a.b', { signal: abort.signal }));
+  const connecting = assert.rejects(ps.connect(), { code: 'closed' });
+  await turns();
+  abort.abort();
+  await members;
+  assert.equal(given?.aborted, false, 'the socket still waits');
+  await ps.close({ timeout: 0 });
+  await connecting;
+  await turns();
+  assert.equal(given?.aborted, true);
+});
+
+test('what `getToken` throws is reported without its words, and asked for again', async () => {
+  const errors: string[] = [];
+  let calls = 0;
+  const { ps, clock } = virtualClient({
+    getToken: () => {
+      calls += 1;
+      if (calls === 1) throw new TypeError('secret');
+      if (calls === 2) return 7 as never;
+      return 'good';
+    },
+  });
+  ps.on('error', (error) => errors.push(error.message));
+  const connecting = ps.connect();
+  await clock.advance(5_000);
+  await connecting;
+  assert.equal(calls, 3);
+  assert.equal(errors[0], 'getToken threw TypeError.');
+  assert.match(errors[1] ?? '', /not a string/);
+  await ps.close();
+  const { ps: refusing } = virtualClient({
+    getToken: () => {
+      throw new AuthRefused('signed out');
+    },
+  });
+  await assert.rejects(refusing.connect(), { code: 'auth_refused', message: 'signed out' });
+});

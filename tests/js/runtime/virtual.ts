@@ -1,0 +1,212 @@
+/** A client in virtual time: a clock that the test moves, a socket whose other end is the test. */
+
+import type { Clock, TimerHandle } from '../../../js/src/clock.js';
+import { PubSub, type PubSubOptions, type WebSocketConstructor } from '../../../js/src/index.js';
+import { platform, type Surroundings } from '../../../js/src/runtime/surroundings.js';
+import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
+
+// Loaded ahead, so that `import()` in the client takes a turn and no file has to be read.
+await Promise.all([
+  import('../../../js/src/runtime/operations.js'),
+  import('../../../js/src/runtime/http_operations.js'),
+  import('../../../js/src/session/plain/peers.js'),
+  import('../../../js/src/session/presence.js'),
+  import('../../../js/src/wire/lenient.js'),
+]);
+
+interface Timer {
+  readonly at: number;
+  readonly callback: () => void;
+}
+
+/** Let everything that is ready run, parts that are loaded included. */
+export async function turns(count = 20): Promise<void> {
+  for (let n = 0; n < count; n += 1) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Time that only `advance` moves. */
+export class VirtualClock implements Clock {
+  private _now = 0;
+  private _wall = Date.UTC(2026, 0, 1);
+  private readonly _timers = new Set<Timer>();
+
+  now(): number {
+    return this._now;
+  }
+
+  wallMs(): number {
+    return this._wall;
+  }
+
+  callLater(after: number, callback: () => void): TimerHandle {
+    const timer = { at: this._now + after, callback };
+    this._timers.add(timer);
+    return { cancel: () => void this._timers.delete(timer) };
+  }
+
+  callSoon(callback: () => void): void {
+    setImmediate(callback);
+  }
+
+  /** Timers that have not fired. */
+  get pending(): number {
+    return this._timers.size;
+  }
+
+  /** Let so many milliseconds pass, with every timer at its time. */
+  async advance(milliseconds: number): Promise<void> {
+    const end = this._now + milliseconds;
+    await turns();
+    while (true) {
+      const due = [...this._timers].filter(({ at }) => at <= end);
+      const [first] = due.sort((one, other) => one.at - other.at);
+      if (!first) break;
+      this._timers.delete(first);
+      this._pass(Math.max(0, first.at - this._now));
+      first.callback();
+      await turns();
+    }
+    this._pass(end - this._now);
+  }
+
+  /** The machine sleeps: the wall clock goes on, and the steady one where `counted`. */
+  sleep(milliseconds: number, counted: boolean): void {
+    this._wall += milliseconds;
+    if (counted) this._now += milliseconds;
+  }
+
+  private _pass(milliseconds: number): void {
+    this._now += milliseconds;
+    this._wall += milliseconds;
+  }
+}
+
+type Frame = Readonly<Record<string, unknown>>;
+
+/** One socket, as a client sees it and as the test does. */
+export class FakeSocket {
+  binaryType = '';
+  readyState = 0;
+  readonly sent: Frame[] = [];
+  closed: number | undefined;
+  private readonly _listeners = new Map<string, ((event: object) => void)[]>();
+
+  constructor(private readonly _peer: FakePeer) {
+    _peer.sockets.push(this);
+    queueMicrotask(() => {
+      if (this.closed !== undefined) return;
+      this.readyState = 1;
+      this._tell('open', {});
+    });
+  }
+
+  addEventListener(type: string, listener: (event: never) => void): void {
+    const listeners = this._listeners.get(type) ?? [];
+    this._listeners.set(type, [...listeners, listener as (event: object) => void]);
+  }
+
+  send(data: string): void {
+    const frame = JSON.parse(data) as Frame;
+    this.sent.push(frame);
+    for (const answer of this._peer.answer(frame)) queueMicrotask(() => this.receive(answer));
+  }
+
+  close(code = 1000): void {
+    this.closed = code;
+    this.readyState = 3;
+  }
+
+  /** The server sends this. */
+  receive(data: unknown): void {
+    if (this.closed !== undefined) return;
+    const isRaw = typeof data === 'string' || data instanceof ArrayBuffer;
+    this._tell('message', { data: isRaw ? data : JSON.stringify(data) });
+  }
+
+  /** The connection is lost. */
+  drop(code = 1006, reason = ''): void {
+    this.readyState = 3;
+    this._tell('close', { code, reason });
+  }
+
+  /** Frames of a type that the client has sent. */
+  frames(type: string): Frame[] {
+    return this.sent.filter((frame) => frame['type'] === type);
+  }
+
+  private _tell(type: string, event: object): void {
+    for (const listener of this._listeners.get(type) ?? []) listener(event);
+  }
+}
+
+/** What `auth.ok` says of a current server. */
+export const CURRENT: Frame = {
+  version: 1,
+  features: ['ref', 'ack', 'seq', 'idempotency', 'batch', 'resume', 'meta'],
+};
+
+/** The other end of every socket: answers as a server does, or as a test wants. */
+export class FakePeer {
+  readonly sockets: FakeSocket[] = [];
+  /** Frames it does not answer. */
+  readonly silent = new Set<unknown>();
+  /** What `auth.ok` says beyond who the client is. */
+  hello: () => Frame = () => CURRENT;
+  private _seq = 0;
+
+  /** The socket of the present connection. */
+  get socket(): FakeSocket {
+    const last = this.sockets.at(-1);
+    if (!last) throw new Error('Nobody has connected.');
+    return last;
+  }
+
+  /** A message of a topic, with the next position. */
+  message(topic: string, data: unknown): Frame {
+    this._seq += 1;
+    const id = `msg_${String(this._seq).padStart(26, '0')}`;
+    const sender = { type: 'user', id: 'bob' };
+    const numbered = 'version' in this.hello() ? { seq: this._seq } : {};
+    const message = { topic, id, type: 'message', data, sender, timestamp: this._seq, ...numbered };
+    return { type: 'message', message };
+  }
+
+  answer(frame: Frame): Frame[] {
+    const { type, ref, topics } = frame;
+    if (this.silent.has(type)) return [];
+    if (type === 'auth')
+      return [{ type: 'auth.ok', client_id: 'c1', user_id: 'alice', ...this.hello() }];
+    if (type === 'ping') return [{ type: 'pong' }];
+    if (type === 'subscribe') {
+      const positions = this._seq ? { positions: {} } : {};
+      return [{ type: 'subscribed', topics, timestamp: 1, ...(ref ? { ref } : {}), ...positions }];
+    }
+    if (type === 'publish' && ref) {
+      return [{ type: 'published', ref, results: [{ id: 'msg_1', timestamp: 1, seq: 1 }] }];
+    }
+    return [];
+  }
+}
+
+/** A client whose time and server are the test's. */
+export function virtualClient(
+  options: PubSubOptions = {},
+  surroundings: Partial<Surroundings> = {},
+): { readonly ps: PubSub; readonly peer: FakePeer; readonly clock: VirtualClock } {
+  const peer = new FakePeer();
+  const clock = new VirtualClock();
+  const Socket = function makeSocket() {
+    return new FakeSocket(peer);
+  } as unknown as WebSocketConstructor;
+  const around: Surroundings = {
+    ...platform,
+    clock,
+    random: () => 0.5,
+    dial: (_, all) => new WebSocketTransport(all, clock),
+    ...surroundings,
+  };
+  const quiet = { warn: () => {}, error: () => {} };
+  const given = { url: 'ws://localhost/ws', WebSocket: Socket, logger: quiet, ...options };
+  const token = options.getToken ? {} : { token: 'x' };
+  return { ps: new PubSub({ ...token, ...given }, around), peer, clock };
+}

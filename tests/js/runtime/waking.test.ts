@@ -1,0 +1,195 @@
+/** Sleep, networks that come back, pages that are looked at again, transports that work again. */
+
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, test } from 'node:test';
+
+import { platform, type Surroundings } from '../../../js/src/runtime/surroundings.js';
+import type { Receiver, Transport } from '../../../js/src/transports/transport.js';
+import { CURRENT, turns, VirtualClock, virtualClient } from './virtual.js';
+
+/** The window and the document of a page that does not exist. */
+class Page extends EventTarget {
+  readonly document: EventTarget & { visibilityState: string } = Object.assign(new EventTarget(), {
+    visibilityState: 'visible',
+  });
+
+  /** Something happens in the window. */
+  happen(type: string, about: object = {}): void {
+    this.dispatchEvent(Object.assign(new Event(type), about));
+  }
+
+  /** The page is shown or hidden. */
+  turn(visibilityState: string): void {
+    this.document.visibilityState = visibilityState;
+    this.document.dispatchEvent(new Event('visibilitychange'));
+  }
+}
+
+const NAMES = ['addEventListener', 'removeEventListener', 'document'] as const;
+let page: Page;
+
+beforeEach(() => {
+  page = new Page();
+  for (const name of NAMES) {
+    const value: unknown = page[name];
+    const bound: unknown = typeof value === 'function' ? value.bind(page) : value;
+    Object.defineProperty(globalThis, name, { value: bound, configurable: true });
+  }
+});
+afterEach(() => {
+  for (const name of NAMES) Reflect.deleteProperty(globalThis, name);
+});
+
+/** A connected client, and how many connections it has had. */
+async function connected() {
+  const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
+  await ps.connect();
+  await clock.advance(0);
+  return { ps, peer, clock, count: () => peer.sockets.length };
+}
+
+test('a network that is back makes a new connection at once', async () => {
+  const { ps, clock, count } = await connected();
+  page.happen('online');
+  await clock.advance(0);
+  assert.equal(count(), 2);
+  assert.equal(ps.state, 'connected');
+  await ps.close();
+});
+
+test('an attempt that waits is made at once when the network is back', async () => {
+  const { ps, peer, clock, count } = await connected();
+  peer.socket.drop();
+  await turns();
+  assert.equal(ps.state, 'reconnecting');
+  page.happen('online');
+  await clock.advance(0);
+  assert.equal(count(), 2);
+  assert.equal(ps.state, 'connected');
+  await ps.close();
+});
+
+test('a page out of the cache does not trust its connection, one that was just loaded does', async () => {
+  const { ps, clock, count } = await connected();
+  page.happen('pageshow', { persisted: false });
+  await clock.advance(0);
+  assert.equal(count(), 1);
+  page.happen('pageshow', { persisted: true });
+  await clock.advance(0);
+  assert.equal(count(), 2);
+  assert.equal(ps.state, 'connected');
+  await ps.close();
+});
+
+test('a page that is looked at again keeps a connection that was heard lately', async () => {
+  const { ps, peer, clock, count } = await connected();
+  page.turn('hidden');
+  page.turn('visible');
+  await clock.advance(0);
+  assert.equal(count(), 1);
+  peer.silent.add('auth');
+  peer.socket.drop();
+  await turns();
+  page.turn('hidden');
+  await clock.advance(0);
+  assert.equal(count(), 1, 'nobody looks');
+  page.turn('visible');
+  await clock.advance(0);
+  assert.equal(count(), 2);
+  await ps.close({ timeout: 0 });
+});
+
+test('a machine that has slept makes a new connection, whichever clock went on', async () => {
+  for (const [milliseconds, counted] of [
+    [10_000, false],
+    [3_600_000, true],
+  ] as const) {
+    const { ps, clock, count } = await connected();
+    clock.sleep(milliseconds, counted);
+    await clock.advance(5_001);
+    assert.equal(count(), 2, `${milliseconds} ms`);
+    assert.equal(ps.state, 'connected');
+    await ps.close();
+  }
+});
+
+test('a hidden page whose timers are a minute late keeps its connection', async () => {
+  const { ps, clock, count } = await connected();
+  for (let minute = 0; minute < 10; minute += 1) {
+    clock.sleep(59_000, true);
+    await clock.advance(1_000);
+  }
+  assert.equal(count(), 1);
+  assert.equal(ps.state, 'connected');
+  await ps.close();
+});
+
+test('a client that has ended hears nothing any more, and keeps no timer', async () => {
+  const { ps, clock, count } = await connected();
+  await ps.close();
+  page.happen('online');
+  page.happen('pageshow', { persisted: true });
+  clock.sleep(3_600_000, false);
+  await clock.advance(60_000);
+  assert.equal(count(), 1);
+  assert.equal(clock.pending, 0);
+});
+
+test('a WebSocket that works again is taken in place of an event stream', async () => {
+  const clock = new VirtualClock();
+  const dialed: string[] = [];
+  let blocked = true;
+  const dial: Surroundings['dial'] = (name) => {
+    dialed.push(name);
+    return new FakeTransport(clock, name === 'websocket', name === 'websocket' && blocked);
+  };
+  const around = { ...platform, clock, random: () => 0, dial };
+  const { ps } = virtualClient({ upgradeAfter: 60_000 }, around);
+  const connecting = ps.connect();
+  await clock.advance(1_000);
+  await connecting;
+  assert.deepEqual(dialed, ['websocket', 'websocket', 'sse']);
+  await clock.advance(60_001);
+  assert.equal(dialed.length, 4, 'it is probed');
+  assert.equal(ps.state, 'connected');
+  blocked = false;
+  await clock.advance(60_001);
+  assert.deepEqual(dialed.slice(4), ['websocket', 'websocket'], 'a probe, then the connection');
+  assert.equal(ps.state, 'connected');
+  await ps.close();
+});
+
+/** Opens at once or never, and says that the token is good. */
+class FakeTransport implements Transport {
+  private _receiver: Receiver | undefined;
+
+  constructor(
+    private readonly _clock: VirtualClock,
+    readonly incremental: boolean,
+    private readonly _blocked: boolean,
+  ) {}
+
+  open(receiver: Receiver): void {
+    this._receiver = receiver;
+    queueMicrotask(() => {
+      if (this._blocked) receiver.ended({ code: undefined, reason: 'Blocked.' });
+      else receiver.opened();
+    });
+  }
+
+  get lastHeard(): number {
+    return this._clock.now();
+  }
+
+  send(frames: readonly { readonly type: string }[]): void {
+    for (const { type } of frames) {
+      if (type !== 'auth') continue;
+      const frame = { type: 'auth.ok', client_id: 'c', user_id: 'u', ...CURRENT } as never;
+      queueMicrotask(() => this._receiver?.frame(frame));
+    }
+  }
+
+  close(): void {
+    this._receiver = undefined;
+  }
+}
