@@ -20,7 +20,7 @@ export type {
   WebSocketLike,
 } from './settings/options.js';
 export { TopicHandle } from './topic.js';
-export { validatePattern, validateTopic } from './topic_names.js';
 export { isWildcard, matches } from './topics.js';
+export { validatePattern, validateTopic } from './validate.js';
 export type * from './values.js';
 export { VERSION } from './version.js';

@@ -7,24 +7,13 @@ const FOREIGN = /[^a-zA-Z0-9_.*-]/u;
 const SHOWN = 80;
 
 /**
- * Check the name of a topic, as one publishes to; returns it.
+ * Check the name of a topic, or a pattern; returns it.
  *
- * @throws InvalidTopic It is empty, over 255 bytes, has an empty segment, a wildcard or a character
- *   other than letters, digits, `_`, `-` and `.`; the message names it and its place.
+ * @throws InvalidTopic It is not valid; the message names the problem and its place.
  */
-export function validateTopic(name: unknown): string {
-  if (isTopic(name)) return name;
-  throw invalid(name, 'topic');
-}
-
-/**
- * Check a pattern, as one subscribes to: a topic in which whole segments may be `*` or `**`.
- *
- * @throws InvalidTopic As for `validateTopic`, or `*` is a part of a segment.
- */
-export function validatePattern(pattern: unknown): string {
-  if (isPattern(pattern)) return pattern;
-  throw invalid(pattern, 'pattern');
+export function checkName(name: unknown, kind: 'topic' | 'pattern'): string {
+  if (kind === 'topic' ? isTopic(name) : isPattern(name)) return name as string;
+  throw invalid(name, kind);
 }
 
 function invalid(name: unknown, kind: 'topic' | 'pattern'): InvalidTopic {

@@ -36,121 +36,61 @@ export function matches(pattern: string, topic: string): boolean {
 class Node<V> {
   readonly children = new Map<string, Node<V>>();
   readonly values = new Set<V>();
-
-  constructor(readonly endless: boolean) {}
 }
 
 /**
  * Values by pattern, found by topic.
  *
- * A pattern without a wildcard costs one look-up. The others share a tree by segment, walked for
- * all of them at once: a segment is compared with the few nodes still alive, so what does not match
- * costs nothing, and `**.**.**` cannot blow up, as a node is alive or not, however it was reached.
+ * Patterns share a tree by segment, walked for all of them at once: a segment is compared with the
+ * few nodes still alive, so what does not match costs nothing, and `**.**.**` cannot blow up, as a
+ * node is alive or not, however it was reached.
  */
 export class TopicTrie<V> {
-  private readonly _exact = new Map<string, Set<V>>();
-  private readonly _root = new Node<V>(false);
-  private _size = 0;
-
-  /** How many pairs of pattern and value there are. */
-  get size(): number {
-    return this._size;
-  }
-
-  /** Every pattern with each of its values. */
-  *[Symbol.iterator](): IterableIterator<[pattern: string, value: V]> {
-    for (const [topic, values] of this._exact) {
-      for (const value of values) yield [topic, value];
-    }
-    const stack: [string, Node<V>][] = [['', this._root]];
-    for (let top = stack.pop(); top; top = stack.pop()) {
-      const [path, node] = top;
-      for (const value of node.values) yield [path, value];
-      for (const [segment, child] of node.children) {
-        stack.push([path ? `${path}.${segment}` : segment, child]);
-      }
-    }
-  }
+  private readonly _root = new Node<V>();
 
   /** Let `pattern` lead to `value`; false if it already does. */
   insert(pattern: string, value: V): boolean {
-    let values: Set<V> | undefined;
-    if (isWildcard(pattern)) {
-      let node = this._root;
-      for (const segment of pattern.split('.')) {
-        let child = node.children.get(segment);
-        if (!child) {
-          child = new Node(segment === '**');
-          node.children.set(segment, child);
-        }
-        node = child;
-      }
-      values = node.values;
-    } else {
-      values = this._exact.get(pattern);
-      if (!values) {
-        values = new Set();
-        this._exact.set(pattern, values);
-      }
+    let node = this._root;
+    for (const segment of pattern.split('.')) {
+      const child = node.children.get(segment) ?? new Node();
+      node.children.set(segment, child);
+      node = child;
     }
-    if (values.has(value)) return false;
-    values.add(value);
-    this._size += 1;
-    return true;
+    const { size } = node.values;
+    return node.values.add(value).size > size;
   }
 
   /** Let `pattern` lead to `value` no more; false if it did not. */
   remove(pattern: string, value: V): boolean {
-    if (!isWildcard(pattern)) {
-      const values = this._exact.get(pattern);
-      if (!values?.delete(value)) return false;
-      if (!values.size) this._exact.delete(pattern);
-      this._size -= 1;
-      return true;
-    }
-    const path: [parent: Node<V>, segment: string, child: Node<V>][] = [];
-    let node = this._root;
-    for (const segment of pattern.split('.')) {
-      const child = node.children.get(segment);
-      if (!child) return false;
-      path.push([node, segment, child]);
-      node = child;
-    }
-    if (!node.values.delete(value)) return false;
-    this._size -= 1;
-    for (const [parent, segment, child] of path.reverse()) {
-      if (child.values.size || child.children.size) break;
-      parent.children.delete(segment);
-    }
-    return true;
+    return this._remove(this._root, pattern.split('.'), value);
+  }
+
+  private _remove(node: Node<V>, [segment, ...others]: readonly string[], value: V): boolean {
+    if (segment === undefined) return node.values.delete(value);
+    const child = node.children.get(segment);
+    const removed = child !== undefined && this._remove(child, others, value);
+    if (removed && !child.values.size && !child.children.size) node.children.delete(segment);
+    return removed;
   }
 
   /**
    * The values of every pattern that takes `topic`, each once.
    *
-   * The order depends on the patterns and the order of insertions alone: those of the topic's own
-   * name first, then those of wildcards.
+   * The order depends on the patterns and the order of insertions alone.
    */
   match(topic: string): V[] {
-    const exact = this._exact.get(topic);
-    const found = new Set<V>(exact);
-    if (!this._root.children.size) return [...found];
-    let alive = new Set([this._root]);
+    let alive = new Map([[this._root, '']]);
     for (const segment of topic.split('.')) {
-      const following = new Set<Node<V>>();
-      for (const node of alive) {
-        if (node.endless) following.add(node);
+      const following: typeof alive = new Map();
+      for (const [node, reached] of alive) {
+        if (reached === '**') following.set(node, reached);
         for (const key of [segment, '*', '**']) {
           const child = node.children.get(key);
-          if (child) following.add(child);
+          if (child) following.set(child, key);
         }
       }
-      if (!following.size) return [...found];
       alive = following;
     }
-    for (const node of alive) {
-      for (const value of node.values) found.add(value);
-    }
-    return [...found];
+    return [...new Set([...alive.keys()].flatMap(({ values }) => [...values]))];
   }
 }

@@ -116,7 +116,8 @@ def _interface(name: str, schema: Schema, definitions: dict[str, Schema]) -> lis
         optional = "" if key in required else "?"
         out += _comment(field, "  ")
         out.append(f"  readonly {key}{optional}: {_type(field)};")
-        fields.append(f"{key}{optional}:{_kind(field, definitions, others)}")
+        kind = _kind(field, definitions, others)
+        fields.append(f"{key}{optional}" if kind == "text" else f"{key}{optional}:{kind}")
     guard = f"shape({', '.join([single(' '.join(fields)), *others])})"
     return [
         *out,

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
 import { InvalidTopic } from '../../js/src/errors.js';
-import { validatePattern, validateTopic } from '../../js/src/topic_names.js';
 import { isWildcard, matches, TopicTrie } from '../../js/src/topics.js';
+import { validatePattern, validateTopic } from '../../js/src/validate.js';
 import { load } from './files.js';
 
 interface Topics {
@@ -114,8 +114,10 @@ test('a trie finds each value of a matching pattern once, after any insertions a
         assert.equal(trie.remove(pattern, value), model.delete(key));
       }
     }
-    assert.equal(trie.size, model.size);
-    assert.deepEqual([...trie].map((pair) => pair.join(' ')).sort(), [...model].sort());
+    for (const key of model) {
+      const [pattern = '', value] = key.split(' ');
+      assert.equal(trie.insert(pattern, Number(value)), false);
+    }
     const topic = path(['a', 'b']);
     const expected = [...model]
       .map((key) => key.split(' '))

@@ -193,7 +193,7 @@ export interface SessionInfo {
 
 /** Whether a value read from JSON is a SessionInfo. */
 export const isSessionInfo: Guard<SessionInfo> = /* @__PURE__ */ shape(
-  'client_id:text user_id?:text version:count features?:text[] expires_at?:count server_time?:count limits?:0',
+  'client_id user_id? version:count features?:text[] expires_at?:count server_time?:count limits?:0',
   isLimits,
 );
 
@@ -213,7 +213,7 @@ export interface AccessInfo {
 
 /** Whether a value read from JSON is an AccessInfo. */
 export const isAccessInfo: Guard<AccessInfo> = /* @__PURE__ */ shape(
-  'topic:text subscribe:flag publish:flag rule?:text reason:text',
+  'topic subscribe:flag publish:flag rule? reason',
 );
 
 /** Body of every HTTP error, `application/problem+json` (RFC 9457). */
@@ -241,5 +241,5 @@ export interface Problem {
 
 /** Whether a value read from JSON is a Problem. */
 export const isProblem: Guard<Problem> = /* @__PURE__ */ shape(
-  'type?:text title:text status:count code:text detail?:text remedy?:text instance?:text field?:text topic?:text retry_after_ms?:count',
+  'type? title status:count code detail? remedy? instance? field? topic? retry_after_ms?:count',
 );

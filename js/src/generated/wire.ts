@@ -84,7 +84,7 @@ export interface Sender {
 }
 
 /** Whether a value read from JSON is a Sender. */
-export const isSender: Guard<Sender> = /* @__PURE__ */ shape('type:text id:text');
+export const isSender: Guard<Sender> = /* @__PURE__ */ shape('type id');
 
 /** A published message as every transport delivers it. HIP-56 Message Format. */
 export interface Envelope {
@@ -105,7 +105,7 @@ export interface Envelope {
 
 /** Whether a value read from JSON is an Envelope. */
 export const isEnvelope: Guard<Envelope> = /* @__PURE__ */ shape(
-  'id:id topic:topic type:text data:any sender?:0 timestamp:count ttl?:count seq?:count meta?:object',
+  'id:id topic:topic type data:any sender?:0 timestamp:count ttl?:count seq?:count meta?:object',
   isSender,
 );
 
@@ -148,7 +148,7 @@ export interface PresenceMember {
 
 /** Whether a value read from JSON is a PresenceMember. */
 export const isPresenceMember: Guard<PresenceMember> = /* @__PURE__ */ shape(
-  'client_id:text user_id:text name:text avatar_url?:text status?:text metadata?:object joined_at:count last_seen:count',
+  'client_id user_id name avatar_url? status? metadata?:object joined_at:count last_seen:count',
 );
 
 /** Which client speaks. */
@@ -162,9 +162,7 @@ export interface ClientInfo {
 }
 
 /** Whether a value read from JSON is a ClientInfo. */
-export const isClientInfo: Guard<ClientInfo> = /* @__PURE__ */ shape(
-  'name:text version?:text lang?:text',
-);
+export const isClientInfo: Guard<ClientInfo> = /* @__PURE__ */ shape('name version? lang?');
 
 /** What the server allows this connection. */
 export interface Limits {
@@ -195,7 +193,7 @@ export interface Denial {
 }
 
 /** Whether a value read from JSON is a Denial. */
-export const isDenial: Guard<Denial> = /* @__PURE__ */ shape('topic:text code:text message?:text');
+export const isDenial: Guard<Denial> = /* @__PURE__ */ shape('topic code message?');
 
 /** Why one item was refused. */
 export interface ErrorInfo {
@@ -212,7 +210,7 @@ export interface ErrorInfo {
 
 /** Whether a value read from JSON is an ErrorInfo. */
 export const isErrorInfo: Guard<ErrorInfo> = /* @__PURE__ */ shape(
-  'code:text message:text remedy?:text retry_after_ms?:count topic?:text',
+  'code message remedy? retry_after_ms?:count topic?',
 );
 
 /** What became of one publication of a batch: either an error or an id. */
@@ -314,7 +312,7 @@ export interface PublishFrame {
 
 /** Whether a value read from JSON is a PublishFrame. */
 export const isPublishFrame: Guard<PublishFrame> = /* @__PURE__ */ shape(
-  'type:=publish message?:0 messages?:1 topic?:text data?:any message_type?:text ttl?:count id?:text ref?:ref',
+  'type:=publish message?:0 messages?:1 topic? data?:any message_type? ttl?:count id? ref?:ref',
   isPublication,
   (value) => isSome(value, 1000, isPublication),
 );
@@ -392,7 +390,7 @@ export interface AuthOkFrame {
 
 /** Whether a value read from JSON is an AuthOkFrame. */
 export const isAuthOkFrame: Guard<AuthOkFrame> = /* @__PURE__ */ shape(
-  'type:=auth.ok client_id:text user_id?:text version?:count features?:text[] expires_at?:count server_time?:count limits?:0 ref?:ref',
+  'type:=auth.ok client_id user_id? version?:count features?:text[] expires_at?:count server_time?:count limits?:0 ref?:ref',
   isLimits,
 );
 
@@ -412,7 +410,7 @@ export interface AuthErrorFrame {
 
 /** Whether a value read from JSON is an AuthErrorFrame. */
 export const isAuthErrorFrame: Guard<AuthErrorFrame> = /* @__PURE__ */ shape(
-  'type:=auth.error code:text message:text remedy?:text retry_after_ms?:count ref?:ref',
+  'type:=auth.error code message remedy? retry_after_ms?:count ref?:ref',
 );
 
 /** The token ends soon; answer with `auth`. H-153. */
@@ -550,7 +548,7 @@ export interface ErrorFrame {
 
 /** Whether a value read from JSON is an ErrorFrame. */
 export const isErrorFrame: Guard<ErrorFrame> = /* @__PURE__ */ shape(
-  'type:=error code:text message:text remedy?:text topic?:text retry_after_ms?:count ref?:ref',
+  'type:=error code message remedy? topic? retry_after_ms?:count ref?:ref',
 );
 
 /** Everything a server may send on a socket. */

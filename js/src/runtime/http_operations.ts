@@ -10,7 +10,7 @@ import type {
 } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
 import { type Limits, Rest } from '../http/rest.js';
-import { validateTopic } from '../topic_names.js';
+import { checkName } from '../topic_names.js';
 import type { Message, Since } from '../values.js';
 import type { Driver } from './driver.js';
 import { HttpTokens } from './http_tokens.js';
@@ -90,7 +90,7 @@ export class HttpApi {
 
   /** Everybody present on a topic. */
   async presence(topic: string, options: Waiting): Promise<PresenceMember[]> {
-    return this._perform(calls.presence(validateTopic(topic)), options);
+    return this._perform(calls.presence(checkName(topic, 'topic')), options);
   }
 
   /** Active topics. */
@@ -103,7 +103,7 @@ export class HttpApi {
 
   /** Retained messages of a topic, oldest first. */
   history(topic: string, options: HistoryOptions): AsyncGenerator<Message> {
-    validateTopic(topic);
+    checkName(topic, 'topic');
     const { since, before, after, limit } = options;
     const query = { since: since === undefined ? undefined : unixMs(since), before };
     return after === undefined

@@ -3,7 +3,7 @@
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
 import { checkFlag, checkFunction, checkNames, checkNumber, kind } from '../settings/checks.js';
 import { readReceiveQueue } from '../settings/options.js';
-import { validatePattern, validateTopic } from '../topic_names.js';
+import { checkName } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
 import { checkData, checkPublication } from '../wire/payloads.js';
 import { HISTORY_MAX, PATTERNS_MAX } from './subscribing.js';
@@ -57,7 +57,7 @@ export function refuseMessage(
       topic: String(topic),
     });
   }
-  const name = validateTopic(topic ?? fields.topic);
+  const name = checkName(topic ?? fields.topic, 'topic');
   if (data === undefined) {
     throw new InvalidPayload('The message has no `data`.', {
       remedy: 'Publish { type, data }.',
@@ -91,7 +91,7 @@ export function refuseMessage(
  * @throws PayloadTooLarge The data is over the limit.
  */
 export function checkPresence(topic: string | undefined, data: unknown, limit: number): void {
-  if (topic !== undefined) validateTopic(topic);
+  if (topic !== undefined) checkName(topic, 'topic');
   checkData(data, limit, topic);
 }
 
@@ -138,7 +138,7 @@ function checkPatterns(topics: unknown): void {
       { remedy: 'Use `*` or `**`, or several subscriptions.', field: 'topics' },
     );
   }
-  topics.forEach(validatePattern);
+  for (const topic of topics) checkName(topic, 'pattern');
 }
 
 function checkPositions(after: unknown): void {
@@ -149,7 +149,7 @@ function checkPositions(after: unknown): void {
     });
   }
   for (const [topic, seq] of Object.entries(after)) {
-    validateTopic(topic);
+    checkName(topic, 'topic');
     checkNumber(`after[${topic}]`, seq, [0, Number.MAX_SAFE_INTEGER, 'a number']);
   }
 }

@@ -1,9 +1,10 @@
 /**
  * Whether a value read from JSON has a shape: one interpreter for all types of the wire.
  *
- * A shape is written as its fields, `name:kind` or `name?:kind`. Kinds are those of `KINDS`, a word
- * (`=auth.ok`), or a number: the test that is passed in that place. `kind[]` is a list of them,
- * `kind{}` an object of them. Fields that are not named may be there, and hold anything.
+ * A shape is written as its fields, `name:kind` or `name?:kind`; without a kind it is a text. Kinds
+ * are those of `KINDS`, a word (`=auth.ok`), or a number: the test that is passed in that place.
+ * `kind[]` is a list of them, `kind{}` an object of them. Fields that are not named may be there,
+ * and hold anything.
  */
 
 import { isTopic } from '../topics.js';
@@ -44,8 +45,8 @@ const KINDS: Readonly<Record<string, Test>> = {
 /** The guard of an object with these fields. */
 export function shape<T>(spec: string, ...others: readonly Test[]): Guard<T> {
   const fields = spec.split(' ').map((field): Field => {
-    const [, name = '', optional, kind = ''] = /^(\w+)(\?)?:(.+)$/.exec(field) ?? [];
-    return { name, optional: optional !== undefined, test: testOf(kind, others) };
+    const [, name = '', optional, kind] = /^(\w+)(\?)?:?(.*)$/.exec(field) ?? [];
+    return { name, optional: optional !== undefined, test: testOf(kind || 'text', others) };
   });
   const is = (value: unknown): boolean => {
     if (!isObject(value)) return false;
