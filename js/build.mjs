@@ -30,42 +30,87 @@ function run(command, parameters, options = {}) {
   if (status !== 0) process.exit(status ?? 1);
 }
 
-const shared = {
-  absWorkingDir: here,
-  outbase: 'src',
-  outdir: 'dist',
-  format: 'esm',
-  platform: 'neutral',
-  target: 'es2022',
-  define: { PACKAGE_VERSION: JSON.stringify(manifest.version) },
-  // Names that begin with `_` are no part of the public face, and become short.
-  mangleProps: /^_[^_]/,
-  logLevel: 'warning',
-};
+const TARGET = 'es2022';
+
+/** What the first entry loads at once for the client. */
+const CLIENT = './src/client.ts';
+
+/** Modules of which the first entry gives something away: apart, so that one can do without others. */
+const apart = [
+  ...readFileSync(join(here, entries[0]), 'utf8').matchAll(
+    /^export (?!type)[^;]* from '\.\/(.*)\.js';$/gm,
+  ),
+].map(([, name]) => `src/${name}.ts`);
 
 /**
- * One module for each source that the entries can reach, so that a bundler takes from them what is
- * used and makes a chunk of what is loaded by import(). A name is shortened in one way everywhere.
+ * Each source that is loaded on its own, by an entry or by import(), seems to need all that the
+ * client loads at once. So that is one chunk, where it would be one for each set of sources that
+ * share a part of it.
  */
+function staysWhole(alone) {
+  return {
+    name: 'what is loaded at once stays whole',
+    setup({ onResolve, onLoad }) {
+      onLoad({ filter: /\.tsx?$/, namespace: 'file' }, ({ path }) => {
+        if (!alone.has(path)) return undefined;
+        const contents = `${readFileSync(path, 'utf8')}\nimport 'all at once';\n`;
+        return { contents, loader: path.endsWith('x') ? 'tsx' : 'ts' };
+      });
+      const whole = { path: 'all at once', namespace: 'whole', sideEffects: true };
+      onResolve({ filter: /^all at once$/ }, () => whole);
+      onLoad({ filter: /./, namespace: 'whole' }, () => ({
+        contents: `export * from '${CLIENT}'`,
+        resolveDir: here,
+      }));
+    },
+  };
+}
+
+/** Modules: one for each entry, chunks for what they share and for what is loaded by import(). */
 async function buildModules() {
-  const { metafile, mangleCache } = await build({
-    ...shared,
-    entryPoints: entries,
+  const settings = {
+    absWorkingDir: here,
+    entryPoints: [...entries, ...apart],
+    outbase: 'src',
+    outdir: 'dist',
+    chunkNames: 'chunks/[name]-[hash]',
     bundle: true,
     splitting: true,
     packages: 'external',
-    mangleCache: {},
-    metafile: true,
-    write: false,
-  });
-  await build({
-    ...shared,
-    entryPoints: Object.keys(metafile.inputs),
-    mangleCache,
+    format: 'esm',
+    platform: 'neutral',
+    target: TARGET,
+    define: { PACKAGE_VERSION: JSON.stringify(manifest.version) },
+    // Names that begin with `_` are no part of the public face, and become short.
+    mangleProps: /^_[^_]/,
     minifySyntax: true,
     sourcemap: true,
     sourcesContent: false,
-  });
+    logLevel: 'warning',
+  };
+  const { metafile } = await build({ ...settings, metafile: true, write: false });
+  const lazy = Object.values(metafile.inputs)
+    .flatMap(({ imports }) => imports)
+    .filter(({ kind }) => kind === 'dynamic-import');
+  const alone = [...entries.slice(1), ...lazy.map(({ path }) => path)];
+  const whole = staysWhole(new Set(alone.map((path) => join(here, path))));
+  await build({ ...settings, plugins: [whole] });
+  // What is apart is in a chunk; nobody comes by its entry.
+  for (const source of apart) remove(join(dist, source.replace(/^src\/(.*)\.ts$/, '$1.js')));
+}
+
+/** A module that is imported for nothing does nothing; bundlers would complain of it. */
+function dropBareImports() {
+  for (const file of files(dist, '.js')) {
+    const text = readFileSync(file, 'utf8').replace(/^import "\.[^"]*";$/gm, '');
+    if (/^\s*(\/\/.*)?\s*$/.test(text)) remove(file);
+    else writeFileSync(file, text);
+  }
+}
+
+function remove(file) {
+  rmSync(file);
+  rmSync(`${file}.map`);
 }
 
 /** Each module again as CommonJS. */
@@ -78,7 +123,7 @@ async function buildCommonJs() {
     format: 'cjs',
     // Names what is exported in the way that Node looks for when a module imports it.
     platform: 'node',
-    target: shared.target,
+    target: TARGET,
     // By require(): a CommonJS host need not have import().
     supported: { 'dynamic-import': false },
     sourcemap: true,
@@ -113,8 +158,7 @@ function buildTypes() {
   for (const entry of entries) visit(join(dist, relative('src', entry).replace(/\.ts$/, '.d.ts')));
   for (const file of files(dist, '.d.ts')) {
     if (!reached.has(file)) {
-      rmSync(file);
-      rmSync(`${file}.map`);
+      remove(file);
       continue;
     }
     const [module, map] = [file, `${file}.map`].map((name) => readFileSync(name, 'utf8'));
@@ -129,6 +173,7 @@ function buildTypes() {
 
 rmSync(dist, { recursive: true, force: true });
 await buildModules();
+dropBareImports();
 await buildCommonJs();
 buildTypes();
 

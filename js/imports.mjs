@@ -24,7 +24,8 @@ const LAYERS = [
   ['generated/http'],
   ['generated/wire'],
   ['wire/guard'],
-  ['values', 'topics'],
+  ['topic_names'],
+  ['values', 'topics', 'runtime/waiting'],
   ['errors', 'clock', 'version'],
   ['generated'],
 ];

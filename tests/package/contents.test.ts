@@ -62,6 +62,7 @@ test('a module that is loaded for nothing leaves nothing in a bundle', async () 
   for (const entry of entries) {
     const { outputFiles } = await build({
       stdin: { contents: `import '${join('@hanzoai/pubsub', entry)}'`, resolveDir: APPLICATION },
+      external: Object.keys(manifest.peerDependencies ?? {}),
       format: 'esm',
       bundle: true,
       minify: true,
