@@ -24,7 +24,7 @@ const LAYERS = [
   ['generated/http'],
   ['generated/wire'],
   ['wire/guard'],
-  ['topic_names'],
+  ['validate'],
   ['values', 'topics', 'runtime/waiting'],
   ['errors', 'clock', 'version'],
   ['generated'],
