@@ -8,12 +8,15 @@ import { WebSocketTransport } from '../transports/websocket.js';
 import { groupOf, MOVED, newId, type Told } from './group.js';
 import { startRelay } from './relay.js';
 
+/** By client: the relay that it turned away from, because nothing came of it. */
+const silent = new WeakMap<ClientOptions, string>();
+
 /**
  * A link to the tab that has the connection, which may be this one.
  *
  * Whoever holds the lock of the group runs the relay. The others wait for that lock, so that the
- * platform tells them when that tab is closed or has crashed; one that does not answer loses the
- * lock to one that asks. Every tab holds a lock of its own as well, by which the relay learns that
+ * platform tells them when that tab is closed or has crashed; one that does not answer, or whose
+ * connection is silent, loses the lock to one that asks. Every tab holds a lock of its own as well, by which the relay learns that
  * it has gone. Where the platform has no locks or channels, or the server does not say which answer
  * is whose, the link is a WebSocket of this tab.
  */
@@ -30,6 +33,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
   let auth: AuthFrame | undefined;
   let group: string | undefined;
   let following: string | undefined;
+  let refused = false;
   let heard = clock.now();
 
   const close = (code = 1000): void => {
@@ -65,9 +69,13 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
       if (following) finish(MOVED);
       else say();
     }
-    if (to === me) following ??= relay;
+    if (to === me && !following) {
+      if (relay === silent.get(options)) steal();
+      else following = relay;
+    }
     if (!following || relay !== following || (to ?? me) !== me) return;
     heard = clock.now();
+    refused = frame?.type === 'auth.error';
     if (frame?.type === 'auth.ok' && !frame.features?.includes('ref')) goAlone();
     else if (frame) receiver?.frame(frame);
     if (end) finish(end);
@@ -93,6 +101,10 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
     return over.then(() => stop(signal.reason));
   };
 
+  const steal = (): void => {
+    if (!following) lock(`${group}`, { steal: true }, lead);
+  };
+
   const join = (name: string): void => {
     group = name;
     // Its own lock comes first: a tab without it is gone.
@@ -103,10 +115,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
       lock(name, { signal }, lead);
       return over.then(() => channel?.close());
     });
-    // A tab that is frozen keeps its lock and does not answer.
-    const steal = (): void => {
-      if (!following) lock(name, { steal: true }, lead);
-    };
+    // A tab that is frozen keeps its lock.
     const timer = clock.callLater(options.openTimeout * (0.5 + Math.random() / 4), steal, true);
     over.then(() => timer.cancel());
   };
@@ -144,6 +153,9 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
         else say(frame);
       }
     },
-    close,
+    close(code) {
+      if (code === 4000 && following && !refused) silent.set(options, following);
+      close(code);
+    },
   };
 }

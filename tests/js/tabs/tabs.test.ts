@@ -292,6 +292,18 @@ test('one sign of life is enough for all tabs', async () => {
   await Promise.all(tabs.map((one) => one.close()));
 });
 
+test('a connection that is silent is given up, and one takes its place', async () => {
+  const wire = new Wire();
+  const tabs = [1, 2, 3].map(() => tab(wire, { pingInterval: 50, pongTimeout: 200 }));
+  for (const one of tabs) await one.connect();
+  await server.fault({ fault: 'freeze', user: 'alice' });
+  await until(() => wire.sockets.length > 1, 'another socket');
+  await server.fault({ fault: 'freeze', user: 'alice', on: false });
+  for (const one of tabs) await one.publish('demo.silent', { data: 1 });
+  await until(() => wire.open === 1, 'the end of the others');
+  await Promise.all(tabs.map((one) => one.close()));
+});
+
 test('a tab that does not answer loses the lock', async () => {
   const wire = new Wire();
   const group = await groupOf(readOptions({ url: server.ws, token, shareTabs: true }), token);
