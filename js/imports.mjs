@@ -25,6 +25,7 @@ const LAYERS = [
   ['generated/wire'],
   ['wire/guard'],
   ['validate'],
+  ['topic_names'],
   ['values', 'topics', 'runtime/waiting'],
   ['errors', 'clock', 'version'],
   ['generated'],
