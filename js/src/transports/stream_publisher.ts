@@ -54,11 +54,13 @@ export class StreamPublisher {
       return;
     }
     this._queue.push(frame);
-    if (!this._working) void this._work();
+    if (this._working) return;
+    this._working = true;
+    // What is put in one turn goes together.
+    queueMicrotask(() => this._work());
   }
 
   private async _work(): Promise<void> {
-    this._working = true;
     while (this._queue.length && !this._signal.aborted) {
       const row: Turn[] = [];
       let count = 0;

@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import type { ServerFrame } from '../../../js/src/generated/wire.js';
+import { Reader } from '../../../js/src/runtime/reader.js';
+import type { Receiver, Transport, TransportEnd } from '../../../js/src/transports/transport.js';
+import { type Decoded, Malformed, Unknown } from '../../../js/src/wire/codec.js';
+import { deferred } from './server.js';
+import { turns, VirtualClock } from './virtual.js';
+
+const pong = (ref: string): ServerFrame => ({ type: 'pong', ref });
+
+function reading() {
+  const got: string[] = [];
+  const ends: TransportEnd[] = [];
+  const said: string[] = [];
+  const clock = new VirtualClock();
+  let receiver: Receiver | undefined;
+  const closed: unknown[] = [];
+  const transport: Transport = {
+    incremental: true,
+    lastHeard: 0,
+    open: (given) => {
+      receiver = given;
+    },
+    send: () => {},
+    close: (code) => closed.push(code),
+  };
+  const reader = new Reader(
+    {
+      receive: (frame) => got.push((frame as { ref: string }).ref),
+      malformed: (reason) => said.push(reason),
+      opened: () => {},
+      dropped: (end) => ends.push(end),
+    },
+    () => transport,
+    clock,
+    { warn: (text) => said.push(text), error: () => {}, debug: (text) => said.push(text) },
+  );
+  reader.dial('websocket');
+  assert.ok(receiver);
+  return { got, ends, said, closed, clock, reader, receiver };
+}
+
+test('what comes after a frame that is yet to be read waits for it, in order', async () => {
+  const { got, receiver, reader, clock } = reading();
+  const later = deferred<Decoded>();
+  receiver.frame(pong('1'));
+  receiver.frame(later.promise);
+  receiver.frame(pong('3'));
+  await turns();
+  assert.deepEqual(got, ['1']);
+  assert.equal(reader.idle, 0);
+  later.resolve(pong('2'));
+  await turns();
+  assert.deepEqual(got, ['1', '2', '3']);
+  assert.equal(clock.pending, 0);
+});
+
+test('a connection that ends while a part is loaded is told as ended after its frames', async () => {
+  const { got, ends, receiver } = reading();
+  const later = deferred<Decoded>();
+  receiver.frame(later.promise);
+  receiver.ended({ code: 1001, reason: 'bye' });
+  await turns();
+  assert.deepEqual(ends, []);
+  later.resolve(pong('1'));
+  await turns();
+  assert.deepEqual([got, ends], [['1'], [{ code: 1001, reason: 'bye' }]]);
+});
+
+test('where the part does not load, the connection is given up and says why', async () => {
+  const { got, ends, closed, receiver, clock } = reading();
+  receiver.frame(Promise.reject(new TypeError('offline')));
+  receiver.frame(pong('2'));
+  await turns();
+  assert.deepEqual(got, []);
+  assert.deepEqual(ends, [{ code: undefined, reason: 'A part of the client did not load.' }]);
+  assert.equal(closed.length, 1);
+  assert.equal(clock.pending, 0);
+});
+
+test('a part that never comes is not waited for for ever', async () => {
+  const { ends, receiver, clock } = reading();
+  receiver.frame(new Promise<never>(() => {}));
+  await clock.advance(9_999);
+  assert.equal(ends.length, 0);
+  await clock.advance(1);
+  assert.deepEqual(
+    ends.map(({ reason }) => reason),
+    ['A part of the client did not load.'],
+  );
+});
+
+test('what is no frame is told apart, without its content', () => {
+  const { got, said, receiver } = reading();
+  receiver.frame(new Malformed('not JSON'));
+  receiver.frame(new Unknown('te"leport'));
+  receiver.frame(pong('1'));
+  assert.deepEqual(got, ['1']);
+  assert.deepEqual(said, ['not JSON', 'A frame of unknown type "te\\"leport" was ignored.']);
+});

@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import type { ClientFrame, ServerFrame } from '../../../js/src/generated/wire.js';
+import { readOptions } from '../../../js/src/settings/options.js';
+import { SseTransport } from '../../../js/src/transports/sse.js';
+import type { TransportEnd } from '../../../js/src/transports/transport.js';
+import { turns, VirtualClock } from './virtual.js';
+
+const INFO = { client_id: 'request', version: 1, features: ['ref', 'ack'], server_time: 1_000 };
+const TOPICS = { type: 'subscribe', topics: ['a'], ref: '7' } as const;
+
+type Answer = (path: string, init: RequestInit) => Response | Promise<Response>;
+
+/** An event-stream transport before a server that answers in its own way. */
+async function stream(answer: Answer, ...frames: ClientFrame[]) {
+  const asked: string[] = [];
+  const told: ServerFrame[] = [];
+  const ends: TransportEnd[] = [];
+  const clock = new VirtualClock();
+  const options = readOptions({
+    url: 'http://127.0.0.1:9',
+    token: 'x',
+    fetch: async (input, init = {}) => {
+      const { pathname } = new URL(String(input));
+      asked.push(pathname);
+      return answer(pathname, init);
+    },
+  });
+  const transport = new SseTransport(options, clock, () => 0);
+  transport.open({
+    opened: () => {},
+    frame: (read) => told.push(read as ServerFrame),
+    ended: (end) => ends.push(end),
+  });
+  transport.send([{ type: 'auth', token: 'x', ref: '1' }]);
+  await turns();
+  transport.send(frames);
+  await turns();
+  return { transport, clock, asked, told, ends };
+}
+
+function problem(status: number, fields: object): Response {
+  const headers = { 'Content-Type': 'application/problem+json', 'Retry-After': '3' };
+  return new Response(JSON.stringify(fields), { status, headers });
+}
+
+/** The stream of events, for a path that asks for one. */
+function events(headers: HeadersInit = {}): Response {
+  const open = new ReadableStream({ start() {} });
+  return new Response(open, { headers: { 'Content-Type': 'text/event-stream', ...headers } });
+}
+
+test('an event stream says under which id others see this client', async () => {
+  const { clock, told, transport } = await stream((path) =>
+    path === '/v1/session' ? Response.json(INFO) : events({ 'Client-Id': 'stream' }),
+  );
+  assert.deepEqual(told, [{ ...INFO, type: 'auth.ok', ref: '1' }]);
+  await clock.advance(250);
+  transport.send([TOPICS]);
+  await turns();
+  const again = { ...INFO, type: 'auth.ok', client_id: 'stream', server_time: 1_250 };
+  assert.deepEqual(told.slice(1), [again]);
+  transport.close();
+});
+
+test('a refused stream is told in the words of the server', async () => {
+  const said = { code: 'forbidden', detail: 'Rule 7 says no.', remedy: 'Ask Alice.' };
+  const { told, ends } = await stream(
+    (path) => (path === '/v1/session' ? Response.json(INFO) : problem(403, said)),
+    TOPICS,
+  );
+  const denied = [{ topic: 'a', code: 'forbidden', message: 'Rule 7 says no.' }];
+  assert.deepEqual(told.slice(1), [{ type: 'subscribed', topics: [], denied, ref: '7' }]);
+  assert.deepEqual(ends, []);
+});
+
+test('a stream that cannot be had ends the transport, with the reason and the wait', async () => {
+  const said = { code: 'unavailable', detail: 'Draining.' };
+  const { ends } = await stream(
+    (path) => (path === '/v1/session' ? Response.json(INFO) : problem(503, said)),
+    TOPICS,
+  );
+  const reason = 'The server answered HTTP 503: Draining.';
+  assert.deepEqual(ends, [{ code: 1013, reason, retryAfter: 3_000 }]);
+});
+
+test('a refused token is told with the remedy of the server', async () => {
+  const said = { code: 'token_expired', detail: 'It ended at noon.', remedy: 'Wait for one.' };
+  const { told } = await stream(() => problem(401, said));
+  const error = { code: 'token_expired', message: 'It ended at noon.', remedy: 'Wait for one.' };
+  assert.deepEqual(told, [{ type: 'auth.error', ...error, retry_after_ms: 3_000, ref: '1' }]);
+});
+
+test('an unsubscribe is answered, and the last one ends the stream', async () => {
+  let ended = false;
+  const { told, transport } = await stream((path, { signal }) => {
+    signal?.addEventListener('abort', () => {
+      ended ||= path === '/v1/subscribe';
+    });
+    return path === '/v1/session' ? Response.json(INFO) : events();
+  }, TOPICS);
+  transport.send([{ type: 'unsubscribe', topics: ['a'], ref: '8' }]);
+  await turns();
+  assert.deepEqual(told.slice(1), [{ type: 'unsubscribed', topics: ['a'], ref: '8' }]);
+  assert.ok(ended);
+});
+
+test('a peer that knows no batches gets message after message, and nulls read as absent', async () => {
+  let next = 0;
+  const { asked, told } = await stream(
+    (path) => {
+      if (!path.endsWith('/messages')) return problem(404, {});
+      next += 1;
+      return Response.json({ id: `msg_${next}`, timestamp: 5, seq: null, error: null });
+    },
+    { type: 'publish', message: { topic: 'a', data: 1, id: 'msg_1' }, ref: '2' },
+    { type: 'publish', message: { topic: 'b', data: 2, id: 'msg_2' }, ref: '3' },
+  );
+  assert.deepEqual(told, [
+    { type: 'auth.ok', client_id: '', ref: '1' },
+    { type: 'published', id: 'msg_1', timestamp: 5, ref: '2' },
+    { type: 'published', id: 'msg_2', timestamp: 5, ref: '3' },
+  ]);
+  assert.deepEqual(asked.slice(1), ['/v1/topics/a/messages', '/v1/topics/b/messages']);
+});
+
+test('a batch that a peer does not know after all goes message after message', async () => {
+  const { asked, told } = await stream(
+    (path) => {
+      if (path === '/v1/session') return Response.json({ ...INFO, features: ['batch'] });
+      return path === '/v1/messages:batch' ? problem(404, {}) : Response.json({});
+    },
+    { type: 'publish', message: { topic: 'a', data: 1, id: 'msg_1' }, ref: '2' },
+    { type: 'publish', message: { topic: 'a', data: 2, id: 'msg_2' }, ref: '3' },
+  );
+  assert.deepEqual(
+    told.slice(1).map((frame) => 'id' in frame && frame.id),
+    ['msg_1', 'msg_2'],
+  );
+  assert.deepEqual(asked.slice(1, 3), ['/v1/messages:batch', '/v1/topics/a/messages']);
+});
+
+test('a part of a batch that got no answer is left to the session to send again', async () => {
+  const lost = { code: 'timeout', message: 'The log did not answer.' };
+  const { told, ends } = await stream(
+    (path) =>
+      path === '/v1/session'
+        ? Response.json({ ...INFO, features: ['batch'] })
+        : Response.json({ results: [{ id: 'msg_1', timestamp: 5 }, { error: lost }] }),
+    { type: 'publish', message: { topic: 'a', data: 1, id: 'msg_1' }, ref: '2' },
+    { type: 'publish', message: { topic: 'a', data: 2, id: 'msg_2' }, ref: '3' },
+  );
+  assert.deepEqual(told.slice(1), [{ type: 'published', id: 'msg_1', timestamp: 5, ref: '2' }]);
+  assert.deepEqual(
+    ends.map(({ reason }) => reason),
+    ['A part of a batch got no answer.'],
+  );
+});
