@@ -26,8 +26,8 @@ export class Join {
   /** The user is not told of the answer: it was asked for only to heal. */
   _quiet = false;
   _denied: Denial[] = [];
-  /** What has come of an answer that is not complete. */
-  _answer: SubscribedFrame[] = [];
+  /** What has come of an answer in several frames. */
+  _answer: SubscribedFrame | undefined;
   _held: Envelope[] = [];
   /** Nothing was held and thrown away. */
   _whole = true;
@@ -58,7 +58,7 @@ export class Join {
     this._cursor._healed.clear();
     this._quiet = this._again = false;
     this._doubts = 0;
-    this._answer = [];
+    this._answer = undefined;
   }
 
   /** Whether a pattern in force takes the topic. */

@@ -5,7 +5,7 @@
  */
 
 import type { Denial, Envelope, SubscribedFrame } from '../generated/wire.js';
-import { type Cursor, gap, SeqCursor, type Step } from './cursor.js';
+import { type Cursor, gap, type Replay, SeqCursor, type Step } from './cursor.js';
 import type { Subscribe } from './events.js';
 import { Join } from './join.js';
 import type { Machine } from './machine.js';
@@ -111,19 +111,16 @@ export class Joins {
 
   /** The server answered a `subscribe`, in whole or in part. */
   subscribed(frame: SubscribedFrame, at: number): void {
-    const { plain } = this._machine._parts;
+    const { plain, rare } = this._machine._parts;
     const ref = frame.ref ?? plain?._answeredBy(frame) ?? '';
     const join = this._asked.get(ref);
     if (!join) return;
-    join._answer.push(frame);
+    const answer = frame.more || join._answer ? rare?._gather(join, frame, at) : frame;
     join._denied.push(...(frame.denied ?? []));
-    if (!frame.more) {
-      plain?._fill(join, frame);
-      this._asked.delete(ref);
-      this._answered(join, at);
-    } else if (historyOf(join).length > this._machine._options.heldMessages) {
-      this._admit(join, at, false);
-    }
+    if (!answer) return;
+    plain?._fill(join, frame);
+    this._asked.delete(ref);
+    this._answered(join, answer, at);
   }
 
   // ---------------------------------------------------------------- requests
@@ -151,13 +148,9 @@ export class Joins {
     join._ask = ref;
     join._phase = 'joining';
     join._again = false;
-    join._answer = [];
+    join._answer = undefined;
     const history = join._answered ? undefined : _event.history;
-    // Presence is wanted by any subscription that shares a pattern with this one.
-    const mine = new Set(topics);
-    const presence = [...this._joins.values()].some(
-      (other) => other._event.presence && other._patterns.some((pattern) => mine.has(pattern)),
-    );
+    const presence = this._machine._parts.presence?._watches(join) ?? false;
     const position = join._cursor._request();
     this._machine._send({ type: 'subscribe', topics, ...position, history, presence, ref });
   }
@@ -194,7 +187,7 @@ export class Joins {
     join._whole = false;
   }
 
-  private _answered(join: Join, at: number): void {
+  private _answered(join: Join, answer: SubscribedFrame, at: number): void {
     join._again = false;
     join._doubts = 0;
     if (join._denied.length) {
@@ -203,7 +196,10 @@ export class Joins {
       this._joined(join, join._patterns);
     }
     const { _answered, _quiet, _whole } = join;
-    const rest = this._admit(join, at, true);
+    const rest = this._admit(join, answer, at, join._held);
+    for (const [topic, count] of join._lost) {
+      this._machine._tell({ ...gap(topic, 'unproven', count), sub: join._event.sub });
+    }
     join._answered = true;
     join._phase = 'live';
     join._ask = '';
@@ -218,27 +214,27 @@ export class Joins {
     this._machine._tell({ kind: 'joined', sub: join._event.sub, topics, denied });
   }
 
-  private _admit(join: Join, at: number, complete: boolean): readonly Envelope[] {
-    const { _event, _answer, _answered, _held, _whole: whole } = join;
+  _admit(
+    join: Join,
+    { history = [], positions = {}, truncated, reset, timestamp }: SubscribedFrame,
+    at: number,
+    held: readonly Envelope[],
+  ): readonly Envelope[] {
+    const { _event, _answered, _whole } = join;
     const steps: Step[] = [];
-    const positions = _answer.flatMap((frame) => Object.entries(frame.positions ?? {}));
-    const replay = {
-      history: historyOf(join),
-      held: complete ? _held : [],
-      positions: new Map(complete ? positions : []),
-      truncated: new Set(_answer.flatMap(({ truncated = [] }) => truncated)),
-      reset: new Set(_answer.flatMap(({ reset = [] }) => reset)),
-      timestamp: _answer.find(({ timestamp }) => timestamp !== undefined)?.timestamp,
+    const replay: Replay = {
+      history,
+      held,
+      positions: new Map(Object.entries(positions)),
+      truncated: new Set(truncated),
+      reset: new Set(reset),
+      timestamp,
       at,
       first: !_answered,
       limit: _answered ? undefined : _event.history,
-      whole,
+      whole: _whole,
     };
     const rest = join._cursor._replay(replay, steps);
-    join._answer = _answer.map(({ history, reset, ...others }) => others);
-    if (complete) {
-      for (const [topic, count] of join._lost) steps.push(gap(topic, 'unproven', count));
-    }
     for (const step of steps) {
       if (step.kind === 'gap' || !OF_PRESENCE.test(step.message.type)) {
         this._machine._tell({ ...step, sub: _event.sub });
@@ -253,8 +249,4 @@ export class Joins {
     this._asked.delete(join._ask);
     this._machine._parts.presence?._keepTopics();
   }
-}
-
-function historyOf({ _answer }: Join): Envelope[] {
-  return _answer.flatMap(({ history = [] }) => history);
 }

@@ -10,9 +10,6 @@ import type { Outcome, Rejected } from './effects.js';
 import type { Publish } from './events.js';
 import type { Machine } from './machine.js';
 
-/** Longest pause that a server may impose, milliseconds. */
-const MAX_PAUSE = 60_000;
-
 /** One publish. */
 export interface Entry {
   /** Its place in the order. */
@@ -33,8 +30,9 @@ export class Outbox {
   readonly _flight: Set<Entry> = new Set();
   private _number = 0;
   /** What may be sent now, in thousandths of a message. */
-  private _budget = 0;
-  private _paused = false;
+  _budget = 0;
+  /** The server said `rate_limited`: nothing is sent before the timer `pace` fires. */
+  _paused = false;
 
   constructor(private readonly _machine: Machine) {}
 
@@ -123,15 +121,6 @@ export class Outbox {
       this._settle(entry, { kind: 'acked', results: [result] });
       this.flush();
     }
-  }
-
-  /** Send nothing for so long: the server said `rate_limited`. */
-  pause(milliseconds: number): void {
-    const { rate = 0, burst = 0 } = this._machine._peer ?? {};
-    this._paused = true;
-    // Below nothing by the tenth that is kept back, else the server is at its limit for ever.
-    this._budget = Math.min(this._budget, (burst - rate) * 1000);
-    this._machine._due.pace = Math.min(MAX_PAUSE, milliseconds);
   }
 
   /** Send what may go. */

@@ -11,7 +11,7 @@ import type { Rare } from './rare.js';
 export interface Parts {
   /** Servers that know HIP-56 and little more. */
   plain: PlainPeers;
-  /** Refusals, batches, policies of a full queue. */
+  /** Refusals, answers in several frames, batches, policies of a full queue. */
   rare: Rare;
   /** Who is present on topics, and what the user says of itself. */
   presence: Presence;
@@ -26,13 +26,16 @@ export type PartsToEquip = {
   ) => Parts[Name];
 };
 
+/** Fields of frames that are seldom there. */
+const RARE = ['denied', 'more', 'results'];
+
 /** The part that an event cannot be handled without; the part `plain` takes the part `rare`. */
 export function partFor(event: Event): PartName | undefined {
   switch (event.kind) {
     case 'received': {
       const { frame } = event;
       if (frame.type === 'auth.ok') return readPeer(frame, true).current ? undefined : 'plain';
-      return frame.type === 'error' || 'denied' in frame || 'results' in frame ? 'rare' : undefined;
+      return frame.type === 'error' || RARE.some((field) => field in frame) ? 'rare' : undefined;
     }
     case 'publish':
       return event.batch || (event.policy ?? 'error') !== 'error' ? 'rare' : undefined;

@@ -71,6 +71,14 @@ export class Presence {
     this._map.keep((topic) => this._wanted(topic));
   }
 
+  /** Whether any subscription that shares a pattern with this one wants presence. */
+  _watches(join: Join): boolean {
+    const mine = new Set(join._patterns);
+    return [...this._session.joins._joins.values()].some(
+      (other) => wants(other) && other._patterns.some((pattern) => mine.has(pattern)),
+    );
+  }
+
   private _wanted(topic: string): boolean {
     return this._session.joins._routes._find(topic).some(wants);
   }

@@ -1,11 +1,18 @@
 /**
- * What most sessions never do: take a refusal, send a batch, make room in a full queue.
+ * What most sessions never do: take a refusal or an answer in several frames, send a batch, make
+ * room in a full queue.
  *
  * HIP-56 H-046; PUB-3 to PUB-5.
  */
 
 import { CODES } from '../generated/errors.js';
-import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../generated/wire.js';
+import type {
+  ErrorFrame,
+  Publication,
+  PublishedFrame,
+  PublishResult,
+  SubscribedFrame,
+} from '../generated/wire.js';
 import type { Publish } from './events.js';
 import type { Join } from './join.js';
 import type { Lifecycle } from './lifecycle.js';
@@ -15,6 +22,9 @@ const RATE_LIMITED = 'rate_limited';
 
 /** Milliseconds to pause on `rate_limited` where the server names no time. */
 const PAUSE = 1_000;
+
+/** Longest pause that a server may impose, milliseconds. */
+const MAX_PAUSE = 60_000;
 
 /** Milliseconds to wait where a server refuses a subscription for now and names no time. */
 const REFUSED_FOR_NOW = 1_000;
@@ -37,7 +47,7 @@ export class Rare {
     if (entry) {
       this._refused(entry, frame);
     } else if (!this._session._parts.plain?._answered(frame) && !this._refuse(frame)) {
-      if (_peer && code === RATE_LIMITED) outbox.pause(frame.retry_after_ms || PAUSE);
+      if (_peer && code === RATE_LIMITED) this._pause(frame.retry_after_ms || PAUSE);
       this._session._tell({ kind: 'problem', code, message, topic });
     }
   }
@@ -64,6 +74,28 @@ export class Rare {
     if (join._patterns.length) joins._request(join);
     else joins._joined(join, [], join._denied);
     return true;
+  }
+
+  /** One frame of an answer in several: the whole answer, when it is complete. */
+  _gather(join: Join, frame: SubscribedFrame, at: number): SubscribedFrame | undefined {
+    const { joins, _options } = this._session;
+    const before: Partial<SubscribedFrame> = join._answer ?? {};
+    const history = (before.history ?? []).concat(frame.history ?? []);
+    const whole = {
+      ...frame,
+      history,
+      positions: { ...before.positions, ...frame.positions },
+      truncated: (before.truncated ?? []).concat(frame.truncated ?? []),
+      reset: (before.reset ?? []).concat(frame.reset ?? []),
+      timestamp: before.timestamp ?? frame.timestamp,
+    } as SubscribedFrame;
+    join._answer = whole;
+    if (!frame.more) return whole;
+    if (history.length > _options.heldMessages) {
+      joins._admit(join, { ...whole, positions: {} }, at, []);
+      join._answer = { ...whole, history: [], reset: [] };
+    }
+    return undefined;
   }
 
   /** Patterns were denied, for good or for now; whether any is in force. */
@@ -156,7 +188,7 @@ export class Rare {
   /** Settle what is answered as a whole; else send the rest again. */
   _advance(entry: Entry, pause: number): void {
     const { outbox } = this._session;
-    if (pause) outbox.pause(pause);
+    if (pause) this._pause(pause);
     const { _results = [undefined] } = entry;
     const results = _results.filter((result) => result !== undefined);
     if (results.length < _results.length) {
@@ -167,6 +199,16 @@ export class Rare {
       outbox._settle(entry, { kind: 'acked', results });
     }
     outbox.flush();
+  }
+
+  /** Send nothing for so long. */
+  _pause(milliseconds: number): void {
+    const { outbox, _due, _peer } = this._session;
+    const { rate = 0, burst = 0 } = _peer ?? {};
+    outbox._paused = true;
+    // Below nothing by the tenth that is kept back, else the server is at its limit for ever.
+    outbox._budget = Math.min(outbox._budget, (burst - rate) * 1000);
+    _due.pace = Math.min(MAX_PAUSE, milliseconds);
   }
 
   private _refused(entry: Entry, frame: ErrorFrame): void {

@@ -229,7 +229,7 @@ export class PlainPeers {
     if (!awaited?.size) {
       this._rare._advance(entry, pause);
     } else {
-      if (pause) outbox.pause(pause);
+      if (pause) this._rare._pause(pause);
       outbox.flush();
     }
     return true;
