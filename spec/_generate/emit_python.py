@@ -33,6 +33,7 @@ def lifecycle(machine: Lifecycle) -> str:
     out += _literal("Timer", machine.timers, "The timers of a session.")
     out += _literal("Guard", machine.guards, "Questions that a row asks.")
     out += _literal("Action", machine.actions, "Steps that a row takes.")
+    out += _literal("TimerStep", machine.timer_steps, "Steps that start or stop a timer.")
     out += [
         f"INITIAL: Final[State] = {quoted(machine.initial)}",
         f"FINAL: Final[frozenset[State]] = frozenset({{{', '.join(map(quoted, machine.final))}}})",
@@ -49,7 +50,7 @@ def lifecycle(machine: Lifecycle) -> str:
         "",
         "    guards: tuple[Guard, ...]",
         "    to: State",
-        "    actions: tuple[Action, ...]",
+        "    actions: tuple[Action | TimerStep, ...]",
         "",
         "",
         'E = TypeVar("E", contravariant=True)',

@@ -30,6 +30,7 @@ def lifecycle(machine: Lifecycle) -> str:
     out += _union("Timer", machine.timers, "The timers of a session.")
     out += _union("Guard", map(camel, machine.guards), "Questions that a row asks.")
     out += _union("Action", map(camel, machine.actions), "Steps that a row takes.")
+    out += _union("TimerStep", machine.timer_steps, "Steps that start or stop a timer.")
     out += [
         f"export const INITIAL: State = {single(machine.initial)};",
         f"export const FINAL: ReadonlySet<State> = new Set<State>({_array(machine.final)});",

@@ -64,8 +64,16 @@ class Lifecycle:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """Every action, sorted."""
-        return tuple(sorted({action for _, _, row in self.rows() for action in row.actions}))
+        """Every action but those that start or stop a timer, sorted."""
+        return tuple(sorted(self._done() - set(self.timer_steps)))
+
+    @property
+    def timer_steps(self) -> tuple[str, ...]:
+        """Every action that starts (`+ping`) or stops (`-ping`) a timer, sorted."""
+        return tuple(sorted(action for action in self._done() if action[0] in "+-"))
+
+    def _done(self) -> set[str]:
+        return {action for _, _, row in self.rows() for action in row.actions}
 
 
 def load(path: Path) -> Lifecycle:
@@ -81,6 +89,7 @@ def compile_lifecycle(spec: dict[str, Any]) -> Lifecycle:
     table: dict[str, dict[str, list[Row]]] = {state: {} for state in states}
     for row in spec["rows"]:
         _known("rows", row, {"from", "event", "if", "to", "do"})
+        _some([action[1:] for action in row["do"] if action[0] in "+-"], spec["timers"])
         for state, event in product(_some(row["from"], states), _some(row["event"], sources)):
             cell = table[state].setdefault(event, [])
             if cell and not cell[-1].guards:

@@ -76,6 +76,18 @@ def test_an_unknown_event_is_refused() -> None:
     assert "'stop'" in broken(lambda spec: spec["rows"][0].update(event="stop"))
 
 
+def test_an_unknown_timer_is_refused() -> None:
+    assert "'tock'" in broken(lambda spec: spec["rows"][0].update(do=["run", "+tock"]))
+
+
+def test_a_timer_is_started_and_stopped_without_a_step_of_its_own() -> None:
+    spec = deepcopy(SMALL)
+    spec["rows"][0].update(do=["run", "-tick", "+tick"])
+    machine = compile_lifecycle(spec)
+    assert machine.actions == ("count", "run")
+    assert machine.timer_steps == ("+tick", "-tick")
+
+
 def test_an_unknown_key_is_refused() -> None:
     assert "'unless'" in broken(lambda spec: spec["rows"][0].update(unless="tired"))
 

@@ -71,11 +71,9 @@ export type Timer =
 
 /** Questions that a row asks. */
 export type Guard =
-  | 'authClose'
   | 'authFault'
   | 'cannotRenew'
   | 'draining'
-  | 'finalClose'
   | 'finalError'
   | 'hasToken'
   | 'heard'
@@ -89,6 +87,7 @@ export type Guard =
 export type Action =
   | 'abandonFetch'
   | 'accept'
+  | 'changeTransport'
   | 'countFailure'
   | 'countShortLife'
   | 'dial'
@@ -111,20 +110,22 @@ export type Action =
   | 'sendPing'
   | 'startDrain'
   | 'startFallback'
-  | 'startOpen'
-  | 'startPing'
-  | 'startPong'
-  | 'startStable'
   | 'startSuspend'
   | 'startUpgrade'
-  | 'stopAll'
-  | 'stopApart'
-  | 'stopOpen'
-  | 'stopPing'
-  | 'stopPong'
-  | 'stopRetry'
-  | 'useFallback'
-  | 'useWebsocket';
+  | 'stopAll';
+
+/** Steps that start or stop a timer. */
+export type TimerStep =
+  | '+open'
+  | '+ping'
+  | '+pong'
+  | '+stable'
+  | '-fallback'
+  | '-open'
+  | '-ping'
+  | '-pong'
+  | '-retry'
+  | '-suspend';
 
 export const INITIAL: State = 'initialized';
 export const FINAL: ReadonlySet<State> = new Set<State>(['closed', 'failed']);
@@ -143,11 +144,9 @@ export function publicState(state: State): PublicState {
 
 /** Guards and actions of the table; `E` is what a session calls an event. */
 export interface Steps<E> {
-  authClose(event: E): boolean;
   authFault(event: E): boolean;
   cannotRenew(event: E): boolean;
   draining(event: E): boolean;
-  finalClose(event: E): boolean;
   finalError(event: E): boolean;
   hasToken(event: E): boolean;
   heard(event: E): boolean;
@@ -158,6 +157,7 @@ export interface Steps<E> {
   unsettled(event: E): boolean;
   abandonFetch(event: E): void;
   accept(event: E): void;
+  changeTransport(event: E): void;
   countFailure(event: E): void;
   countShortLife(event: E): void;
   dial(event: E): void;
@@ -180,20 +180,9 @@ export interface Steps<E> {
   sendPing(event: E): void;
   startDrain(event: E): void;
   startFallback(event: E): void;
-  startOpen(event: E): void;
-  startPing(event: E): void;
-  startPong(event: E): void;
-  startStable(event: E): void;
   startSuspend(event: E): void;
   startUpgrade(event: E): void;
   stopAll(event: E): void;
-  stopApart(event: E): void;
-  stopOpen(event: E): void;
-  stopPing(event: E): void;
-  stopPong(event: E): void;
-  stopRetry(event: E): void;
-  useFallback(event: E): void;
-  useWebsocket(event: E): void;
 }
 
 /**
@@ -208,7 +197,7 @@ close >closed>finish
 abort >closed>finish`,
   resolving: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
-token >dialing>keepToken,startOpen,dial
+token >dialing>keepToken,+open,dial
 tokenFailed refused>failed>stopAll,fail|overdue>suspended>scheduleRetry|>waiting>scheduleRetry
 drained >closed>stopAll,hangUp,finish
 @fetch overdue>suspended>abandonFetch,scheduleRetry|>waiting>abandonFetch,scheduleRetry
@@ -217,41 +206,41 @@ drained >closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
 token >>keepToken
 tokenFailed refused>failed>stopAll,hangUp,fail
-opened hasToken>authenticating>sendAuth|overdue>suspended>stopOpen,hangUp,scheduleRetry|>waiting>stopOpen,hangUp,scheduleRetry
-dropped finalClose>failed>stopAll,fail|authClose,cannotRenew>failed>stopAll,fail|authClose,overdue>suspended>stopOpen,forgetToken,scheduleRetry|authClose>waiting>stopOpen,forgetToken,scheduleRetry|overdue>suspended>stopOpen,countFailure,scheduleRetry|>waiting>stopOpen,countFailure,scheduleRetry
+opened hasToken>authenticating>sendAuth|overdue>suspended>-open,hangUp,scheduleRetry|>waiting>-open,hangUp,scheduleRetry
+dropped finalError>failed>stopAll,fail|authFault,cannotRenew>failed>stopAll,fail|authFault,overdue>suspended>-open,forgetToken,scheduleRetry|authFault>waiting>-open,forgetToken,scheduleRetry|overdue>suspended>-open,countFailure,scheduleRetry|>waiting>-open,countFailure,scheduleRetry
 drained >closed>stopAll,hangUp,finish
 @fetch >>abandonFetch
 @open overdue>suspended>hangUp,countFailure,scheduleRetry|>waiting>hangUp,countFailure,scheduleRetry
 @expiry >>forgetToken
-@fallback mayFallBack>>stopOpen,hangUp,useFallback,startOpen,dial
+@fallback mayFallBack>>-open,hangUp,changeTransport,+open,dial
 @drain >closed>stopAll,hangUp,finish`,
   authenticating: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
 token >>keepToken
 tokenFailed refused>failed>stopAll,hangUp,fail
-dropped finalClose>failed>stopAll,fail|authClose,cannotRenew>failed>stopAll,fail|authClose,overdue>suspended>stopOpen,forgetToken,scheduleRetry|authClose>waiting>stopOpen,forgetToken,scheduleRetry|overdue>suspended>stopOpen,countFailure,scheduleRetry|>waiting>stopOpen,countFailure,scheduleRetry
-auth.ok draining>closing>stopOpen,stopApart,accept,flush|>connected>stopOpen,stopApart,accept,startStable,startPing,startUpgrade,rejoin,flush
-auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault,overdue>suspended>stopOpen,hangUp,forgetToken,scheduleRetry|authFault>waiting>stopOpen,hangUp,forgetToken,scheduleRetry|overdue>suspended>stopOpen,hangUp,scheduleRetry|>waiting>stopOpen,hangUp,scheduleRetry
+dropped finalError>failed>stopAll,fail|authFault,cannotRenew>failed>stopAll,fail|authFault,overdue>suspended>-open,forgetToken,scheduleRetry|authFault>waiting>-open,forgetToken,scheduleRetry|overdue>suspended>-open,countFailure,scheduleRetry|>waiting>-open,countFailure,scheduleRetry
+auth.ok draining>closing>-open,-suspend,-fallback,accept,flush|>connected>-open,-suspend,-fallback,accept,+stable,+ping,startUpgrade,rejoin,flush
+auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault,overdue>suspended>-open,hangUp,forgetToken,scheduleRetry|authFault>waiting>-open,hangUp,forgetToken,scheduleRetry|overdue>suspended>-open,hangUp,scheduleRetry|>waiting>-open,hangUp,scheduleRetry
 drained >closed>stopAll,hangUp,finish
 @fetch >>abandonFetch
 @open overdue>suspended>hangUp,countFailure,scheduleRetry|>waiting>hangUp,countFailure,scheduleRetry
 @expiry >>forgetToken
-@fallback mayFallBack>dialing>stopOpen,hangUp,useFallback,startOpen,dial
+@fallback mayFallBack>dialing>-open,hangUp,changeTransport,+open,dial
 @drain >closed>stopAll,hangUp,finish`,
-  connected: `close unsettled>closing>startDrain,stopPing|>closed>stopAll,hangUp,finish
+  connected: `close unsettled>closing>startDrain,-ping,-pong|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
 token >>keepToken,sendAuth
 tokenFailed refused>failed>stopAll,hangUp,fail|>>scheduleRefetch
-dropped finalClose>failed>stopAll,fail|authClose,cannotRenew>failed>stopAll,fail|authClose>waiting>leave,forgetToken,scheduleRetry|>waiting>leave,countShortLife,scheduleRetry
-probed reachable>dialing>leave,hangUp,useWebsocket,startOpen,dial|>>startUpgrade
+dropped finalError>failed>stopAll,fail|authFault,cannotRenew>failed>stopAll,fail|authFault>waiting>leave,forgetToken,scheduleRetry|>waiting>leave,countShortLife,scheduleRetry
+probed reachable>dialing>leave,hangUp,changeTransport,+open,dial|>>startUpgrade
 woke >waiting>leave,hangUp,retryNow
 auth.ok >>renew
 auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault>waiting>leave,hangUp,forgetToken,scheduleRetry|>waiting>leave,hangUp,scheduleRetry
 auth.expiring >>fetchToken
-pong >>stopPong,startPing
+pong >>-pong,-ping,+ping
 @fetch >>abandonFetch,scheduleRefetch
-@ping >>sendPing,startPong
-@pong heard>>startPing|>waiting>leave,hangUp,scheduleRetry
+@ping >>sendPing,+pong
+@pong heard>>+ping|>waiting>leave,hangUp,scheduleRetry
 @refresh >>fetchToken
 @expiry >>forgetToken,fetchToken
 @stable >>resetRetry
@@ -260,10 +249,10 @@ pong >>stopPong,startPing
 abort >closed>stopAll,hangUp,finish
 token >>keepToken
 tokenFailed refused>failed>stopAll,fail
-woke hasToken>dialing>stopRetry,resetRetry,startOpen,dial|>resolving>stopRetry,resetRetry,fetchToken
+woke hasToken>dialing>-retry,resetRetry,+open,dial|>resolving>-retry,resetRetry,fetchToken
 drained >closed>stopAll,hangUp,finish
 @fetch >>abandonFetch
-@retry hasToken>dialing>startOpen,dial|>resolving>fetchToken
+@retry hasToken>dialing>+open,dial|>resolving>fetchToken
 @expiry >>forgetToken
 @suspend >suspended>
 @drain >closed>stopAll,hangUp,finish`,
@@ -271,10 +260,10 @@ drained >closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
 token >>keepToken
 tokenFailed refused>failed>stopAll,fail
-woke hasToken>dialing>stopRetry,resetRetry,startOpen,dial|>resolving>stopRetry,resetRetry,fetchToken
+woke hasToken>dialing>-retry,resetRetry,+open,dial|>resolving>-retry,resetRetry,fetchToken
 drained >closed>stopAll,hangUp,finish
 @fetch >>abandonFetch
-@retry hasToken>dialing>startOpen,dial|>resolving>fetchToken
+@retry hasToken>dialing>+open,dial|>resolving>fetchToken
 @expiry >>forgetToken
 @drain >closed>stopAll,hangUp,finish`,
   closing: `abort >closed>stopAll,hangUp,finish

@@ -67,14 +67,9 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   // ---------------------------------------------------------------- guards
 
-  /** The error says that the token is at fault. */
+  /** The error or close code says that the token is at fault. */
   authFault(event: Event): boolean {
     return actionOf(causeOf(event)) === 'reauth';
-  }
-
-  /** The close code says that the token is at fault. */
-  authClose(event: Event): boolean {
-    return this.authFault(event);
   }
 
   /** The token is a fixed one (AUTH-4). */
@@ -87,14 +82,9 @@ export class Lifecycle extends Machine implements Steps<Event> {
     return this._draining;
   }
 
-  /** The error says that another try is pointless. */
+  /** The error or close code says that another try is pointless (LIFE-9). */
   finalError(event: Event): boolean {
     return actionOf(causeOf(event)) === 'stop';
-  }
-
-  /** The close code says that another try is pointless (LIFE-9). */
-  finalClose(event: Event): boolean {
-    return this.finalError(event);
   }
 
   /** A token is held. */
@@ -205,7 +195,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** The server knows us; learn what it can do. */
   accept(event: Welcome): void {
-    this._stable = false;
+    this._stable = this._overdue = false;
     this._clientId = [...event.frame.client_id].slice(0, 64).join('');
     this._peer = readPeer(event.frame, this._incremental);
     this.outbox.connected();
@@ -255,7 +245,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
     if (event.kind === 'dropped' && !unexplained(event)) return;
     this._failures += 1;
     if (this._transport === 'sse' || this._failures >= this._options.fallbackFailures) {
-      this.useFallback();
+      this.changeTransport();
     }
   }
 
@@ -263,20 +253,15 @@ export class Lifecycle extends Machine implements Steps<Event> {
   countShortLife(event: Dropped): void {
     if (this._stable || !unexplained(event)) return;
     this._shortLives += 1;
-    if (this._shortLives >= this._options.shortLife) this.useFallback();
+    if (this._shortLives >= this._options.shortLife) this.changeTransport();
   }
 
-  /** Take the event stream; or the WebSocket, should the stream have failed. */
-  useFallback(): void {
+  /** Take the event stream; or the WebSocket, on the event stream. */
+  changeTransport(): void {
     this._failures = this._shortLives = 0;
     if (this._options.transport === 'auto') {
       this._transport = this.mayFallBack() ? 'sse' : 'websocket';
     }
-  }
-
-  /** Take the WebSocket. */
-  useWebsocket(): void {
-    this.useFallback();
   }
 
   // ---------------------------------------------------------------- actions: attempts
@@ -319,26 +304,6 @@ export class Lifecycle extends Machine implements Steps<Event> {
     if (this.mayFallBack()) this._start('fallback', this._options.fallbackAfter);
   }
 
-  /** Dialing and authenticating take so long at most. */
-  startOpen(): void {
-    this._start('open', this._options.openTimeout);
-  }
-
-  /** Ping after so long. */
-  startPing(): void {
-    this._start('ping', this._options.pingInterval);
-  }
-
-  /** The answer takes so long at most. */
-  startPong(): void {
-    this._start('pong', this._options.pongTimeout);
-  }
-
-  /** Connected for so long counts as stable. */
-  startStable(): void {
-    this._start('stable', this._options.stableAfter);
-  }
-
   /** Apart for so long counts as suspended. */
   startSuspend(): void {
     if (!this._timers.has('suspend') && !this._overdue) {
@@ -350,32 +315,6 @@ export class Lifecycle extends Machine implements Steps<Event> {
   startUpgrade(): void {
     const { transport, upgradeAfter } = this._options;
     if (this._transport === 'sse' && transport === 'auto') this._start('upgrade', upgradeAfter);
-  }
-
-  /** Together again. */
-  stopApart(): void {
-    this._stop('suspend', 'fallback');
-    this._overdue = false;
-  }
-
-  /** Opening has come to an end. */
-  stopOpen(): void {
-    this._stop('open');
-  }
-
-  /** No pings any more. */
-  stopPing(): void {
-    this._stop('ping', 'pong');
-  }
-
-  /** The sign of life has come; a ping that was due is not. */
-  stopPong(): void {
-    this._stop('pong', 'ping');
-  }
-
-  /** The next attempt is not going to wait. */
-  stopRetry(): void {
-    this._stop('retry');
   }
 
   // ---------------------------------------------------------------- actions: the end

@@ -5,13 +5,27 @@
  * subscriptions, `outbox` keeps publishes; this is where each kind of event finds its way to them.
  */
 
-import { FINAL, type Event as Name, publicState, type Steps } from '../generated/lifecycle.js';
+import {
+  type Action,
+  FINAL,
+  type Event as Name,
+  publicState,
+  type Steps,
+} from '../generated/lifecycle.js';
 import { actionOf, causeOf } from './causes.js';
 import type { Effect } from './effects.js';
 import type { Event, Received, TimerFired } from './events.js';
 import { Lifecycle } from './lifecycle.js';
 import { type PartName, type PartsToEquip, partFor } from './parts.js';
 import { ROWS, type Row } from './table.js';
+
+/** How long the timers are that the table starts. */
+const AFTER = {
+  open: 'openTimeout',
+  ping: 'pingInterval',
+  pong: 'pongTimeout',
+  stable: 'stableAfter',
+} as const;
 
 /** One client's life, from `Connect` to `Finished`. */
 export class Session extends Lifecycle {
@@ -179,7 +193,12 @@ export class Session extends Lifecycle {
     this._out = [];
     this._retryIn = undefined;
     this.state = to;
-    for (const action of actions) this._steps[action](event);
+    for (const action of actions) {
+      const timer = action.slice(1) as keyof typeof AFTER;
+      if (action[0] === '-') this._stop(timer);
+      else if (action[0] === '+') this._start(timer, this._options[AFTER[timer]]);
+      else this._steps[action as Action](event);
+    }
     const { code, reason } = causeOf(event);
     if (to !== from) {
       before.push({

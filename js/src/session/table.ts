@@ -1,12 +1,18 @@
 /** The rows of the lifecycle table, read from the text that is generated from `spec/lifecycle.yaml`. */
 
-import { type Action, type Guard, type State, TABLE } from '../generated/lifecycle.js';
+import {
+  type Action,
+  type Guard,
+  type State,
+  TABLE,
+  type TimerStep,
+} from '../generated/lifecycle.js';
 
 /** One way out of a state on an event; the first row whose guards all hold fires. */
 export interface Row {
   readonly guards: readonly Guard[];
   readonly to: State;
-  readonly actions: readonly Action[];
+  readonly actions: readonly (Action | TimerStep)[];
 }
 
 /** Rows by `state event`. */

@@ -80,11 +80,9 @@ Timer: TypeAlias = Literal[
 """The timers of a session."""
 
 Guard: TypeAlias = Literal[
-    "auth_close",
     "auth_fault",
     "cannot_renew",
     "draining",
-    "final_close",
     "final_error",
     "has_token",
     "heard",
@@ -99,6 +97,7 @@ Guard: TypeAlias = Literal[
 Action: TypeAlias = Literal[
     "abandon_fetch",
     "accept",
+    "change_transport",
     "count_failure",
     "count_short_life",
     "dial",
@@ -121,22 +120,25 @@ Action: TypeAlias = Literal[
     "send_ping",
     "start_drain",
     "start_fallback",
-    "start_open",
-    "start_ping",
-    "start_pong",
-    "start_stable",
     "start_suspend",
     "start_upgrade",
     "stop_all",
-    "stop_apart",
-    "stop_open",
-    "stop_ping",
-    "stop_pong",
-    "stop_retry",
-    "use_fallback",
-    "use_websocket",
 ]
 """Steps that a row takes."""
+
+TimerStep: TypeAlias = Literal[
+    "+open",
+    "+ping",
+    "+pong",
+    "+stable",
+    "-fallback",
+    "-open",
+    "-ping",
+    "-pong",
+    "-retry",
+    "-suspend",
+]
+"""Steps that start or stop a timer."""
 
 INITIAL: Final[State] = "initialized"
 FINAL: Final[frozenset[State]] = frozenset({"closed", "failed"})
@@ -173,7 +175,7 @@ class Row(NamedTuple):
 
     guards: tuple[Guard, ...]
     to: State
-    actions: tuple[Action, ...]
+    actions: tuple[Action | TimerStep, ...]
 
 
 E = TypeVar("E", contravariant=True)
@@ -183,9 +185,6 @@ class Steps(ABC, Generic[E]):
     """Guards and actions of the table; `E` is what a session calls an event."""
 
     @abstractmethod
-    def auth_close(self, event: E, /) -> bool: ...
-
-    @abstractmethod
     def auth_fault(self, event: E, /) -> bool: ...
 
     @abstractmethod
@@ -193,9 +192,6 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def draining(self, event: E, /) -> bool: ...
-
-    @abstractmethod
-    def final_close(self, event: E, /) -> bool: ...
 
     @abstractmethod
     def final_error(self, event: E, /) -> bool: ...
@@ -226,6 +222,9 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def accept(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def change_transport(self, event: E, /) -> None: ...
 
     @abstractmethod
     def count_failure(self, event: E, /) -> None: ...
@@ -294,18 +293,6 @@ class Steps(ABC, Generic[E]):
     def start_fallback(self, event: E, /) -> None: ...
 
     @abstractmethod
-    def start_open(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def start_ping(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def start_pong(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def start_stable(self, event: E, /) -> None: ...
-
-    @abstractmethod
     def start_suspend(self, event: E, /) -> None: ...
 
     @abstractmethod
@@ -313,27 +300,6 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def stop_all(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def stop_apart(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def stop_open(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def stop_ping(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def stop_pong(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def stop_retry(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def use_fallback(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def use_websocket(self, event: E, /) -> None: ...
 
 
 TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
@@ -350,7 +316,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), "closed", ("stop_all", "hang_up", "finish")),
         ),
         "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
-        "token": (Row((), "dialing", ("keep_token", "start_open", "dial")),),
+        "token": (Row((), "dialing", ("keep_token", "+open", "dial")),),
         "token_failed": (
             Row(("refused",), "failed", ("stop_all", "fail")),
             Row(("overdue",), "suspended", ("schedule_retry",)),
@@ -384,20 +350,18 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "token_failed": (Row(("refused",), "failed", ("stop_all", "hang_up", "fail")),),
         "opened": (
             Row(("has_token",), "authenticating", ("send_auth",)),
-            Row(("overdue",), "suspended", ("stop_open", "hang_up", "schedule_retry")),
-            Row((), "waiting", ("stop_open", "hang_up", "schedule_retry")),
+            Row(("overdue",), "suspended", ("-open", "hang_up", "schedule_retry")),
+            Row((), "waiting", ("-open", "hang_up", "schedule_retry")),
         ),
         "dropped": (
-            Row(("final_close",), "failed", ("stop_all", "fail")),
-            Row(("auth_close", "cannot_renew"), "failed", ("stop_all", "fail")),
+            Row(("final_error",), "failed", ("stop_all", "fail")),
+            Row(("auth_fault", "cannot_renew"), "failed", ("stop_all", "fail")),
             Row(
-                ("auth_close", "overdue"),
-                "suspended",
-                ("stop_open", "forget_token", "schedule_retry"),
+                ("auth_fault", "overdue"), "suspended", ("-open", "forget_token", "schedule_retry")
             ),
-            Row(("auth_close",), "waiting", ("stop_open", "forget_token", "schedule_retry")),
-            Row(("overdue",), "suspended", ("stop_open", "count_failure", "schedule_retry")),
-            Row((), "waiting", ("stop_open", "count_failure", "schedule_retry")),
+            Row(("auth_fault",), "waiting", ("-open", "forget_token", "schedule_retry")),
+            Row(("overdue",), "suspended", ("-open", "count_failure", "schedule_retry")),
+            Row((), "waiting", ("-open", "count_failure", "schedule_retry")),
         ),
         "probed": (),
         "woke": (),
@@ -417,7 +381,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row(
                 ("may_fall_back",),
                 "dialing",
-                ("stop_open", "hang_up", "use_fallback", "start_open", "dial"),
+                ("-open", "hang_up", "change_transport", "+open", "dial"),
             ),
         ),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
@@ -433,30 +397,29 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "token_failed": (Row(("refused",), "failed", ("stop_all", "hang_up", "fail")),),
         "opened": (),
         "dropped": (
-            Row(("final_close",), "failed", ("stop_all", "fail")),
-            Row(("auth_close", "cannot_renew"), "failed", ("stop_all", "fail")),
+            Row(("final_error",), "failed", ("stop_all", "fail")),
+            Row(("auth_fault", "cannot_renew"), "failed", ("stop_all", "fail")),
             Row(
-                ("auth_close", "overdue"),
-                "suspended",
-                ("stop_open", "forget_token", "schedule_retry"),
+                ("auth_fault", "overdue"), "suspended", ("-open", "forget_token", "schedule_retry")
             ),
-            Row(("auth_close",), "waiting", ("stop_open", "forget_token", "schedule_retry")),
-            Row(("overdue",), "suspended", ("stop_open", "count_failure", "schedule_retry")),
-            Row((), "waiting", ("stop_open", "count_failure", "schedule_retry")),
+            Row(("auth_fault",), "waiting", ("-open", "forget_token", "schedule_retry")),
+            Row(("overdue",), "suspended", ("-open", "count_failure", "schedule_retry")),
+            Row((), "waiting", ("-open", "count_failure", "schedule_retry")),
         ),
         "probed": (),
         "woke": (),
         "auth.ok": (
-            Row(("draining",), "closing", ("stop_open", "stop_apart", "accept", "flush")),
+            Row(("draining",), "closing", ("-open", "-suspend", "-fallback", "accept", "flush")),
             Row(
                 (),
                 "connected",
                 (
-                    "stop_open",
-                    "stop_apart",
+                    "-open",
+                    "-suspend",
+                    "-fallback",
                     "accept",
-                    "start_stable",
-                    "start_ping",
+                    "+stable",
+                    "+ping",
                     "start_upgrade",
                     "rejoin",
                     "flush",
@@ -469,15 +432,11 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row(
                 ("auth_fault", "overdue"),
                 "suspended",
-                ("stop_open", "hang_up", "forget_token", "schedule_retry"),
+                ("-open", "hang_up", "forget_token", "schedule_retry"),
             ),
-            Row(
-                ("auth_fault",),
-                "waiting",
-                ("stop_open", "hang_up", "forget_token", "schedule_retry"),
-            ),
-            Row(("overdue",), "suspended", ("stop_open", "hang_up", "schedule_retry")),
-            Row((), "waiting", ("stop_open", "hang_up", "schedule_retry")),
+            Row(("auth_fault",), "waiting", ("-open", "hang_up", "forget_token", "schedule_retry")),
+            Row(("overdue",), "suspended", ("-open", "hang_up", "schedule_retry")),
+            Row((), "waiting", ("-open", "hang_up", "schedule_retry")),
         ),
         "auth.expiring": (),
         "pong": (),
@@ -493,7 +452,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row(
                 ("may_fall_back",),
                 "dialing",
-                ("stop_open", "hang_up", "use_fallback", "start_open", "dial"),
+                ("-open", "hang_up", "change_transport", "+open", "dial"),
             ),
         ),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
@@ -501,7 +460,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
     "connected": {
         "connect": (),
         "close": (
-            Row(("unsettled",), "closing", ("start_drain", "stop_ping")),
+            Row(("unsettled",), "closing", ("start_drain", "-ping", "-pong")),
             Row((), "closed", ("stop_all", "hang_up", "finish")),
         ),
         "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
@@ -511,16 +470,14 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), "connected", ("schedule_refetch",)),
         ),
         "dropped": (
-            Row(("final_close",), "failed", ("stop_all", "fail")),
-            Row(("auth_close", "cannot_renew"), "failed", ("stop_all", "fail")),
-            Row(("auth_close",), "waiting", ("leave", "forget_token", "schedule_retry")),
+            Row(("final_error",), "failed", ("stop_all", "fail")),
+            Row(("auth_fault", "cannot_renew"), "failed", ("stop_all", "fail")),
+            Row(("auth_fault",), "waiting", ("leave", "forget_token", "schedule_retry")),
             Row((), "waiting", ("leave", "count_short_life", "schedule_retry")),
         ),
         "probed": (
             Row(
-                ("reachable",),
-                "dialing",
-                ("leave", "hang_up", "use_websocket", "start_open", "dial"),
+                ("reachable",), "dialing", ("leave", "hang_up", "change_transport", "+open", "dial")
             ),
             Row((), "connected", ("start_upgrade",)),
         ),
@@ -533,11 +490,11 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), "waiting", ("leave", "hang_up", "schedule_retry")),
         ),
         "auth.expiring": (Row((), "connected", ("fetch_token",)),),
-        "pong": (Row((), "connected", ("stop_pong", "start_ping")),),
+        "pong": (Row((), "connected", ("-pong", "-ping", "+ping")),),
         "fetch_timeout": (Row((), "connected", ("abandon_fetch", "schedule_refetch")),),
-        "ping_due": (Row((), "connected", ("send_ping", "start_pong")),),
+        "ping_due": (Row((), "connected", ("send_ping", "+pong")),),
         "pong_timeout": (
-            Row(("heard",), "connected", ("start_ping",)),
+            Row(("heard",), "connected", ("+ping",)),
             Row((), "waiting", ("leave", "hang_up", "schedule_retry")),
         ),
         "refresh_due": (Row((), "connected", ("fetch_token",)),),
@@ -559,8 +516,8 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "dropped": (),
         "probed": (),
         "woke": (
-            Row(("has_token",), "dialing", ("stop_retry", "reset_retry", "start_open", "dial")),
-            Row((), "resolving", ("stop_retry", "reset_retry", "fetch_token")),
+            Row(("has_token",), "dialing", ("-retry", "reset_retry", "+open", "dial")),
+            Row((), "resolving", ("-retry", "reset_retry", "fetch_token")),
         ),
         "auth.ok": (),
         "auth.error": (),
@@ -569,7 +526,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
         "fetch_timeout": (Row((), "waiting", ("abandon_fetch",)),),
         "retry_due": (
-            Row(("has_token",), "dialing", ("start_open", "dial")),
+            Row(("has_token",), "dialing", ("+open", "dial")),
             Row((), "resolving", ("fetch_token",)),
         ),
         "token_expired": (Row((), "waiting", ("forget_token",)),),
@@ -590,8 +547,8 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "dropped": (),
         "probed": (),
         "woke": (
-            Row(("has_token",), "dialing", ("stop_retry", "reset_retry", "start_open", "dial")),
-            Row((), "resolving", ("stop_retry", "reset_retry", "fetch_token")),
+            Row(("has_token",), "dialing", ("-retry", "reset_retry", "+open", "dial")),
+            Row((), "resolving", ("-retry", "reset_retry", "fetch_token")),
         ),
         "auth.ok": (),
         "auth.error": (),
@@ -600,7 +557,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
         "fetch_timeout": (Row((), "suspended", ("abandon_fetch",)),),
         "retry_due": (
-            Row(("has_token",), "dialing", ("start_open", "dial")),
+            Row(("has_token",), "dialing", ("+open", "dial")),
             Row((), "resolving", ("fetch_token",)),
         ),
         "token_expired": (Row((), "suspended", ("forget_token",)),),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.generated.errors import CODES, close_action
 from hanzoai.pubsub.generated.wire import AuthErrorFrame, ErrorFrame
 from hanzoai.pubsub.session.events import Dropped, Received, TimerFired, TokenFailed
 
@@ -16,8 +16,10 @@ _UNEXPLAINED: Final = frozenset({None, 1000, 1002, 1005, 1006, 1011, 1015})
 
 
 def action_of(code: str | int | None) -> str:
-    """What an error code means for a connection: `retry`, `reauth` or `stop`."""
-    known = CODES.get(code) if isinstance(code, str) else None
+    """What an error code or close code means for a connection: `retry`, `reauth` or `stop`."""
+    if not isinstance(code, str):
+        return close_action(code)
+    known = CODES.get(code)
     return "retry" if known is None else known.action
 
 

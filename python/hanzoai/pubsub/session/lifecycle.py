@@ -126,7 +126,7 @@ class Lifecycle(Machine):
         """The server knows us; learn what it can do."""
         if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
             self._online = True
-            self._stable = False
+            self._stable = self._overdue = False
             self._client_id = event.frame.client_id[:64]
             peer = read_peer(event.frame, incremental=self._incremental)
             self.outbox.connected(peer, self._out)
@@ -175,7 +175,7 @@ class Lifecycle(Machine):
             return
         self._failures += 1
         if self._transport == "sse" or self._failures >= self._options.fallback_failures:
-            self._change_transport()
+            self.change_transport(event)
 
     def count_short_life(self, event: Event, /) -> None:
         """One connection died young: after some in a row, the other transport is tried."""
@@ -183,17 +183,10 @@ class Lifecycle(Machine):
             return
         self._short_lives += 1
         if self._short_lives >= self._options.short_life:
-            self._change_transport()
+            self.change_transport(event)
 
-    def use_fallback(self, event: Event, /) -> None:
-        """Take the event stream."""
-        self._change_transport()
-
-    def use_websocket(self, event: Event, /) -> None:
-        """Take the WebSocket."""
-        self._change_transport()
-
-    def _change_transport(self) -> None:
+    def change_transport(self, event: Event, /) -> None:
+        """Take the event stream; or the WebSocket, on the event stream."""
         self._failures = self._short_lives = 0
         if self._options.transport == "auto":
             self._transport = "sse" if self._transport == "websocket" else "websocket"
@@ -233,22 +226,6 @@ class Lifecycle(Machine):
         if self.may_fall_back(event):
             self._start("fallback", self._options.fallback_after)
 
-    def start_open(self, event: Event, /) -> None:
-        """Dialing and authenticating take so long at most."""
-        self._start("open", self._options.open_timeout)
-
-    def start_ping(self, event: Event, /) -> None:
-        """Ping after so long."""
-        self._start("ping", self._options.ping_interval)
-
-    def start_pong(self, event: Event, /) -> None:
-        """The answer takes so long at most."""
-        self._start("pong", self._options.pong_timeout)
-
-    def start_stable(self, event: Event, /) -> None:
-        """Connected for so long counts as stable."""
-        self._start("stable", self._options.stable_after)
-
     def start_suspend(self, event: Event, /) -> None:
         """Apart for so long counts as suspended."""
         if "suspend" not in self._timers and not self._overdue:
@@ -258,30 +235,6 @@ class Lifecycle(Machine):
         """Probe for a WebSocket after so long on the fallback."""
         if self._transport == "sse" and self._options.transport == "auto":
             self._start("upgrade", self._options.upgrade_after)
-
-    def stop_apart(self, event: Event, /) -> None:
-        """Together again."""
-        self._stop("suspend")
-        self._stop("fallback")
-        self._overdue = False
-
-    def stop_open(self, event: Event, /) -> None:
-        """Opening has come to an end."""
-        self._stop("open")
-
-    def stop_ping(self, event: Event, /) -> None:
-        """No pings any more."""
-        self._stop("ping")
-        self._stop("pong")
-
-    def stop_pong(self, event: Event, /) -> None:
-        """The sign of life has come; a ping that was due is not."""
-        self._stop("pong")
-        self._stop("ping")
-
-    def stop_retry(self, event: Event, /) -> None:
-        """The next attempt is not going to wait."""
-        self._stop("retry")
 
     # ---------------------------------------------------------------- actions: the end
 

@@ -5,14 +5,13 @@ The table is compiled from `spec/lifecycle.yaml`; `lifecycle` has what its actio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from hanzoai.pubsub.generated.errors import close_action
 from hanzoai.pubsub.generated.lifecycle import INITIAL, PUBLIC, TABLE, Steps
 from hanzoai.pubsub.session.causes import action_of, cause
 from hanzoai.pubsub.session.credentials import Credentials
 from hanzoai.pubsub.session.effects import CancelTimer, StartTimer, StateChanged
-from hanzoai.pubsub.session.events import Dropped, Probed, TimerFired, TokenFailed
+from hanzoai.pubsub.session.events import Probed, TimerFired, TokenFailed
 from hanzoai.pubsub.session.joins import Joins
 from hanzoai.pubsub.session.outbox import Outbox
 from hanzoai.pubsub.session.peer import Peer
@@ -22,10 +21,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hanzoai.pubsub.generated.lifecycle import Event as Name
-    from hanzoai.pubsub.generated.lifecycle import Row, State
+    from hanzoai.pubsub.generated.lifecycle import Row, State, Timer
     from hanzoai.pubsub.session.effects import Effect, TransportName
     from hanzoai.pubsub.session.events import Event, TimerName
     from hanzoai.pubsub.settings.session import SessionOptions
+
+
+AFTER: Final[dict[Timer, str]] = {
+    "open": "open_timeout",
+    "ping": "ping_interval",
+    "pong": "pong_timeout",
+    "stable": "stable_after",
+}
+"""How long the timers are that the table starts: names of options."""
 
 
 class Machine(Steps["Event"]):
@@ -81,7 +89,10 @@ class Machine(Steps["Event"]):
         self._retry_in = None
         self.state = row.to
         for action in row.actions:
-            getattr(self, action)(event)
+            if action[0] in "+-":
+                self._step(action[0], cast("Timer", action[1:]))
+            else:
+                getattr(self, action)(event)
         if row.to != before:
             code, reason = cause(event)
             changed = StateChanged(
@@ -90,6 +101,13 @@ class Machine(Steps["Event"]):
             self._out.insert(at, changed)
 
     # ---------------------------------------------------------------- timers
+
+    def _step(self, sign: str, timer: Timer) -> None:
+        if sign == "+":
+            after: int = getattr(self._options, AFTER[timer])
+            self._start(timer, after)
+        else:
+            self._stop(timer)
 
     def _start(self, timer: TimerName, after: int) -> None:
         self._timers.pop(timer, None)
@@ -108,12 +126,8 @@ class Machine(Steps["Event"]):
 
     # ---------------------------------------------------------------- guards
 
-    def auth_close(self, event: Event, /) -> bool:
-        """The close code says that the token is at fault."""
-        return isinstance(event, Dropped) and close_action(event.code) == "reauth"
-
     def auth_fault(self, event: Event, /) -> bool:
-        """The error says that the token is at fault."""
+        """The error or close code says that the token is at fault."""
         return action_of(cause(event)[0]) == "reauth"
 
     def cannot_renew(self, event: Event, /) -> bool:
@@ -124,12 +138,8 @@ class Machine(Steps["Event"]):
         """The user has asked for the end, after what is published has been settled."""
         return self._draining
 
-    def final_close(self, event: Event, /) -> bool:
-        """The close code says that another try is pointless (LIFE-9)."""
-        return isinstance(event, Dropped) and close_action(event.code) == "stop"
-
     def final_error(self, event: Event, /) -> bool:
-        """The error says that another try is pointless."""
+        """The error or close code says that another try is pointless (LIFE-9)."""
         return action_of(cause(event)[0]) == "stop"
 
     def has_token(self, event: Event, /) -> bool:
