@@ -22,13 +22,14 @@ const SETTINGS: Record<string, { files: string[]; compilerOptions: object }> = {
     },
   },
   'by a bundler': {
-    files: ['application.mts'],
+    files: ['application.mts', 'react.mts'],
     compilerOptions: {
       module: 'esnext',
       moduleResolution: 'bundler',
       lib: ['ES2022', 'DOM', 'ESNext.Disposable'],
       exactOptionalPropertyTypes: true,
       isolatedModules: true,
+      paths: { react: [join(ROOT, 'node_modules', '@types', 'react')] },
     },
   },
 };

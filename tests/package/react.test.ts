@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import { cpSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+
+import { APPLICATION, INSTALLED, ROOT, run } from './application.js';
+
+before(() => {
+  for (const name of ['react', 'react-dom', 'scheduler']) {
+    const [from, to] = [ROOT, APPLICATION].map((at) => join(at, 'node_modules', name));
+    cpSync(from as string, to as string, { recursive: true });
+  }
+});
+
+for (const program of ['react.mjs', 'react.cjs']) {
+  test(`${program}: the hooks have the client of the first entry`, async () => {
+    assert.deepEqual(JSON.parse(await run(process.execPath, [program])), [
+      'initialized true true',
+      'initialized true false',
+    ]);
+  });
+}
+
+test('the hooks are marked as code of the client, and nothing else is', () => {
+  for (const [file, marked] of [
+    ['react/index.js', true],
+    ['react/index.cjs', true],
+    ['index.js', false],
+    ['index.cjs', false],
+  ] as const) {
+    const text = readFileSync(join(INSTALLED, 'dist', file), 'utf8');
+    assert.equal(/^("use strict";\s*)?"use client";/.test(text), marked, file);
+  }
+});

@@ -1,0 +1,27 @@
+/** Components of an application, compiled and not run. */
+
+import { createHooks, PubSubProvider, useConnectionState, useTopic } from '@hanzoai/pubsub/react';
+import { createElement, type ReactElement } from 'react';
+
+const typed = createHooks<{ 'chat.session.abc': { readonly text: string } }>();
+
+export function Chat(): ReactElement {
+  const state = useConnectionState();
+  // @ts-expect-error There is no such state.
+  if (state === 'elsewhere') return createElement('p');
+  const { messages } = typed.useTopic('chat.session.abc');
+  const texts: string[] = messages.map(({ data }) => data.text);
+  // @ts-expect-error The payload of this topic has no number.
+  messages.map(({ data }) => data.number);
+  const free = useTopic('other.topic').messages.map(({ data }) => data.anything);
+  return createElement('p', {}, texts.length + free.length);
+}
+
+export const application: ReactElement = createElement(
+  PubSubProvider,
+  { options: { url: 'wss://pubsub.example.com/ws', token: 'ey...' } },
+  createElement(Chat),
+);
+
+// @ts-expect-error A provider has no such property.
+createElement(PubSubProvider, { clients: [] });
