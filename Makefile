@@ -1,7 +1,7 @@
 # Every target sets up what it needs; `make` alone lists them.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup packages chromium pins demo serve test check check-python check-js check-spec check-wheels check-package \
+.PHONY: help setup packages chromium pins demo serve test check check-python check-js check-spec check-wheels check-package check-sizes \
         generate format docs build bench soak clean
 
 # The first of these that runs and is new enough makes the environment.
@@ -97,6 +97,9 @@ check-wheels: build ## the wheels install in empty environments, and beside PyPI
 check-package: build ## the npm package: its entries, conditions and types, for modules and CommonJS
 	$(NODE_BIN)/publint run dist/hanzoai-pubsub-*.tgz --strict
 	$(NODE_BIN)/attw dist/hanzoai-pubsub-*.tgz --profile node16 --format table-flipped
+
+check-sizes: packages ## what an import of the npm package costs is within its limits
+	node js/sizes.mjs --check
 
 generate: packages ## write what comes from spec/, the console page, and the tables of docs/
 	$(BIN)/python spec/generate.py
