@@ -6,9 +6,9 @@ import type { PubSubError } from './errors.js';
 import type { JsonObject, PresenceMember, TopicInfo } from './generated/wire.js';
 import { Driver } from './runtime/driver.js';
 import type { Handler } from './runtime/handlers.js';
-import type { HistoryOptions } from './runtime/http_operations.js';
+import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
 import { operations } from './runtime/lazy.js';
-import { type PublishOptions, publish } from './runtime/publishing.js';
+import { type PublishOptions, publish, publishMany } from './runtime/publishing.js';
 import { type SubscribeOptions, subscribe } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import { platform, type Surroundings } from './runtime/surroundings.js';
@@ -75,7 +75,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     const driver = this._live;
     options.signal?.throwIfAborted();
     driver.connect();
-    const { connected } = await operations();
+    const { connected } = await driver.part(operations(), options);
     await connected(driver, options);
   }
 
@@ -185,9 +185,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     )[],
     options: PublishOptions = {},
   ): Promise<(Published | PubSubError)[]> {
-    const driver = this._live;
-    const { publishMany } = await operations();
-    return publishMany(driver, messages, options);
+    return publishMany(this._live, messages, options);
   }
 
   /**
@@ -206,7 +204,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
 
   /** Everybody present on a topic without wildcards. */
   async presence(topic: string, options: Waiting = {}): Promise<PresenceMember[]> {
-    return (await this._live.http()).presence(topic, options);
+    return (await this._http(options)).presence(topic, options);
   }
 
   /**
@@ -221,7 +219,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     options: Waiting = {},
   ): Promise<void> {
     const driver = this._live;
-    const { updatePresence } = await operations();
+    const { updatePresence } = await driver.part(operations(), options);
     await updatePresence(driver, topic, data, options);
   }
 
@@ -235,7 +233,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     prefix?: string,
     options: Waiting & { readonly limit?: number | undefined } = {},
   ): Promise<TopicInfo[]> {
-    return (await this._live.http()).topics(prefix, options);
+    return (await this._http(options)).topics(prefix, options);
   }
 
   /** A handle on one topic, with no effect on the wire; it has the same operations. */
@@ -249,7 +247,12 @@ export class PubSub<Topics extends object = Record<never, never>> {
   }
 
   private async *_history(driver: Driver, topic: string, options: HistoryOptions) {
-    yield* (await driver.http()).history(topic, options);
+    yield* (await driver.part(driver.http(), options)).history(topic, options);
+  }
+
+  private _http(options: Waiting): Promise<HttpApi> {
+    const driver = this._live;
+    return driver.part(driver.http(), options);
   }
 
   /** The driver of a client that has not ended. */

@@ -33,7 +33,7 @@ import type { Recent } from './stream.js';
 import type { Surroundings } from './surroundings.js';
 import { nameOf, TokenSource } from './tokens.js';
 import type { Turnstile } from './turnstile.js';
-import { within } from './waiting.js';
+import { type Waiting, within } from './waiting.js';
 
 /** Close code of a client that is going to come back. */
 const RECONNECTS = 4000;
@@ -144,27 +144,18 @@ export class Driver {
   /** Load what an event cannot be handled without; what comes meanwhile waits for its turn. */
   private async _equip(part: PartName, event: Event): Promise<void> {
     try {
-      const parts = await within(PARTS[part](), undefined, this.clock, this.options.openTimeout);
-      if (!parts) throw new ConnectionFailed('A part of the client did not load in time.');
-      this.session.equip(parts);
+      this.session.equip(await this.part(PARTS[part](), { timeout: this.options.openTimeout }));
     } catch (error) {
+      const lost = error as ConnectionFailed;
       this._queue.shift();
-      this._doWithout(event, error as ConnectionFailed);
+      if (event.kind === 'subscribe') this._inboxes.get(event.sub)?.finish(lost);
+      else this.listeners.report(lost);
+      if (event.kind === 'received') {
+        this._reader.hangUp(RECONNECTS);
+        this._queue.unshift({ kind: 'dropped', code: undefined, reason: lost.message });
+      }
     }
     this._handleAll();
-  }
-
-  private _doWithout(event: Event, error: ConnectionFailed): void {
-    const { code, message } = error;
-    if (event.kind === 'received') {
-      this._reader.hangUp(RECONNECTS);
-      this._queue.unshift({ kind: 'dropped', code: undefined, reason: message });
-    } else if (event.kind === 'subscribe') {
-      const denied = event.topics.map((topic) => ({ topic, code, message }));
-      this._inboxes.get(event.sub)?.join({ kind: 'joined', sub: event.sub, topics: [], denied });
-    } else {
-      this.listeners.report(error);
-    }
   }
 
   private readonly _performers: Performers = {
@@ -211,6 +202,13 @@ export class Driver {
   };
 
   // ---------------------------------------------------------------- what operations need of it
+
+  /** A part of the client, if it loads in the time of the operation that needs it. */
+  async part<Part>(loading: Promise<Part>, { timeout, signal }: Waiting): Promise<Part> {
+    const part = await within(loading, signal, this.clock, this.patience(timeout));
+    if (!part) throw new ConnectionFailed('A part of the client did not load in time.');
+    return part;
+  }
 
   /** The HTTP API. */
   readonly http: () => Promise<HttpApi> = lazily(async () => {

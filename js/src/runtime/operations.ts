@@ -7,19 +7,13 @@ import { type CodedDetails, ConnectionFailed, PubSubError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import type { Published, StateChange, StateName } from '../values.js';
 import type { Driver } from './driver.js';
-import { type Prepared, type PublishOptions, prepare, refused, send } from './publishing.js';
-import { checkPresence, refuseMessage } from './refusals.js';
+import { firstFrame, type Prepared, type PublishOptions, refused, send } from './publishing.js';
+import { checkPresence } from './refusals.js';
 import { type Waiting, within } from './waiting.js';
 
 export { refuseMessage, refuseSubscription } from './refusals.js';
 export { Turnstile } from './turnstile.js';
 export { watch } from './watch.js';
-
-/** Messages of a batch, where the server does not say how many it takes. */
-const BATCH = 1_000;
-
-/** A batch is sent in frames of at most so many bytes of payload. */
-const BATCH_BYTES = 1 << 20;
 
 /** Wait until the client is connected; see `PubSub.connect`. */
 export async function connected(
@@ -56,49 +50,27 @@ export async function updatePresence(
   await connected(driver, options, { code: 'not_connected', topic });
 }
 
-/** Publish several, in frames that the server takes; see `PubSub.publishMany`. */
-export async function publishMany(
+/** Publish what did not go into the first frame of a batch. */
+export async function publishRest(
   driver: Driver,
-  messages: readonly unknown[],
+  items: readonly Prepared[],
   options: PublishOptions,
+  deadline: number,
 ): Promise<(Published | PubSubError)[]> {
-  const items = messages.map((given) => {
-    const [topic, message] =
-      Array.isArray(given) && given.length === 2 ? given : [undefined, given];
-    const { maxPayload } = driver;
-    return prepare(topic, message, maxPayload) ?? refuseMessage(topic, message, maxPayload);
-  });
-  const { clock } = driver;
-  const end = clock.now() + driver.patience(options.timeout);
   const results: (Published | PubSubError)[] = [];
-  for (const batch of batches(items, driver.welcome?.limits?.max_batch || BATCH)) {
-    const timeout = Math.max(0, end - clock.now());
+  for (let from = 0; from < items.length; ) {
+    const batch = items.slice(from, from + firstFrame(driver, items.slice(from)));
+    const timeout = Math.max(0, deadline - driver.clock.now());
+    from += batch.length;
     try {
       results.push(...(await send(driver, batch, { ...options, timeout }, true)));
     } catch (error) {
-      if (!results.length || !(error instanceof PubSubError)) throw error;
       // What became of the messages before is not lost with these.
+      if (!(error instanceof PubSubError)) throw error;
       results.push(...batch.map((item) => refused(error, item)));
     }
   }
   return results;
-}
-
-/** Split by the server's limit and by bytes, in order. */
-function batches(items: readonly Prepared[], most: number): Prepared[][] {
-  const found: Prepared[][] = [];
-  let last: Prepared[] = [];
-  let size = 0;
-  for (const item of items) {
-    if (!found.length || last.length >= most || size + item.size > BATCH_BYTES) {
-      last = [];
-      found.push(last);
-      size = 0;
-    }
-    last.push(item);
-    size += item.size;
-  }
-  return found;
 }
 
 /** Why a client is not connected, in words. */

@@ -16,6 +16,12 @@ import { type Waiting, within } from './waiting.js';
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
 const PRESENCE_UPDATE = 'presence.update';
 
+/** Messages of a batch, where the server does not say how many it takes. */
+const BATCH = 1_000;
+
+/** A batch is sent in frames of at most so many bytes of payload. */
+const BATCH_BYTES = 1 << 20;
+
 const LATE = 'No answer came in time; whether it was published is unknown.';
 
 /** What `publish` takes beside topic and message. */
@@ -47,10 +53,15 @@ export async function publish(
 ): Promise<Published> {
   const one =
     prepare(topic, message, driver.maxPayload, options) ??
-    (await operations()).refuseMessage(topic, message, driver.maxPayload, options);
+    (await driver.part(operations(), options)).refuseMessage(
+      topic,
+      message,
+      driver.maxPayload,
+      options,
+    );
   const { data, type } = one.publication;
   if (type === PRESENCE_UPDATE && options.via !== 'rest') {
-    const { updatePresence } = await operations();
+    const { updatePresence } = await driver.part(operations(), options);
     await updatePresence(driver, topic, data as JsonObject, options);
     return { id: one.id, timestamp: undefined, seq: undefined, duplicate: false };
   }
@@ -90,6 +101,41 @@ export function prepare(
   return { publication, id, size: sizes.reduce((sum, size) => sum + size) };
 }
 
+/** Publish several, in frames that the server takes; see `PubSub.publishMany`. */
+export async function publishMany(
+  driver: Driver,
+  messages: readonly unknown[],
+  options: PublishOptions,
+): Promise<(Published | PubSubError)[]> {
+  const { maxPayload } = driver;
+  const items: Prepared[] = [];
+  for (const given of messages) {
+    const [topic, message] =
+      Array.isArray(given) && given.length === 2 ? given : [undefined, given];
+    const item = prepare(topic, message, maxPayload);
+    if (item) items.push(item);
+    else (await driver.part(operations(), options)).refuseMessage(topic, message, maxPayload);
+  }
+  const end = firstFrame(driver, items);
+  if (end === items.length) return end ? send(driver, items, options, true) : [];
+  // What is published meanwhile comes after the first frame, so that is not held up.
+  const deadline = driver.clock.now() + driver.patience(options.timeout);
+  const results = await send(driver, items.slice(0, end), options, true);
+  const { publishRest } = await driver.part(operations(), options);
+  return [...results, ...(await publishRest(driver, items.slice(end), options, deadline))];
+}
+
+/** How many of these one frame takes. */
+export function firstFrame({ welcome }: Driver, items: readonly Prepared[]): number {
+  const most = welcome?.limits?.max_batch || BATCH;
+  let bytes = 0;
+  const end = items.findIndex(({ size }, n) => {
+    bytes += size;
+    return n && (n >= most || bytes > BATCH_BYTES);
+  });
+  return end < 0 ? items.length : end;
+}
+
 /** Publish what fits into one frame, after what was published before it. */
 export async function send(
   driver: Driver,
@@ -105,7 +151,8 @@ export async function send(
   const certain = via === 'rest';
   const http = certain || (via !== 'socket' && !driver.acknowledges);
   const limits = { timeout: patience, signal };
-  const results = http && (await (await driver.http()).publish(items, limits, certain));
+  const results =
+    http && (await (await driver.part(driver.http(), limits)).publish(items, limits, certain));
   if (results) return items.map((item, n) => published(results[n], item));
   driver.connect();
   const { policy } = driver.options.sendQueue;
@@ -120,7 +167,7 @@ export async function send(
     batch,
   };
   const { settled } = blocks
-    ? await (await driver.turnstile()).enter(event, patience, signal)
+    ? await (await driver.part(driver.turnstile(), limits)).enter(event, patience, signal)
     : { settled: driver.publish(event) };
   let outcome: Outcome | undefined;
   try {

@@ -75,7 +75,7 @@ export async function subscribe<Data>(
   const names = isFit.fields.map(({ name }) => name);
   const fits = isFit(options) && Object.keys(options).every((name) => names.includes(name));
   if (!fits || !isSome(patterns, PATTERNS_MAX, isPattern)) {
-    return (await operations()).refuseSubscription(patterns, options, names);
+    return (await driver.part(operations(), {})).refuseSubscription(patterns, options, names);
   }
   const { since, history, after, onMessage, onPresence, queue, signal } = options;
   const event: Subscribe = {

@@ -110,6 +110,33 @@ test('with the policy `block` publishes wait for room, in order, and no longer t
   await ps.close();
 });
 
+test('publishes leave in the order of the calls, one by one or in batches', async () => {
+  const { ps, peer } = virtualClient();
+  await ps.connect();
+  const big = 'x'.repeat(200_000);
+  const batch = Array.from({ length: 12 }, (_, n) => ['a.b', { data: [2, n, big] }] as const);
+  const all = [
+    ps.publish('a.b', { data: [1] }),
+    ps.publishMany(batch),
+    ps.publish('a.b', { data: [3] }),
+    ps.publishMany([['a.b', { data: [4] }]]),
+  ];
+  const results = (await Promise.all(all))[1];
+  assert.equal(Array.isArray(results) && results.length, 12);
+  const sent = peer.socket.frames('publish').flatMap((frame) => {
+    const list = (frame['messages'] ?? [frame['message']]) as { readonly data: number[] }[];
+    return list.map(({ data }) => data.slice(0, 2));
+  });
+  // The rest of a batch that is too big for one frame follows when its first frame was answered.
+  const first = sent.filter(([call, n]) => call !== 2 || (n ?? 0) < 5);
+  assert.deepEqual(first, [[1], [2, 0], [2, 1], [2, 2], [2, 3], [2, 4], [3], [4]]);
+  assert.deepEqual(
+    sent.filter(([call]) => call === 2).map(([, n]) => n),
+    Array.from({ length: 12 }, (_, n) => n),
+  );
+  await ps.close();
+});
+
 test('the state is loaded once for a gap, before the program is told and goes on', async () => {
   const { ps, peer } = virtualClient({ transport: 'websocket' });
   const order: unknown[] = [];

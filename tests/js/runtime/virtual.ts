@@ -11,6 +11,7 @@ await Promise.all([
   import('../../../js/src/runtime/http_operations.js'),
   import('../../../js/src/session/plain/peers.js'),
   import('../../../js/src/session/presence.js'),
+  import('../../../js/src/session/rare.js'),
   import('../../../js/src/wire/lenient.js'),
 ]);
 
@@ -182,7 +183,9 @@ export class FakePeer {
       return [{ type: 'subscribed', topics, timestamp: 1, ...(ref ? { ref } : {}), ...positions }];
     }
     if (type === 'publish' && ref) {
-      return [{ type: 'published', ref, results: [{ id: 'msg_1', timestamp: 1, seq: 1 }] }];
+      const messages = (frame['messages'] ?? [frame['message']]) as readonly Frame[];
+      const results = messages.map(({ id }) => ({ id, timestamp: 1 }));
+      return [{ type: 'published', ref, results }];
     }
     return [];
   }
