@@ -60,6 +60,11 @@ export function actionOf({ code }: Cause): CloseAction {
   return typeof code === 'string' ? (CODES.get(code)?.action ?? 'retry') : closeAction(code);
 }
 
+/** Whether a refusal is worth another try by itself. */
+export function forNow({ code }: { readonly code: string }): boolean {
+  return CODES.get(code)?.retryable ?? false;
+}
+
 /** The error code of a close code. */
 export function codeOf(closeCode: Cause['code']): string {
   for (const { code, close } of CODES.values()) if (close && close === closeCode) return code;

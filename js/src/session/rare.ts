@@ -5,7 +5,6 @@
  * HIP-56 H-046; PUB-3 to PUB-5.
  */
 
-import { CODES } from '../generated/errors.js';
 import type {
   ErrorFrame,
   Publication,
@@ -64,7 +63,7 @@ export class Rare {
     if (!join) return frame.ref === undefined;
     joins._asked.delete(ref);
     join._forget();
-    if (forNow(frame)) {
+    if (this._session._forNow(frame)) {
       this._askLater(frame.retry_after_ms);
       return true;
     }
@@ -101,8 +100,8 @@ export class Rare {
   /** Patterns were denied, for good or for now; whether any is in force. */
   _deny(join: Join): boolean {
     const { joins } = this._session;
-    const denied = join._denied.filter((denial) => !forNow(denial));
-    const later = new Set(join._denied.filter(forNow).map(({ topic }) => topic));
+    const denied = join._denied.filter((denial) => !this._session._forNow(denial));
+    const later = new Set(join._denied.filter(this._session._forNow).map(({ topic }) => topic));
     join._denied = [];
     this._drop(
       join,
@@ -221,9 +220,4 @@ export class Rare {
       outbox.flush();
     }
   }
-}
-
-/** Whether a refusal is worth another try by itself. */
-function forNow({ code }: { readonly code: string }): boolean {
-  return CODES.get(code)?.retryable ?? false;
 }
