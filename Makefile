@@ -50,8 +50,8 @@ pins: $(VENV)/.ready ## resolve the newest versions anew and write them down
 	  --editable . --editable server-mock
 	$(BIN)/python scripts/write_pins.py $(PINS)
 
-demo: packages ## the main job, shown on the terminal
-	@$(BIN)/python examples/demo
+demo: packages ## the main job, on the terminal and in a browser; KEEP=1 waits for the browser and stays
+	@$(BIN)/python examples/demo $(if $(KEEP),--stay)
 
 serve: packages ## a development server on 127.0.0.1, ports 8056 and 8057
 	@$(BIN)/hanzo-pubsub serve --dev
@@ -76,6 +76,7 @@ check-js: packages ## format, lint, types and imports of the TypeScript code
 	$(NODE_BIN)/tsc --noEmit --project tests/js/tsconfig.json
 	$(NODE_BIN)/tsc --noEmit --project tests/browser/tsconfig.json
 	$(NODE_BIN)/tsc --noEmit --project server-mock/console/tsconfig.json
+	$(NODE_BIN)/tsc --noEmit --project examples/demo/browser/tsconfig.json
 	$(NODE_BIN)/tsc --noEmit --project tests/package/tsconfig.json
 	node js/imports.mjs
 	cd js && ../$(NODE_BIN)/biome check --error-on-warnings
@@ -83,6 +84,7 @@ check-js: packages ## format, lint, types and imports of the TypeScript code
 	cd tests/browser && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd server-mock/console && ../../$(NODE_BIN)/biome check --error-on-warnings
 	node server-mock/console/build.mjs --check
+	cd examples/demo/browser && ../../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/package && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/conformance && ../../$(NODE_BIN)/biome check --error-on-warnings
 
@@ -113,6 +115,7 @@ format: packages ## put the code in order
 	cd tests/js && ../../$(NODE_BIN)/biome check --write
 	cd tests/browser && ../../$(NODE_BIN)/biome check --write
 	cd server-mock/console && ../../$(NODE_BIN)/biome check --write
+	cd examples/demo/browser && ../../../$(NODE_BIN)/biome check --write
 	cd tests/package && ../../$(NODE_BIN)/biome check --write
 	cd tests/conformance && ../../$(NODE_BIN)/biome check --write
 

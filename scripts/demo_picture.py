@@ -40,7 +40,7 @@ async def perform(at: float, *, fast: bool) -> str:
     stage = Stage(TOPIC, len(words))
     async with start(words=len(words), rate=rate, notice=3.0) as server:
         stage.began = time.perf_counter()
-        playing = asyncio.create_task(demo._play(server, stage, words, args))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        playing = asyncio.create_task(demo._play(server, stage, None, words, args))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         reaching = asyncio.create_task(stage.reach(at))
         await asyncio.wait({playing, reaching}, return_when=asyncio.FIRST_COMPLETED)
         console = Console(

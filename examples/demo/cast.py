@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from examples.demo.ledger import Reading
+    from examples.demo.page import Page
     from examples.demo.stage import Stage
     from hanzoai.pubsub import Subscription
 
@@ -230,6 +231,13 @@ async def sabotage(
             await server.fault("evict", topic=TOPIC)
             await server.fault("refuse", on=False)
         await reader.connected.wait()
+
+
+async def cut_pages(page: Page, stage: Stage, shares: Sequence[float]) -> None:
+    """Cut whoever watches in a browser at these shares of the text."""
+    for share in shares:
+        await stage.reach(share)
+        await page.cut()
 
 
 def _has_more_than(reading: Reading, words: int) -> bool:

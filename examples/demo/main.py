@@ -7,17 +7,20 @@ import asyncio
 import signal
 import sys
 import time
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import httpx
 from rich.console import Console
 
+from examples.demo import page as pages
 from examples.demo import plain, screen
 from examples.demo.cast import (
     TOPIC,
     Reader,
     Tokens,
     come_late,
+    cut_pages,
     observe,
     sabotage,
     speak,
@@ -66,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         return asyncio.run(perform(args))
-    except ServerFailed as error:
+    except (ServerFailed, pages.PageFailed) as error:
         print(error, file=sys.stderr)
         return 1
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -86,6 +89,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="empty the history during the first cut: shows what a real loss looks like",
     )
+    parser.add_argument(
+        "--stay",
+        action="store_true",
+        help="begin when a browser has opened the page, and keep it until Ctrl-C",
+    )
     return parser
 
 
@@ -102,14 +110,19 @@ async def perform(args: argparse.Namespace) -> int:
     stage = Stage(TOPIC, len(words))
     console = Console()
     plainly = args.plain or not console.is_terminal
-    show = plain.show(stage) if plainly else screen.show(stage, console)
-    wrong: list[str] = []
-    async with start(words=len(words), rate=_rate(args), notice=_notice(args, words)) as server:
+    notice, length = _notice(args, words), len(words) / _rate(args)
+    async with (
+        start(words=len(words), rate=_rate(args), notice=notice) as server,
+        AsyncExitStack() as stack,
+    ):
+        page = await _open(stack, server, stage, max(2 * notice, 0.35 * length), args)
+        show = plain.show(stage) if plainly else screen.show(stage, console)
+        wrong: list[str] = []
         stage.began = time.perf_counter()
         async with show:
             try:
-                async with asyncio.timeout(len(words) / _rate(args) + PATIENCE):
-                    await _play(server, stage, words, args)
+                async with asyncio.timeout(length + PATIENCE):
+                    await _play(server, stage, page, words, args)
             except TimeoutError:
                 wrong.append(f"not finished {PATIENCE:.0f} s after it should have been")
             except ExceptionGroup as failures:
@@ -118,15 +131,47 @@ async def perform(args: argparse.Namespace) -> int:
                     raise
                 wrong += [str(failure) for failure in known.exceptions] if known else []
             stage.ended = time.perf_counter()
-    wrong += judge(
-        stage.ledger,
-        len(words),
-        _readings(stage),
-        reconnects=len(CUTS),
-        rotations=len(ROTATIONS),
-    )
-    _conclude(stage, console, wrong, plainly=plainly)
+        wrong += judge(
+            stage.ledger,
+            len(words),
+            _readings(stage),
+            reconnects=len(CUTS),
+            rotations=len(ROTATIONS),
+        )
+        _conclude(stage, console, wrong, plainly=plainly)
+        if args.stay:
+            await _stay(stage)
     return 1 if wrong else 0
+
+
+async def _open(
+    stack: AsyncExitStack, server: Server, stage: Stage, life: float, args: argparse.Namespace
+) -> pages.Page | None:
+    """The page for browsers; without one the show goes on, unless it is to stay."""
+    serving = pages.serve(server, stage, life=life, notice=server.notice, stays=args.stay)
+    try:
+        page = await stack.enter_async_context(serving)
+    except pages.PageFailed as error:
+        if args.stay:
+            raise
+        print(error, file=sys.stderr)
+        return None
+    stage.page = page.url
+    print(f"in a browser: {page.url}", flush=True)
+    if args.stay:
+        print("The show begins when the page is open.", flush=True)
+        await page.opened.wait()
+    return page
+
+
+async def _stay(stage: Stage) -> None:
+    print(f"The page stays at {stage.page} until Ctrl-C.", flush=True)
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
 
 
 def _rate(args: argparse.Namespace) -> float:
@@ -139,7 +184,11 @@ def _notice(args: argparse.Namespace, words: Sequence[Word]) -> float:
 
 
 async def _play(
-    server: Server, stage: Stage, words: Sequence[Word], args: argparse.Namespace
+    server: Server,
+    stage: Stage,
+    page: pages.Page | None,
+    words: Sequence[Word],
+    args: argparse.Namespace,
 ) -> None:
     rate = _rate(args)
     notice, length = _notice(args, words), len(words) / rate
@@ -155,6 +204,8 @@ async def _play(
         group.create_task(visit(server, stage, "alice", come=0.06, leave=0.72))
         group.create_task(visit(server, stage, "bob", come=0.24, leave=0.88))
         group.create_task(sabotage(server, stage, reader, CUTS, lose=args.lose))
+        if page is not None:
+            group.create_task(cut_pages(page, stage, CUTS))
         group.create_task(
             speak(
                 server,

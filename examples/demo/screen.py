@@ -93,7 +93,8 @@ def _head(stage: Stage, width: int) -> Panel:
     done = round(room * stage.progress)
     bar = Text.assemble(("━" * done, "green"), ("━" * (room - done), "grey30"))
     line = Text.assemble((" Hanzo PubSub  ", "bold"), bar, " ", figures)
-    return Panel(line, box=box.ROUNDED, border_style="grey50", padding=(0, 0))
+    watch = f"in a browser: [bold]{stage.page}[/bold]" if stage.page else None
+    return Panel(line, subtitle=watch, box=box.ROUNDED, border_style="grey50", padding=(0, 0))
 
 
 def _text(stage: Stage, width: int, height: int) -> Panel:

@@ -37,10 +37,12 @@ class Server:
     Attributes:
         ws: URL of its WebSocket.
         http: URL of its HTTP API.
+        notice: Seconds before the end of a token at which it asks for a new one.
     """
 
     ws: str
     http: str
+    notice: float
     key: bytes
     admin: httpx.AsyncClient
 
@@ -80,7 +82,7 @@ async def start(*, words: int, rate: float, notice: float) -> AsyncGenerator[Ser
             "http-port": "0",
             "ws-port": "0",
             "dev-key-file": str(key_file),
-            "history-max-messages": str(words + 200),
+            "history-max-messages": str(words + 1000),
             "history-page-max": "1000",
             "expiring-notice": f"{round(notice * 1000)}ms",
             "log-level": "warning",
@@ -102,7 +104,7 @@ async def start(*, words: int, rate: float, notice: float) -> AsyncGenerator[Ser
                 async with httpx.AsyncClient(
                     base_url=ready["http"], headers=headers, timeout=5
                 ) as admin:
-                    yield Server(ready["ws"], ready["http"], key, admin)
+                    yield Server(ready["ws"], ready["http"], notice, key, admin)
             finally:
                 await _end(process)
 

@@ -56,6 +56,7 @@ class Stage:
         reader: The reader that is cut, over a WebSocket.
         observer: The reader of server-sent events.
         latecomer: The reader that joins at the end.
+        page: Where a browser can watch; empty where it cannot.
     """
 
     topic: str
@@ -64,6 +65,7 @@ class Stage:
     reader: Reading = field(default_factory=lambda: Reading("reader", "socket"))
     observer: Reading = field(default_factory=lambda: Reading("observer", "SSE"))
     latecomer: Reading = field(default_factory=lambda: Reading("latecomer", "replay"))
+    page: str = ""
     happenings: list[Happening] = field(default_factory=list[Happening])
     words: list[Shown] = field(default_factory=list[Shown])
     members: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])

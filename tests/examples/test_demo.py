@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from rich.console import Console
 
@@ -76,6 +77,28 @@ async def test_a_real_loss_is_told_and_fails() -> None:
     assert "published 700 · received 700" not in out.decode()
     assert "lost" in err.decode()
     assert "1 gap told by the client" in err.decode()
+    assert alone(process)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+async def test_a_show_that_stays_waits_for_a_browser_and_ends_well_when_told(name: str) -> None:
+    async with started("--fast", "--words", "300", "--plain", "--stay") as process:
+        assert process.stdout is not None
+        url = (await process.stdout.readline()).decode().removeprefix("in a browser: ").strip()
+        assert b"when the page is open" in await process.stdout.readline()
+        async with httpx.AsyncClient(base_url=url, trust_env=False) as browser:
+            page = await browser.get("")
+            assert "the main job" in page.text
+            assert (await browser.get("page.js")).status_code == 200
+            shown = (await browser.get("show")).json()
+            assert shown["total"] == 300
+            while b"published 300" not in (line := await process.stdout.readline()):
+                assert line
+            assert b"stays" in await process.stdout.readline()
+            assert (await browser.get("progress")).json()["done"] is True
+        process.send_signal(getattr(signal, name))
+        _, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
     assert alone(process)
 
 

@@ -1,0 +1,44 @@
+/** What the demonstration tells its page, and what the page may ask of it. */
+
+/** The show. */
+export interface Show {
+  readonly ws: string;
+  readonly http: string;
+  readonly topic: string;
+  /** Words of the text. */
+  readonly total: number;
+  /** The name of this tab among those present. */
+  readonly user: string;
+  /** Whether the server is there after the end. */
+  readonly stays: boolean;
+}
+
+/** Where the show stands, by the books of the publisher. */
+export interface Progress {
+  readonly published: number;
+  readonly done: boolean;
+}
+
+async function ask<Answer>(path: string, method = 'GET'): Promise<Answer> {
+  const answer = await fetch(path, { method, signal: AbortSignal.timeout(5_000) });
+  if (!answer.ok) throw new Error(`The demonstration answered ${answer.status}.`);
+  return (await answer.json()) as Answer;
+}
+
+/** A tab keeps its name when it is loaded anew. */
+export async function enter(): Promise<Show> {
+  const user = sessionStorage.getItem('user');
+  const show = await ask<Show>(user ? `show?user=${encodeURIComponent(user)}` : 'show');
+  sessionStorage.setItem('user', show.user);
+  return show;
+}
+
+export const progress = (): Promise<Progress> => ask('progress');
+
+/** A token that ends soon. */
+export const token = (user: string): Promise<{ value: string; expiresAt: number }> =>
+  ask(`token?user=${encodeURIComponent(user)}`, 'POST');
+
+/** Have the connections of a tab cut, or their token end. */
+export const disturb = (how: 'cut' | 'renew', user: string): Promise<unknown> =>
+  ask(`${how}?user=${encodeURIComponent(user)}`, 'POST');

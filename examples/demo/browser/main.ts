@@ -1,0 +1,196 @@
+/** The main job, watched in a browser: a text streamed word by word while all goes wrong that can. */
+
+import { type Message, PubSub, type StateChange } from '@hanzoai/pubsub';
+
+import { disturb, enter, progress, token } from './backstage.js';
+import { Ledger } from './ledger.js';
+import { byId, drawPeople, Figures, Happenings, TokenRing } from './panels.js';
+import { TextView } from './text_view.js';
+import { Track } from './track.js';
+
+/** Everybody may publish here on a development server; to the text only the service may. */
+const TALK = 'demo.talk';
+
+const began = Date.now();
+const show = await enter();
+const ledger = new Ledger();
+const text = new TextView(byId('text'));
+const track = new Track(byId('track'), began);
+const ring = new TokenRing(byId('token').querySelector('.left') as SVGElement, byId('token-left'));
+const happenings = new Happenings(byId('happenings'), began);
+const figures = new Figures(byId('figures'), [
+  'Published',
+  'Received here',
+  'Lost',
+  'Twice',
+  'Reconnects',
+  'Rotations',
+  'Publish → page',
+]);
+let published = 0;
+let reconnects = 0;
+let rotations = 0;
+let connectedAt = 0;
+let healed = 0;
+let finished = false;
+
+const ps = new PubSub({
+  url: show.ws,
+  restUrl: show.http,
+  name: 'demo-page',
+  // So many cuts would make it fall back to server-sent events, where presence is not updated.
+  transport: 'websocket',
+  retry: { base: 500 },
+  getToken: async ({ reason }) => {
+    const next = await token(show.user);
+    if (reason === 'expiring') {
+      rotations += 1;
+      track.rotated(Date.now());
+      happenings.tell('rotated', `a new token at word ${ledger.received.toLocaleString('en')}`);
+    }
+    ring.renewed(next.expiresAt);
+    return next;
+  },
+});
+
+ps.on('state', ({ from, to }: StateChange) => {
+  const state = byId('state');
+  byId('text').dataset['state'] = state.dataset['state'] = to;
+  (state.lastElementChild as HTMLElement).textContent = to;
+  if (to === 'connected') {
+    if (connectedAt) {
+      reconnects += 1;
+      healed = 0;
+      track.back(Date.now());
+      happenings.tell('back', 'connected again');
+    }
+    connectedAt = Date.now();
+  } else if (from === 'connected' && (to === 'reconnecting' || to === 'suspended')) {
+    track.cut(Date.now());
+    if (!finished) text.cut();
+    happenings.tell('cut', `cut at word ${ledger.received.toLocaleString('en')}`);
+  }
+});
+
+function word({ data, timestamp }: Message): void {
+  const now = Date.now();
+  // Of what was said before this page came, the delay says nothing.
+  const late = timestamp < began ? undefined : Math.max(0, now - timestamp);
+  if (!ledger.note(data.index, late)) return;
+  const replayed = reconnects > 0 && timestamp < connectedAt;
+  if (replayed) healed += 1;
+  else if (healed) {
+    happenings.tell('back', `${healed} words replayed`);
+    healed = 0;
+  }
+  if (late !== undefined) track.late(now, late);
+  text.word(data.content, replayed);
+}
+
+async function conclude(words: number): Promise<void> {
+  finished = true;
+  ledger.total = published = words;
+  track.end(Date.now());
+  byId('text').dataset['done'] = '';
+  drawFigures();
+  const verdict = byId('verdict');
+  const count = words.toLocaleString('en');
+  verdict.textContent = ledger.whole
+    ? `All ${count} words, in order: none lost, none twice, through ${reconnects} reconnects and ${rotations} token rotations.`
+    : `Of ${count} words ${ledger.lost} were lost, ${ledger.twice} came twice, ${ledger.jumbled} out of order.`;
+  verdict.classList.toggle('wrong', !ledger.whole);
+  verdict.hidden = false;
+  document.documentElement.dataset['verdict'] = ledger.whole ? 'whole' : 'wrong';
+  happenings.tell('stream', 'the end of the text');
+  if (!show.stays) await ps.close();
+}
+
+function draw(): void {
+  text.draw();
+  requestAnimationFrame(draw);
+}
+
+function drawFigures(): void {
+  published = Math.max(published, ledger.received);
+  track.draw(Date.now());
+  ring.draw();
+  const behind = published - ledger.received;
+  figures.set('Published', published, `/ ${show.total.toLocaleString('en')}`);
+  figures.set('Received here', ledger.received, behind > 3 ? `${behind} behind` : '');
+  figures.set('Lost', ledger.lost, '', ledger.lost || ledger.gaps ? 'wrong' : 'fine');
+  figures.set('Twice', ledger.twice, '', ledger.twice ? 'wrong' : 'fine');
+  figures.set('Reconnects', reconnects);
+  figures.set('Rotations', rotations);
+  const [usual, slow] = [ledger.percentile(0.5), ledger.percentile(0.99)];
+  figures.set('Publish → page', `${usual} ms`, `p99 ${slow}`);
+  byId('progress').style.width = `${(100 * ledger.received) / show.total}%`;
+}
+
+async function watch(): Promise<void> {
+  while (!finished) {
+    try {
+      published = Math.max(published, (await progress()).published);
+    } catch {
+      return; // The show is over.
+    }
+    await new Promise((resolve) => setTimeout(resolve, 250));
+  }
+}
+
+// -------------------------------------------------------------------- the person at this page
+
+let status = 'watching';
+async function appear(next: string): Promise<void> {
+  if (next === status) return;
+  status = next;
+  await ps.updatePresence(show.topic, { status });
+}
+const words = byId<HTMLInputElement>('words');
+words.addEventListener('input', () => void appear(words.value ? 'typing' : 'watching'));
+byId('say').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  const said = words.value.trim();
+  words.value = '';
+  try {
+    if (said) await ps.publish(TALK, { type: 'note', data: { text: said } });
+    await appear('watching');
+  } catch (error) {
+    happenings.tell('loss', String(error));
+  }
+});
+byId('cut').addEventListener('click', () => disturb('cut', show.user));
+byId('renew').addEventListener('click', () => disturb('renew', show.user));
+const link = byId<HTMLAnchorElement>('to-console');
+link.href = `${show.http}/`;
+link.hidden = false;
+
+requestAnimationFrame(draw);
+setInterval(drawFigures, 100);
+void watch();
+await ps.subscribe(show.topic, {
+  history: show.total + 900,
+  onMessage: async (message) => {
+    if (message.type === 'token') word(message);
+    else if (message.type === 'message.complete') await conclude(message.data.words);
+  },
+  onPresence: (members, { change, member }) => {
+    byId('present').textContent = String(new Set(members.map(({ user_id }) => user_id)).size);
+    drawPeople(byId('people'), members, show.user);
+    if (change === 'join' || change === 'leave') {
+      happenings.tell(
+        'people',
+        `${member?.name ?? member?.user_id} ${change === 'join' ? 'joined' : 'left'}`,
+      );
+    }
+  },
+  onGap: ({ missed, reason }) => {
+    ledger.gaps += 1;
+    happenings.tell('loss', `${missed ?? 'some'} messages lost (${reason})`);
+  },
+});
+await ps.subscribe(TALK, {
+  onMessage: ({ sender, data }) => {
+    happenings.tell('said', `${sender?.id ?? 'somebody'}: ${data.text}`);
+  },
+});
+await ps.updatePresence(show.topic, { status });

@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { type TestContext, test } from 'node:test';
+import type { Page } from 'playwright-core';
+
+import { atEnd, bounded, openPage, openProfile, shot, until } from './harness.js';
+
+const local = join(process.cwd(), '.venv', 'bin', 'python');
+const PYTHON = existsSync(local) ? local : 'python3';
+
+/** The demonstration, and the address of its page. */
+async function startDemo(t: TestContext, ...flags: string[]): Promise<[ChildProcess, string]> {
+  const demo = spawn(PYTHON, ['examples/demo', '--plain', ...flags], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = once(demo, 'exit');
+  atEnd(t, async () => {
+    demo.kill();
+    await bounded(ended, 'the end of the demonstration');
+  });
+  const url = await bounded(
+    new Promise<string>((resolve, reject) => {
+      createInterface({ input: demo.stdout }).on('line', (line) => {
+        const found = /^in a browser: (\S+)/.exec(line);
+        if (found?.[1]) resolve(found[1]);
+      });
+      ended.then(() => reject(new Error('The demonstration ended.')));
+    }),
+    'the address of the page',
+  );
+  return [demo, url];
+}
+
+function figure(page: Page, name: string): Promise<string> {
+  return page.locator(`[data-figure="${name}"] dd`).innerText();
+}
+
+test('the page of the demonstration sees every word through cuts and rotations', async (t) => {
+  const [, url] = await startDemo(t, '--fast', '--words', '1500', '--stay');
+  const profile = await openProfile(t, { viewport: { width: 1280, height: 800 } });
+  const page = await openPage(t, { url }, { profile });
+  await until(
+    page,
+    () => Number(document.querySelector('[data-figure="Reconnects"] dd')?.textContent) > 1,
+  );
+  await shot(page, 'demo-live');
+  await until(page, () => document.documentElement.dataset['verdict']);
+  assert.match(await figure(page, 'Published'), /^1,500/);
+  assert.equal(await figure(page, 'Received here'), '1,500');
+  assert.equal(await figure(page, 'Lost'), '0');
+  assert.equal(await figure(page, 'Twice'), '0');
+  assert(Number(await figure(page, 'Reconnects')) >= 2);
+  assert.equal(await page.locator('html').getAttribute('data-verdict'), 'whole');
+  assert.match(await page.locator('#text').innerText(), /^THE ORDER OF THINGS SAID\n+Long before/);
+  await shot(page, 'demo-light');
+  await page.emulateMedia({ colorScheme: 'dark' });
+  await shot(page, 'demo-dark');
+
+  // A second person comes: both see each other, typing and talking.
+  const other = await openPage(t, { url }, { profile });
+  await page.locator('#people [data-user="browser-2"]').waitFor();
+  await other.locator('#words').pressSequentially('Hello');
+  await page.locator('#people [data-user="browser-2"]', { hasText: 'typing' }).waitFor();
+  await shot(page, 'demo-two');
+  await other.keyboard.press('Enter');
+  await until(page, () =>
+    document.querySelector('#happenings')?.textContent?.includes('browser-2: Hello'),
+  );
+  // Who comes late replays all of it.
+  await until(other, () => document.documentElement.dataset['verdict'] === 'whole');
+
+  // The buttons break what they say, and it heals.
+  const before = Number(await figure(page, 'Reconnects'));
+  await page.locator('#cut').click();
+  await until(
+    page,
+    (count) => Number(document.querySelector('[data-figure="Reconnects"] dd')?.textContent) > count,
+    before,
+  );
+  const renewed = Number(await figure(page, 'Rotations'));
+  await page.locator('#renew').click();
+  await until(
+    page,
+    (count) => Number(document.querySelector('[data-figure="Rotations"] dd')?.textContent) > count,
+    renewed,
+  );
+  await page.setViewportSize({ width: 390, height: 844 });
+  await shot(page, 'demo-phone');
+});
+
+test('the page tells where words were lost', async (t) => {
+  const [, url] = await startDemo(t, '--fast', '--words', '700', '--stay', '--lose');
+  const page = await openPage(t, { url });
+  await until(page, () => document.documentElement.dataset['verdict'] === 'wrong');
+  assert.notEqual(await figure(page, 'Lost'), '0');
+  await shot(page, 'demo-loss');
+});
+
+test('no other page and no other name of this machine gets a token of the demonstration', async (t) => {
+  const [, url] = await startDemo(t, '--fast', '--words', '100', '--stay');
+  const shown = (await (await fetch(`${url}show`)).json()) as { user: string };
+  const ask = (headers: Record<string, string>) =>
+    fetch(`${url}token?user=${shown.user}`, { method: 'POST', headers });
+  assert.equal((await ask({ Origin: new URL(url).origin })).status, 200);
+  assert.equal((await ask({ Origin: 'http://elsewhere.example' })).status, 403);
+  assert.equal((await ask({})).status, 403);
+});
