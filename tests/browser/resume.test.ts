@@ -46,9 +46,9 @@ for (const transport of ['websocket', 'auto', 'sse']) {
     const publisher = publishNumbers(t, server, TOPIC);
     for (let cut = 1; cut <= 5; cut += 1) {
       await goesOn(page);
-      // Between two cuts the connection is cut in the middle of a replay, too.
       await server.fault({ fault: 'drop', user: 'alice', after: cut * 3 });
       await connected(page, 2 * cut);
+      await goesOn(page);
       await server.fault({ fault: 'drop', user: 'alice' });
       await connected(page, 2 * cut + 1);
     }
