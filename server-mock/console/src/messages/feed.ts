@@ -19,8 +19,6 @@ export class Feed {
   readonly waiting: Signal<number> = new Signal(0);
   /** The one topic that is shown; undefined for all. */
   readonly narrowed: Signal<string | undefined> = new Signal<string | undefined>(undefined);
-  /** Messages ever received. */
-  received = 0;
   private readonly _buffer = new MessageBuffer(CAPACITY);
   private _pending: Incoming[] = [];
   private _older: Entry[] = [];
@@ -33,7 +31,6 @@ export class Feed {
 
   /** A message came. */
   message(message: Message): void {
-    this.received += 1;
     this._put({ kind: 'message', message });
   }
 
@@ -56,6 +53,13 @@ export class Feed {
   get size(): number {
     void this.changed.value;
     return this.view.length;
+  }
+
+  /** How many of what is shown came after the entry of this key. */
+  newerThan(key: number): number {
+    let count = 0;
+    while ((this.view.at(-1 - count)?.key ?? 0) > key) count += 1;
+    return count;
   }
 
   /** Show one topic, or all. */

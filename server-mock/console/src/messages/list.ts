@@ -129,27 +129,28 @@ export class MessageList {
     const { count } = this._layout;
     const first = Math.max(0, this._layout.indexAt(y) - AROUND);
     const last = Math.min(count - 1, this._layout.indexAt(y + clientHeight) + AROUND);
-    const focused = document.activeElement?.closest<HTMLElement>('.row');
-    const wanted = new Set<number>();
+    const wanted = count ? this._entries.slice(first, last + 1) : [];
+    this._remove(new Set(wanted.map(({ key }) => key)));
     let previous: HTMLElement | undefined;
-    for (let index = first; index <= last && count; index += 1) {
-      const entry = this._entries[index];
-      if (!entry) continue;
-      wanted.add(entry.key);
-      previous = this._place(entry, index, previous);
-    }
-    for (const [key, element] of this._rows) {
-      // What has the focus keeps it while it is out of sight.
-      if (wanted.has(key) || (element === focused && this._index(key) >= 0)) continue;
-      if (element === focused) this.element.focus({ preventScroll: true });
-      element.remove();
-      this._rows.delete(key);
-    }
+    wanted.forEach((entry, n) => {
+      previous = this._place(entry, first + n, previous);
+    });
     const top = this._entries[this._layout.indexAt(y)];
     this._anchor = top && {
       key: top.key,
       offset: y - this._layout.top(this._layout.indexAt(y)),
     };
+  }
+
+  /** Remove the rows out of sight; the one that has the focus keeps it while it exists. */
+  private _remove(wanted: ReadonlySet<number>): void {
+    const focused = document.activeElement?.closest<HTMLElement>('.row');
+    for (const [key, element] of this._rows) {
+      if (wanted.has(key) || (element === focused && this._index(key) >= 0)) continue;
+      if (element === focused) this.element.focus({ preventScroll: true });
+      element.remove();
+      this._rows.delete(key);
+    }
   }
 
   private _place(entry: Entry, index: number, previous: HTMLElement | undefined): HTMLElement {
@@ -160,8 +161,12 @@ export class MessageList {
       this._rows.set(entry.key, element);
       if (this._open.has(entry.key)) this._unfold(element, entry);
     }
-    // In order in the document, too: that is the order of reading.
-    const following = previous ? previous.nextSibling : this._space.firstChild;
+    // In order in the document, too: that is the order of reading. A row that is moved would lose
+    // the focus, so others go around it.
+    let following = previous ? previous.nextSibling : this._space.firstChild;
+    while (following && following !== element && element.isConnected) {
+      following = following.nextSibling;
+    }
     if (following !== element) this._space.insertBefore(element, following);
     element.style.transform = `translateY(${this._layout.top(index)}px)`;
     element.setAttribute('aria-posinset', String(index + 1));

@@ -36,8 +36,8 @@ export function messagePanel(
   let seen = 0;
   effect(() => {
     void feed.changed.value;
-    if (list.following.value) seen = feed.received;
-    missed.value = feed.received - seen;
+    if (list.following.value) seen = feed.view.at(-1)?.key ?? 0;
+    missed.value = feed.newerThan(seen);
   });
   const title = h('h2', { id: 'messages-title', class: 'clip' });
   effect(() => {

@@ -1,0 +1,264 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
+
+import { slipsOf } from './accessibility.js';
+import { openConsole } from './console.js';
+import { addressesAskedFor, openPage, openProfile, shot, startServer, until } from './harness.js';
+
+const FREE = ['--publish-rate-service', '1000000', '--publish-rate-user', '1000000'];
+
+function rows(page: Page): Promise<(string | null)[]> {
+  return page.locator('.row .data').allTextContents();
+}
+
+test('the console signs in by itself, watches everything, and shows what is published', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  const ana = server.client({ token: server.token('--user', 'ana') });
+  await ana.publish('demo.room', { type: 'chat', data: { text: '<img src=x onerror=alert(1)>' } });
+  const row = page.getByRole('article').filter({ hasText: 'demo.room' });
+  await row.waitFor();
+  assert.match((await row.textContent()) ?? '', /chat.*\{text: "<img src=x onerror=alert\(1\)>"\}/);
+  await row.getByRole('button').click();
+  assert.match((await page.locator('.json').textContent()) ?? '', /"text": "<img src=x/);
+  assert.equal(await page.locator('.list img').count(), 0);
+  await page.getByRole('button', { name: 'demo.room' }).first().waitFor();
+});
+
+test('what is published from the page comes back to it, and its repeat is a duplicate', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  await page.getByLabel('Topic', { exact: true }).fill('demo.form');
+  await page.getByLabel('Id', { exact: true }).fill('once');
+  await page.getByLabel('Data, JSON').fill('{"n": oops}');
+  await page.getByRole('button', { name: 'Publish', exact: true }).last().click();
+  const outcome = page.locator('.outcome');
+  assert.equal(await outcome.textContent(), 'Not JSON: line 1, column 7 should be a value.');
+  await page.getByLabel('Data, JSON').fill('{"n": 7}');
+  await page.keyboard.press('Control+Enter');
+  await outcome.getByText('Published').waitFor();
+  await page.locator('.row .data', { hasText: '{n: 7}' }).waitFor();
+  await page.keyboard.press('Control+Enter');
+  await outcome.getByText('Duplicate').waitFor();
+  await page.getByLabel('Data, JSON').fill('{"n": 8}');
+  await page.keyboard.press('Control+Enter');
+  await outcome.locator('.code', { hasText: 'conflict' }).waitFor();
+  await page.keyboard.press('Alt+ArrowUp');
+  assert.equal(await page.getByLabel('Data, JSON').inputValue(), '{"n": 8}');
+  await page.keyboard.press('Alt+ArrowUp');
+  assert.equal(await page.getByLabel('Data, JSON').inputValue(), '{"n": 7}');
+});
+
+test('a pattern that is none is refused in the words of the SDK', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  await page.getByLabel('Topic or pattern to watch').fill('demo.a*');
+  await page.keyboard.press('Enter');
+  await page.locator('#watch-slip', { hasText: "mixes '*' at character 7" }).waitFor();
+});
+
+test('who is present comes, changes and goes with data', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  const ana = server.client({ token: server.token('--user', 'ana') });
+  await ana.subscribe('demo.room', { onMessage: () => {} });
+  const people = page.getByRole('region', { name: 'Presence' });
+  await people.locator('.members li', { hasText: 'ana' }).waitFor();
+  await ana.updatePresence('demo.room', { status: 'typing', cursor: 'line 42' });
+  await people.locator('.status', { hasText: 'typing' }).waitFor();
+  await people.locator('.pairs', { hasText: 'line 42' }).waitFor();
+  await ana.close();
+  await people.locator('.moves li', { hasText: 'ana left demo.room' }).waitFor();
+  await until(page, () => !document.querySelector('.members li'));
+});
+
+test('history goes back to the oldest message that is retained', async (t) => {
+  const server = await startServer(t, ...FREE);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  const messages = Array.from({ length: 95 }, (_, n) => ['demo.log', { data: { n } }] as const);
+  await bot.publishMany(messages);
+  const page = await openConsole(t, server);
+  await page.locator('.row .data', { hasText: '{n: 94}' }).waitFor();
+  await page.locator('.topic-list button', { hasText: 'demo.log' }).click();
+  const list = page.getByRole('feed', { name: 'Messages' });
+  await page
+    .locator('.history-head', { hasText: '30 messages here' })
+    .waitFor({ state: 'attached' });
+  // To the top as a reader goes there, again and again until there is nothing above.
+  await list.focus();
+  await until(page, () => {
+    const head = document.querySelector('.history-head');
+    if (head?.textContent?.includes('Nothing older')) return true;
+    const scroller = document.querySelector('.list');
+    if (scroller) scroller.scrollTop = 0;
+    return false;
+  });
+  await page
+    .locator('.history-head', { hasText: '95 messages here' })
+    .waitFor({ state: 'attached' });
+  await page.keyboard.press('Home');
+  await page.locator('.row .data', { hasText: '{n: 0}' }).waitFor();
+  const shown = await rows(page);
+  assert.deepEqual(shown.slice(0, 5), ['{n: 0}', '{n: 1}', '{n: 2}', '{n: 3}', '{n: 4}']);
+});
+
+test('a lost connection counts down, comes back, and what is gone for good stands as a gap', async (t) => {
+  const server = await startServer(t, ...FREE, '--history-max-messages', '5');
+  const page = await openConsole(t, server);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  await bot.publish('demo.log', { data: 'before' });
+  await page.locator('.row .data', { hasText: 'before' }).waitFor();
+  await server.fault({ fault: 'refuse', on: true });
+  await server.fault({ fault: 'drop', user: 'console' });
+  await page
+    .locator('.status-line', { hasText: /Reconnecting.*attempt \d+ (in \d+ s|now)/ })
+    .waitFor();
+  await shot(page, 'console-reconnecting');
+  for (let n = 0; n < 20; n += 1) await bot.publish('demo.log', { data: n }, { via: 'rest' });
+  await server.fault({ fault: 'refuse', on: false });
+  await page.getByRole('button', { name: 'Connection: Connected' }).waitFor();
+  await page.locator('.row.gap', { hasText: '15 messages of demo.log missing' }).waitFor();
+  const lines = await page.locator('.row').allTextContents();
+  const at = lines.findIndex((line) => line.includes('Gap'));
+  assert.match(lines[at - 1] ?? '', /before/);
+  assert.match(lines[at + 1] ?? '', /demo\.logmessage15/);
+  assert.equal(lines.length, at + 6);
+  assert.equal(await page.locator('.status-line').isVisible(), false);
+});
+
+test('a token that ends is renewed without a word, and the page says so', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  await page.getByRole('button', { name: /Account and token of console/ }).click();
+  const account = page.getByRole('dialog', { name: 'Account' });
+  await account.getByText('not yet').waitFor();
+  await account.getByText(/ends in [45]:\d\d/).waitFor();
+  await server.fault({ fault: 'expire', user: 'console', ms: 500 });
+  await account.getByText(/once, last at|\d times, last at/).waitFor();
+  await page.getByRole('button', { name: 'Connection: Connected' }).waitFor();
+});
+
+test('one may sign in with a token instead; it stays in the tab and in no address', async (t) => {
+  const server = await startServer(t);
+  const profile = await openProfile(t);
+  const page = await openPage(t, { url: `${server.http}/` }, { profile });
+  await page.getByRole('button', { name: /Account/ }).click();
+  await page.getByRole('button', { name: /Sign out/ }).click();
+  assert.deepEqual(await slipsOf(page), []);
+  await shot(page, 'console-sign-in');
+  await page.reload();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  const token = server.token('--user', 'ana');
+  await page.getByLabel('Token or API key').fill('not a token');
+  await page.keyboard.press('Enter');
+  await page.getByText('A token is one word without spaces.').waitFor();
+  await page.getByLabel('Token or API key').fill(`Bearer ${token}`);
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: 'Connection: Connected' }).waitFor();
+  await page.getByText('needs an administrator’s token').waitFor();
+  await page.reload();
+  await page.getByRole('button', { name: 'Account and token of ana' }).waitFor();
+  const kept = await page.evaluate(() => [
+    JSON.stringify(localStorage),
+    document.cookie,
+    location.href,
+  ]);
+  assert.ok(!kept.some((each) => each.includes(token)));
+  assert.ok(!addressesAskedFor(profile).some((each) => each.includes(token)));
+});
+
+test('a token that the server refuses leads back to the form, with the reason', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  await page.getByRole('button', { name: /Account/ }).click();
+  await page.getByRole('button', { name: /Sign out/ }).click();
+  await page.getByLabel('Token or API key').fill('abc.def.ghi');
+  await page.keyboard.press('Enter');
+  await page.getByRole('alert').filter({ hasText: 'token_invalid' }).waitFor();
+});
+
+test('tens of thousands of messages leave the page small and quick', async (t) => {
+  const server = await startServer(t, ...FREE);
+  const page = await openConsole(t, server);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  for (let turn = 0; turn < 20; turn += 1) {
+    const batch = Array.from({ length: 1_000 }, (_, n) => {
+      const data = { n: turn * 1_000 + n, text: 'x'.repeat(40) };
+      return [`demo.load.${n % 7}`, { data }] as const;
+    });
+    await bot.publishMany(batch);
+  }
+  await page.locator('.row .data', { hasText: '{n: 19999,' }).waitFor();
+  assert.ok((await page.locator('.row').count()) < 80);
+  assert.ok((await page.locator('*').count()) < 3_000);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await bot.publish('demo.load.0', { data: 'held back' });
+  await page.getByRole('button', { name: 'Resume, 1 waiting' }).click();
+  await page.locator('.row .data', { hasText: 'held back' }).waitFor();
+  await page.getByRole('feed').focus();
+  await page.keyboard.press('Home');
+  const first = await page.locator('.row').first().getAttribute('aria-setsize');
+  assert.equal(first, '5000');
+});
+
+test('everything is done from the keyboard: skip, watch, publish, read, close', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  const { keyboard } = page;
+  await keyboard.press('Tab');
+  assert.equal(
+    await page.evaluate(() => document.activeElement?.textContent),
+    'Skip to the messages',
+  );
+  await keyboard.press('Enter');
+  await keyboard.press('w');
+  await keyboard.type('demo.keys');
+  await keyboard.press('Enter');
+  await page.getByRole('listitem').filter({ hasText: 'demo.keys' }).first().waitFor();
+  await keyboard.press('Escape');
+  await keyboard.press('n');
+  await keyboard.press('Control+A');
+  await keyboard.type('{"by": "keys"}');
+  for (let n = 0; n < 4; n += 1) await keyboard.press('Shift+Tab');
+  await keyboard.press('Control+A');
+  await keyboard.type('demo.keys');
+  await keyboard.press('Control+Enter');
+  const line = page.locator('.row', { hasText: '{by: "keys"}' });
+  await line.waitFor();
+  await keyboard.press('Escape');
+  await keyboard.press('m');
+  await keyboard.press('ArrowUp');
+  const focused = (): Promise<string> =>
+    page.evaluate(() => {
+      const element = document.activeElement;
+      const ring = element && getComputedStyle(element).outlineStyle;
+      return `${element?.className} ${element?.getAttribute('aria-expanded')} ${ring}`;
+    });
+  assert.equal(await focused(), 'line false solid');
+  await keyboard.press('Enter');
+  assert.equal(await focused(), 'line true solid');
+  await page.locator('.json', { hasText: '"by": "keys"' }).waitFor();
+  await keyboard.press('Enter');
+  assert.equal(await focused(), 'line false solid');
+  await keyboard.press('?');
+  await page.getByRole('dialog', { name: 'Keyboard' }).waitFor();
+  assert.deepEqual(await slipsOf(page), []);
+  await keyboard.press('Escape');
+  await page.getByRole('dialog', { name: 'Keyboard' }).waitFor({ state: 'hidden' });
+  assert.equal(await focused(), 'line false solid');
+});
+
+test('the chosen theme is kept, and drawn from the first moment', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  const ground = (): Promise<string> =>
+    page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+  const light = await ground();
+  await page.getByRole('button', { name: 'Theme: as the system' }).click();
+  const dark = await ground();
+  assert.notEqual(dark, light);
+  await page.reload({ waitUntil: 'commit' });
+  await until(page, () => document.documentElement.dataset['theme'] === 'dark');
+  assert.equal(await ground(), dark);
+});
