@@ -119,6 +119,7 @@ test('a lost connection counts down, comes back, and what is gone for good stand
   await server.fault({ fault: 'refuse', on: false });
   await page.getByRole('button', { name: 'Connection: Connected' }).waitFor();
   await page.locator('.row.gap', { hasText: '15 messages of demo.log missing' }).waitFor();
+  await shot(page, 'console-gap');
   const lines = await page.locator('.row').allTextContents();
   const at = lines.findIndex((line) => line.includes('Gap'));
   assert.match(lines[at - 1] ?? '', /before/);

@@ -70,7 +70,7 @@ export function account(
 function life(credentials: Credentials, identity: Identity | undefined): string {
   const until = credentials.life.value.until ?? identity?.expiresAt;
   if (until === undefined) return 'has no end that is known';
-  return `ends in ${countdown(until - now.value)}, at ${clockTime(until).slice(0, 8)}`;
+  return `ends in ${countdown(until - Math.max(credentials.life.value.from, now.value))}, at ${clockTime(until).slice(0, 8)}`;
 }
 
 function renewed({ life }: Credentials): string {

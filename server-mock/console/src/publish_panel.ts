@@ -47,7 +47,7 @@ export function publishPanel(ps: PubSub, topics: Topics): PublishPanel {
   const ttl = field('ttl', 'TTL, seconds', slip, { placeholder: 'default', inputmode: 'numeric' });
   const id = field('id', 'Id', slip, {
     class: 'mono',
-    placeholder: 'automatic',
+    placeholder: 'auto',
     maxlength: 128,
   });
   const data = h('textarea', {

@@ -5,7 +5,7 @@ import { copyButton } from './copy.js';
 import { type Child, h } from './dom.js';
 import { bytes, compact, rate } from './format.js';
 import { readMetrics } from './metrics.js';
-import { everyWhileVisible, Signal } from './reactive.js';
+import { effect, everyWhileVisible, Signal } from './reactive.js';
 
 const POLL = 5_000;
 
@@ -19,7 +19,7 @@ interface Facts {
 }
 
 /** Build it. */
-export function serverPanel(config: Config): HTMLElement {
+export function serverPanel(config: Config, connected: () => boolean): HTMLElement {
   const facts = new Signal<Facts>({
     healthy: undefined,
     took: undefined,
@@ -43,7 +43,11 @@ export function serverPanel(config: Config): HTMLElement {
     facts.value = { healthy, took, metrics, published, delivered };
   };
   everyWhileVisible(POLL, () => void poll());
-  void poll();
+  effect(() => {
+    // With a connection there is something to count, and without one something to find out.
+    connected();
+    void poll();
+  });
   const number =
     (name: string, form: (value: number) => string = compact) =>
     (): string => {

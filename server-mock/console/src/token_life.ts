@@ -44,7 +44,7 @@ export function tokenRing(
   const element = h('span', { class: 'token-life' }, ring, time);
   effect(() => {
     const { from, until } = credentials.life.value;
-    const left = leftOf(from, until ?? identity.value?.expiresAt, now.value);
+    const left = leftOf(from, until ?? identity.value?.expiresAt, Math.max(from, now.value));
     bar.setAttribute('stroke-dashoffset', String(AROUND * (1 - (left?.share ?? 1))));
     time.textContent = left ? countdown(left.ms) : '∞';
     element.classList.toggle('soon', left !== undefined && left.ms < SOON);

@@ -209,7 +209,7 @@ class TopicItem {
         'span',
         { class: tone === undefined ? 'name' : 'name mono', title: name },
         h('i', { class: 'dot' }),
-        name,
+        h('span', {}, ...breakable(name)),
       ),
       this._line.element,
       this._rate,
@@ -243,4 +243,9 @@ class TopicItem {
       values.every((each) => each === 0),
     );
   }
+}
+
+/** A name that may be broken behind its dots. */
+function breakable(name: string): (string | HTMLElement)[] {
+  return name.split(/(?<=\.)/).flatMap((part, n) => (n ? [h('wbr'), part] : [part]));
 }

@@ -54,11 +54,8 @@ export function workspace(
   const watches = new Watches(ps, feed, people, (message) => topics.seen(message));
   const history = new History(ps, feed);
   const demonstration = new Demonstration(ps);
-  const identity = followIdentity(
-    config.http,
-    credentials,
-    () => connection.state.value === 'connected',
-  );
+  const connected = (): boolean => connection.state.value === 'connected';
+  const identity = followIdentity(config.http, credentials, connected);
 
   const shown = views();
   const publish = publishPanel(ps, topics);
@@ -106,7 +103,7 @@ export function workspace(
   ]);
 
   effect(() => {
-    if (connection.state.value === 'connected') void topics.poll();
+    if (connected()) void topics.poll();
   });
   effect(() => {
     if (connection.state.value !== 'failed') return;
@@ -169,7 +166,7 @@ export function workspace(
       peoplePanel(people, feed, colours, () =>
         connection.state.value === 'connected' ? ps.clientId : undefined,
       ),
-      serverPanel(config),
+      serverPanel(config, connected),
     ),
     shown.element,
     noticeArea(),
