@@ -103,3 +103,33 @@ test('what is not allowed is shown as an error, and no topic is no subscription'
   await shows(page, '#status', 'failed');
   assert.match(await text(page, '#error'), /do not allow/);
 });
+
+test('two people chat in the example', async (t) => {
+  const server = await startServer(t, '--publish-rate-user', '1000');
+  const open = async (user: string): Promise<Page> => {
+    const page = await openPage(t, {
+      // The example names the server of an application; its WebSocket leads here instead.
+      entry: `
+        import { createRoot } from 'react-dom/client';
+        globalThis.WebSocket = class extends WebSocket {
+          constructor() { super(given.url); }
+        };
+        globalThis.fetch = async () => new Response(given.token);
+        const { App } = await import('../../examples/react/chat.js');
+        const root = createRoot(document.body.appendChild(document.createElement('main')));
+        root.render(<App session="abc" />);`,
+      given: { url: server.ws, token: server.token('--user', user) },
+      development: true,
+    });
+    await until(page, () => document.querySelector('section')?.ariaBusy === 'false');
+    return page;
+  };
+  const alice = await open('alice');
+  const bob = await open('bob');
+  await alice.fill('input', 'Hello Bob');
+  await shows(bob, 'ul', 'alice typingbob ');
+  await alice.press('input', 'Enter');
+  await shows(bob, 'ol', 'alice Hello Bob');
+  await shows(bob, 'ul', 'alice herebob ');
+  await shot(bob, 'react-example');
+});
