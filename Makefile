@@ -100,7 +100,7 @@ check-package: build ## the npm package: its entries, conditions and types, for 
 	$(NODE_BIN)/publint run dist/hanzoai-pubsub-*.tgz --strict
 	$(NODE_BIN)/attw dist/hanzoai-pubsub-*.tgz --profile node16 --format table-flipped
 
-check-sizes: packages ## what an import of the npm package costs is within its limits
+check-sizes: build ## what an import of the npm package costs is within its limits
 	node js/sizes.mjs --check
 
 generate: packages ## write what comes from spec/, the console page, and the tables of docs/

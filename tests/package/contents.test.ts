@@ -119,6 +119,19 @@ test('a map leads to the source that is shipped', () => {
   }
 });
 
+test('a trace names the line of the source, in both forms', async () => {
+  for (const load of ["import('@hanzoai/pubsub')", "Promise.resolve(require('@hanzoai/pubsub'))"]) {
+    const program = `${load}
+      .then(({ PubSub }) => new PubSub({ url: 'ftp://example.com', token: 'x' }))
+      .catch((error) => process.stdout.write(error.stack));`;
+    const told = await run(process.execPath, ['--enable-source-maps', '--eval', program]);
+    const [file, line] = /pubsub\/(src\/settings\/\w+\.ts):(\d+)/.exec(told)?.slice(1) ?? [];
+    assert.ok(file, told);
+    const text = readFileSync(join(INSTALLED, file), 'utf8').split('\n')[Number(line) - 1];
+    assert.match(text ?? '', /throw|new |\(/, `${file}:${line}`);
+  }
+});
+
 test('no file names a folder of the machine that packed it', () => {
   for (const file of ending('.js', '.cjs', '.map', '.ts', '.cts', '.json')) {
     assert.ok(!readFileSync(file, 'utf8').includes(ROOT), file);
