@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 PAGE: Final = ROOT / "docs" / "conformance.md"
 REMEDY: Final = "write it anew with `python -m tests.conformance --write-table`"
-_BEGIN: Final = "<!-- table: scenarios -->\n"
-_END: Final = "<!-- end of table -->"
+_BEGIN: Final = "<!-- scenarios -->\n"
+_END: Final = "<!-- end of scenarios -->"
 _ROW: Final = re.compile(r"\| (?P<name>[^|]+) \| (?P<python>[^|]+) \| (?P<typescript>[^|]+) \|")
 Cell = tuple[str, Language]
 
