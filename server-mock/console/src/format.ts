@@ -38,6 +38,12 @@ export function age(ms: number): string {
   return `${Math.floor(seconds / 86_400)} d`;
 }
 
+/** `just now`, `12 s ago`. */
+export function ago(ms: number): string {
+  const said = age(ms);
+  return said === 'now' ? 'just now' : `${said} ago`;
+}
+
 /** `0`, `950`, `12.3k`, `4.1M`. */
 export function compact(count: number): string {
   if (count < 1000) return String(Math.round(count));

@@ -2,7 +2,7 @@
 
 import { copyButton } from '../copy.js';
 import { type Child, h } from '../dom.js';
-import { age, bytes, fullTime } from '../format.js';
+import { ago, bytes, fullTime } from '../format.js';
 import type { Entry } from './buffer.js';
 import { pieces, pretty, SHOWN_MAX } from './json_text.js';
 
@@ -27,7 +27,7 @@ export function detail(
       ...fact('type', h('code', {}, message.type)),
       ...fact('seq', message.seq === undefined ? 'none: not kept in history' : String(message.seq)),
       ...fact('sender', sender ? `${sender.id} (${sender.type})` : 'unknown'),
-      ...fact('time', `${fullTime(message.timestamp)}, ${age(Date.now() - message.timestamp)} ago`),
+      ...fact('time', `${fullTime(message.timestamp)}, ${ago(Date.now() - message.timestamp)}`),
       ...(message.ttl === undefined ? [] : fact('ttl', `${message.ttl} s`)),
       ...(meta === undefined ? [] : fact('meta', h('code', {}, JSON.stringify(meta)))),
     ),
