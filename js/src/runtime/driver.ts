@@ -123,7 +123,7 @@ export class Driver {
     this._busy = true;
     let part: PartName | undefined;
     try {
-      for (let [event] = this._queue; event; [event] = this._queue) {
+      for (let event = this._queue[0]; event; event = this._queue[0]) {
         part = this.session.missing(event);
         if (part) {
           this._equip(part, event);

@@ -129,9 +129,7 @@ export class Inbox extends Stream<SubscriptionEvent> {
   // ---------------------------------------------------------------- the program's side
 
   take(): SubscriptionEvent | undefined {
-    const [[key, overtaken] = []] = this._front.size ? this._front : [];
-    if (key) this._front.delete(key);
-    const event = overtaken ?? this._shift();
+    const event = this._front.size ? this._takeFront() : this._shift();
     if (event?.kind === 'message') {
       this._handled += 1;
       this._stand(event.message.topic, event.message.seq);
@@ -172,6 +170,12 @@ export class Inbox extends Stream<SubscriptionEvent> {
       this._next = 0;
     }
     return event;
+  }
+
+  private _takeFront(): SubscriptionEvent | undefined {
+    const [first] = this._front;
+    if (first) this._front.delete(first[0]);
+    return first?.[1];
   }
 
   private _dropOldest(): void {
