@@ -47,14 +47,14 @@ export function endOf(token: string): number {
  * The name of the lock and the channel of the tabs that share a connection.
  *
  * It is a digest of the address, the name, and whom the token speaks for: all claims of a JWT but
- * those that change when it is issued anew, and the whole of any other token. So two users, or one
- * user with other rights, never share, and the name gives no token away.
+ * those that change when it is issued anew, and the whole of a token that names no subject. So two
+ * users, or one user with other rights, never share, and the name gives no token away.
  */
 export async function groupOf(options: ClientOptions, token: string): Promise<string> {
   const { socketUrl, name, shareTabs } = options;
-  const identity = { ...(claimsOf(token) ?? { token: bareToken(token) }) };
-  for (const changing of ['exp', 'iat', 'nbf', 'jti']) delete identity[changing];
-  const stated = JSON.stringify([socketUrl, name, shareTabs, Object.entries(identity).sort()]);
+  const { exp, iat, nbf, jti, ...lasting } = claimsOf(token) ?? {};
+  const identity = lasting['sub'] ? Object.entries(lasting).sort() : bareToken(token);
+  const stated = JSON.stringify([socketUrl, name, shareTabs, identity]);
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(stated));
   // Tabs of another version of what they say to each other are none of this group.
   return `hanzo-pubsub 1 ${new Uint8Array(digest)}`;

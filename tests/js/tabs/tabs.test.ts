@@ -156,8 +156,30 @@ test('the name that tabs share under holds no token', async () => {
   assert.equal(name, await groupOf(options, `Bearer ${token}`));
   assert.equal(name, await groupOf(options, forged(token, { exp: 1, iat: 2, nbf: 3, jti: '4' })));
   assert.notEqual(name, await groupOf(options, forged(token, { scope: 'more' })));
-  const keys = [await groupOf(options, 'key_1'), await groupOf(options, 'key_2')];
-  assert.equal(new Set([name, ...keys]).size, 3);
+});
+
+test('tokens that name no subject are told apart by all they are', async () => {
+  const options = readOptions({ url: server.ws, token, shareTabs: true });
+  const encode = (payload: unknown): string =>
+    `x.${Buffer.from(JSON.stringify(payload)).toString('base64url')}.x`;
+  const tokens = [
+    'key_1',
+    'key_2',
+    'v2.public.one',
+    'v2.public.two',
+    encode(5),
+    encode(6),
+    encode(null),
+    encode([]),
+    encode({ jti: 'one', exp: 1 }),
+    encode({ jti: 'two', exp: 1 }),
+    encode({ sub: '', jti: 'one' }),
+    encode({ sub: '', jti: 'two' }),
+    `${encode({ user: 'a' })}1`,
+    `${encode({ user: 'a' })}2`,
+  ];
+  const names = await Promise.all(tokens.map((each) => groupOf(options, each)));
+  assert.equal(new Set(names).size, tokens.length);
 });
 
 test('the server is told of the end of a pattern by the last tab that has it', async () => {
