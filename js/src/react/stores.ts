@@ -1,19 +1,14 @@
 /** The topics that the components of a client show, each with one store. */
 
 import type { PubSub } from '../client.js';
-import { type Pace, TopicStore } from './topic_store.js';
+import { createStore, type Pace, type TopicStore } from './topic_store.js';
 
 /** Milliseconds after which something is shown where no frame is drawn: in hidden pages. */
 const HIDDEN = 100;
 
 /** That of the page; without one, a timer. */
 const page: Pace = {
-  frame(callback) {
-    let drawn = false;
-    const draw = (): void => {
-      if (!drawn) callback();
-      drawn = true;
-    };
+  frame(draw) {
     globalThis.requestAnimationFrame?.(draw);
     setTimeout(draw, HIDDEN);
   },
@@ -39,8 +34,7 @@ export function findStore(client: PubSub, key: string): TopicStore | undefined {
 export function openStore(client: PubSub, key: string): TopicStore {
   const all = stores.get(client) ?? new Map<string, TopicStore>();
   stores.set(client, all);
-  const store =
-    all.get(key) ?? new TopicStore(client, JSON.parse(key), page, () => all.delete(key));
+  const store = all.get(key) ?? createStore(client, JSON.parse(key), page, () => all.delete(key));
   all.set(key, store);
   return store;
 }

@@ -2,7 +2,7 @@
 
 import type { PubSub } from '../client.js';
 import type { SubscribeOptions } from '../runtime/subscribing.js';
-import type { AnyPayload, Gap, Message, PresenceMember } from '../values.js';
+import type { AnyPayload, Gap, Message, PresenceMember, SubscriptionEvent } from '../values.js';
 
 /** Milliseconds for which a subscription that no component uses is kept for the next one. */
 export const LINGER = 500;
@@ -49,40 +49,16 @@ export interface TopicOptions extends Pick<SubscribeOptions, 'since' | 'history'
 
 /** When things happen. */
 export interface Pace {
-  /** Call a function once, when something can be drawn. */
+  /** Call a function when something can be drawn; again does no harm. */
   frame(callback: () => void): void;
   /** Call a function later; returns what stops it. */
   later(milliseconds: number, callback: () => void): () => void;
 }
 
-/** One set of topics. */
-export class TopicStore {
-  state: TopicState = IDLE;
-  private readonly _listeners = new Set<() => void>();
-  private readonly _over = new AbortController();
-  private _wish: TopicOptions | undefined;
-  private _limit = 0;
-  private _presence = false;
-  private _reads = false;
-  private _watches = false;
-  private _stay: (() => void) | undefined;
-  private _arrived: Message[] = [];
-  private readonly _members = new Map<string, readonly PresenceMember[]>();
-  private _next: Partial<TopicState> | undefined;
-
-  /**
-   * @param _client Whose.
-   * @param _topics Topics or patterns.
-   * @param _pace When things are shown and ended.
-   * @param _ended Called when no component has used it for a while.
-   */
-  constructor(
-    private readonly _client: Pick<PubSub, 'subscribe'>,
-    private readonly _topics: readonly string[],
-    private readonly _pace: Pace,
-    private readonly _ended: () => void,
-  ) {}
-
+/** One set of topics, as components use it. */
+export interface TopicStore {
+  /** What is shown at this moment. */
+  readonly state: TopicState;
   /**
    * Use it, for messages or (undefined) for presence alone.
    *
@@ -90,85 +66,127 @@ export class TopicStore {
    *
    * @returns Ends the use.
    */
-  use(wish: TopicOptions | undefined, changed: () => void): () => void {
-    const listener = (): void => changed();
-    this._listeners.add(listener);
-    this._stay?.();
-    if (wish) {
-      this._wish ??= wish;
-      this._limit = Math.max(this._limit, wish.limit ?? LIMIT);
-    } else {
-      this._presence = true;
+  use(wish: TopicOptions | undefined, changed: () => void): () => void;
+}
+
+/**
+ * Make the store of one set of topics.
+ *
+ * @param client Whose.
+ * @param topics Topics or patterns.
+ * @param pace When things are shown and ended.
+ * @param ended Called when no component has used it for a while.
+ */
+export function createStore(
+  client: Pick<PubSub, 'subscribe'>,
+  topics: readonly string[],
+  pace: Pace,
+  ended: () => void,
+): TopicStore {
+  const listeners = new Set<() => void>();
+  const over = new AbortController();
+  const present = new Map<string, readonly PresenceMember[]>();
+  let state = IDLE;
+  let next: Partial<TopicState> | undefined;
+  let arrived: Message[] = [];
+  let first: TopicOptions | undefined;
+  let limit = 0;
+  let presence = false;
+  let reads = false;
+  let watches = false;
+  let keep = (): void => {};
+
+  const draw = (): void => {
+    if (!next) return;
+    let { messages } = state;
+    if (arrived.length) {
+      messages = [...messages, ...arrived];
+      messages = messages.slice(Math.max(0, messages.length - limit));
+      arrived = [];
     }
-    queueMicrotask(() => this._begin());
-    return () => {
-      this._listeners.delete(listener);
-      if (!this._listeners.size) this._stay = this._pace.later(LINGER, () => this._end());
-    };
-  }
-
-  // ---------------------------------------------------------------- inside
-
-  private _begin(): void {
-    if (!this._listeners.size) return;
-    const reads = this._wish !== undefined && !this._reads;
-    const watches = this._presence && !this._watches;
-    if (!reads && !watches) return;
-    // Presence that is asked for later says nothing of the messages that come already.
-    const shows = reads || !this._reads;
-    this._reads ||= reads;
-    this._watches ||= watches;
-    void this._subscribe(reads, watches, shows);
-  }
-
-  private async _subscribe(reads: boolean, presence: boolean, shows: boolean): Promise<void> {
-    const { signal } = this._over;
-    const { limit: _, ...from } = (reads && this._wish) || {};
-    try {
-      if (shows) this._show({ status: 'joining' });
-      const options = { ...from, presence, signal, timeout: PATIENCE };
-      const subscription = await this._client.subscribe(this._topics, options);
-      if (shows) this._show({ status: 'live' });
-      for await (const event of subscription.events()) {
-        if (event.kind === 'presence') {
-          const { topic, members } = event.presence;
-          this._members.set(topic, members);
-          const all = [...this._members.values()].flat();
-          this._show({ members: new Map(all.map((member) => [member.client_id, member])) });
-        } else if (reads && event.kind === 'gap') {
-          this._show({ gap: event.gap });
-        } else if (reads && event.kind === 'message') {
-          this._arrived.push(event.message);
-          // Pages that are hidden draw seldom.
-          if (this._arrived.length > this._limit) this._arrived.shift();
-          this._show({ last: event.message });
-        }
-      }
-    } catch (error) {
-      if (!signal.aborted) this._show({ status: 'failed', error: error as Error });
-    }
-  }
+    state = { ...state, ...next, messages };
+    next = undefined;
+    for (const listener of listeners) listener();
+  };
 
   /** Change what is shown, with the next frame. */
-  private _show(change: Partial<TopicState>): void {
-    if (!this._next) this._pace.frame(() => this._draw());
-    this._next = { ...this._next, ...change };
-  }
+  const show = (change: Partial<TopicState>): void => {
+    if (!next) pace.frame(draw);
+    next = { ...next, ...change };
+  };
 
-  private _draw(): void {
-    let { messages } = this.state;
-    if (this._arrived.length) {
-      messages = [...messages, ...this._arrived];
-      messages = messages.slice(Math.max(0, messages.length - this._limit));
-      this._arrived = [];
+  const take = (event: SubscriptionEvent): void => {
+    if (event.kind === 'message') {
+      arrived.push(event.message);
+      // Pages that are hidden draw seldom.
+      if (arrived.length > limit) arrived.shift();
+      show({ last: event.message });
+    } else if (event.kind === 'gap') {
+      show({ gap: event.gap });
     }
-    this.state = { ...this.state, ...this._next, messages };
-    this._next = undefined;
-    for (const listener of this._listeners) listener();
-  }
+  };
 
-  private _end(): void {
-    this._over.abort();
-    this._ended();
-  }
+  const subscribe = async (from: TopicOptions | undefined, withPresence: boolean) => {
+    const { signal } = over;
+    const { limit, ...options } = from ?? {};
+    // Presence that is asked for later says nothing of the messages that come already.
+    const tell = from || !reads ? show : () => {};
+    try {
+      tell({ status: 'joining' });
+      const subscription = await client.subscribe(topics, {
+        ...options,
+        presence: withPresence,
+        signal,
+        timeout: PATIENCE,
+      });
+      tell({ status: 'live' });
+      for await (const event of subscription.events()) {
+        if (event.kind === 'presence') {
+          present.set(event.presence.topic, event.presence.members);
+          const members = [...present.values()].flat();
+          show({ members: new Map(members.map((member) => [member.client_id, member])) });
+        } else if (from) {
+          take(event);
+        }
+      }
+      tell({ status: 'idle' });
+    } catch (error) {
+      if (!signal.aborted) show({ status: 'failed', error: error as Error });
+    }
+  };
+
+  const begin = (): void => {
+    const from = reads ? undefined : first;
+    const watch = presence && !watches;
+    if (!listeners.size || !(from || watch)) return;
+    void subscribe(from, watch);
+    reads ||= !!from;
+    watches ||= watch;
+  };
+
+  return {
+    get state() {
+      return state;
+    },
+    use(wish, changed) {
+      const listener = (): void => changed();
+      listeners.add(listener);
+      keep();
+      if (wish) {
+        first ??= wish;
+        limit = Math.max(limit, wish.limit ?? LIMIT);
+      } else {
+        presence = true;
+      }
+      queueMicrotask(begin);
+      return () => {
+        listeners.delete(listener);
+        if (listeners.size) return;
+        keep = pace.later(LINGER, () => {
+          over.abort();
+          ended();
+        });
+      };
+    },
+  };
 }

@@ -4,10 +4,11 @@ import { test } from 'node:test';
 import type { PubSub } from '../../../js/src/index.js';
 import type { Hooks } from '../../../js/src/react/index.js';
 import {
+  createStore,
   LINGER,
   type Pace,
   type TopicOptions,
-  TopicStore,
+  type TopicStore,
 } from '../../../js/src/react/topic_store.js';
 import type { SubscriptionEvent } from '../../../js/src/values.js';
 
@@ -97,7 +98,7 @@ function makeStore(): {
   const { client, asked } = standIn();
   const beat = new Beat();
   let ended = 0;
-  const store = new TopicStore(client, ['a.b'], beat, () => {
+  const store = createStore(client, ['a.b'], beat, () => {
     ended += 1;
   });
   return { store, beat, asked, ended: () => ended };
