@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.wire import ErrorInfo, PublishFrame, PublishResult
 from hanzoai.pubsub.session.effects import Acked, Rejected, Send, Settle, Unknown
+from hanzoai.pubsub.session.entry import (
+    Entry,
+    count_in,
+    is_number,
+    rejected,
+    results_of,
+    unanswered,
+)
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ErrorFrame, PublishedFrame
@@ -29,28 +37,6 @@ MAX_PAUSE: Final = 60_000
 """Longest pause that a server may impose, milliseconds."""
 
 
-class _Entry:
-    """One publish; `results` has a slot for each message, None until it is answered.
-
-    Attributes:
-        sent: Something of it may be published already.
-        awaited: Slots that the server has still to answer.
-    """
-
-    __slots__ = ("awaited", "number", "publish", "results", "sent")
-
-    def __init__(self, number: int, publish: Publish) -> None:
-        self.number = number
-        self.publish = publish
-        self.results: list[PublishResult | None] = [None] * len(publish.messages)
-        self.sent = False
-        self.awaited: set[int] = set()
-
-    def open(self) -> list[int]:
-        """Slots without an answer."""
-        return [n for n, result in enumerate(self.results) if result is None]
-
-
 class Outbox:
     """Unsettled publishes. Methods append effects to `out`.
 
@@ -64,10 +50,10 @@ class Outbox:
         self._max_messages = messages
         self._max_bytes = size
         self._interval = interval
-        self._entries: dict[int, _Entry] = {}  # by ref
-        self._queue: OrderedDict[int, _Entry] = OrderedDict()  # by number, which is the order
-        self._flight: OrderedDict[int, _Entry] = OrderedDict()  # by number
-        self._keys: dict[str, _Entry] = {}  # unsent, by key of the policy `latest`
+        self._entries: dict[int, Entry] = {}  # by ref
+        self._queue: OrderedDict[int, Entry] = OrderedDict()  # by number, which is the order
+        self._flight: OrderedDict[int, Entry] = OrderedDict()  # by number
+        self._keys: dict[str, Entry] = {}  # unsent, by key of the policy `latest`
         self._queued = [0, 0]
         self._flying = [0, 0]
         self._number = 0
@@ -125,7 +111,7 @@ class Outbox:
             out.append(Settle(event.ref, Rejected("queue_full", message)))
             return
         self._number += 1
-        self._enqueue(_Entry(self._number, event), key)
+        self._enqueue(Entry(self._number, event), key)
         self._pump(out)
 
     def expire(self, ref: int, out: list[Effect]) -> None:
@@ -148,12 +134,12 @@ class Outbox:
             superseded = Rejected("superseded", f"Publish {event.ref} took its place.")
             out.append(Settle(entry.publish.ref, superseded))
 
-    def _enqueue(self, entry: _Entry, key: str | None) -> None:
+    def _enqueue(self, entry: Entry, key: str | None) -> None:
         self._entries[entry.publish.ref] = entry
         self._queue[entry.number] = entry
         if key is not None:
             self._keys[key] = entry
-        _count(self._queued, entry.publish, +1)
+        count_in(self._queued, entry.publish, +1)
 
     def _make_room(self, count: int, size: int, out: list[Effect]) -> None:
         while not self.has_room(count, size):
@@ -216,17 +202,10 @@ class Outbox:
             return False
         entry, slot = found
         slots = entry.open() if slot is None else [slot]
-        if frame.results is not None:
-            results = list(frame.results)
-        else:
-            results = [
-                PublishResult(
-                    id=frame.id, timestamp=frame.timestamp, seq=frame.seq, duplicate=frame.duplicate
-                )
-            ]
+        results = results_of(frame)
         pause: int | None = None
         for n, index in enumerate(slots):
-            result = results[n] if n < len(results) else _unanswered()
+            result = results[n] if n < len(results) else unanswered()
             entry.awaited.discard(index)
             if result.error is not None and result.error.code == RATE_LIMITED:
                 pause = max(pause or 0, result.error.retry_after_ms or PAUSE)
@@ -293,11 +272,11 @@ class Outbox:
 
     # ---------------------------------------------------------------- inside
 
-    def _find(self, ref: str | None) -> tuple[_Entry, int | None] | None:
+    def _find(self, ref: str | None) -> tuple[Entry, int | None] | None:
         if ref is None or ref[:1] != "p":
             return None
         number, _, slot = ref[1:].partition(".")
-        if not _is_number(number) or not (slot == "" or _is_number(slot)):
+        if not is_number(number) or not (slot == "" or is_number(slot)):
             return None
         entry = self._entries.get(int(number))
         if entry is None or entry.number not in self._flight:
@@ -309,7 +288,7 @@ class Outbox:
             return None
         return entry, index
 
-    def _advance(self, entry: _Entry, pause: int | None, out: list[Effect]) -> None:
+    def _advance(self, entry: Entry, pause: int | None, out: list[Effect]) -> None:
         if pause is not None:
             self.pause(pause)
         if entry.awaited:
@@ -324,9 +303,9 @@ class Outbox:
             out.append(Settle(entry.publish.ref, Acked(results)))
         self._pump(out)
 
-    def _requeue(self, entry: _Entry) -> None:
+    def _requeue(self, entry: Entry) -> None:
         """Put an entry back where its number belongs: at the head, before what came later."""
-        later: list[_Entry] = []
+        later: list[Entry] = []
         for queued in self._queue.values():
             if queued.number > entry.number:
                 break
@@ -335,15 +314,15 @@ class Outbox:
         self._queue.move_to_end(entry.number, last=False)
         for earlier in reversed(later):
             self._queue.move_to_end(earlier.number, last=False)
-        _count(self._queued, entry.publish, +1)
+        count_in(self._queued, entry.publish, +1)
 
-    def _drop(self, entry: _Entry) -> None:
+    def _drop(self, entry: Entry) -> None:
         publish = entry.publish
         self._entries.pop(publish.ref, None)
         if self._queue.pop(entry.number, None) is not None:
-            _count(self._queued, publish, -1)
+            count_in(self._queued, publish, -1)
         elif self._flight.pop(entry.number, None) is not None:
-            _count(self._flying, publish, -1)
+            count_in(self._flying, publish, -1)
         if publish.key is not None and self._keys.get(publish.key) is entry:
             del self._keys[publish.key]
 
@@ -375,7 +354,7 @@ class Outbox:
             self._pacing = True
             self._pace = self._interval
 
-    def _send(self, entry: _Entry, peer: Peer, out: list[Effect]) -> None:
+    def _send(self, entry: Entry, peer: Peer, out: list[Effect]) -> None:
         publish, slots = entry.publish, entry.open()
         ref = f"p{publish.ref}" if peer.ref and peer.ack else None
         entry.sent = True
@@ -395,23 +374,4 @@ class Outbox:
             out.append(Settle(publish.ref, Acked(results)))
         else:
             self._entries[publish.ref] = self._flight[entry.number] = entry
-            _count(self._flying, publish, +1)
-
-
-def rejected(frame: ErrorFrame) -> Rejected:
-    """What an error frame says, as an outcome."""
-    return Rejected(frame.code, frame.message, frame.remedy, frame.topic, frame.retry_after_ms)
-
-
-def _count(counter: list[int], publish: Publish, sign: int) -> None:
-    counter[0] += sign * len(publish.messages)
-    counter[1] += sign * publish.size
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 16
-
-
-def _unanswered() -> PublishResult:
-    message = "The server sent no result for this message."
-    return PublishResult(error=ErrorInfo(code="outcome_unknown", message=message))
+            count_in(self._flying, publish, +1)

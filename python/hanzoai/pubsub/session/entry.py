@@ -1,0 +1,67 @@
+"""One publish that is not settled: its messages, and what became of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.generated.wire import ErrorInfo, PublishResult
+from hanzoai.pubsub.session.effects import Rejected
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.generated.wire import ErrorFrame, PublishedFrame
+    from hanzoai.pubsub.session.events import Publish
+
+
+class Entry:
+    """One publish; `results` has a slot for each message, None until it is answered.
+
+    Attributes:
+        sent: Something of it may be published already.
+        awaited: Slots that the server has still to answer.
+    """
+
+    __slots__ = ("awaited", "number", "publish", "results", "sent")
+
+    def __init__(self, number: int, publish: Publish) -> None:
+        self.number = number
+        self.publish = publish
+        self.results: list[PublishResult | None] = [None] * len(publish.messages)
+        self.sent = False
+        self.awaited: set[int] = set()
+
+    def open(self) -> list[int]:
+        """Slots without an answer."""
+        return [n for n, result in enumerate(self.results) if result is None]
+
+
+def results_of(frame: PublishedFrame) -> list[PublishResult]:
+    """What the server says became of each message."""
+    if frame.results is not None:
+        return list(frame.results)
+    return [
+        PublishResult(
+            id=frame.id, timestamp=frame.timestamp, seq=frame.seq, duplicate=frame.duplicate
+        )
+    ]
+
+
+def rejected(frame: ErrorFrame) -> Rejected:
+    """What an error frame says, as an outcome."""
+    return Rejected(frame.code, frame.message, frame.remedy, frame.topic, frame.retry_after_ms)
+
+
+def count_in(counter: list[int], publish: Publish, sign: int) -> None:
+    """Add a publish to a number of messages and of bytes, or take it away."""
+    counter[0] += sign * len(publish.messages)
+    counter[1] += sign * publish.size
+
+
+def is_number(text: str) -> bool:
+    """Whether a part of a `ref` may be a number of ours."""
+    return text.isascii() and text.isdigit() and len(text) <= 16
+
+
+def unanswered() -> PublishResult:
+    """The result of a message that the server left out."""
+    message = "The server sent no result for this message."
+    return PublishResult(error=ErrorInfo(code="outcome_unknown", message=message))
