@@ -9,7 +9,7 @@ from spec._generate.text import camel, header, single
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from spec._generate.defaults import Group
+    from spec._generate.defaults import Constant, Group
     from spec._generate.errors import Errors
     from spec._generate.lifecycle import Lifecycle, Row
 
@@ -164,18 +164,30 @@ def errors(table: Errors) -> str:
 
 
 def defaults(groups: tuple[Group, ...]) -> str:
-    """The module `generated/defaults.ts`."""
+    """The module `generated/defaults.ts`: those of a client, which it takes as a whole."""
+    group = next(group for group in groups if group.name == "client")
     out = [header("//", "spec/defaults.yaml"), ""]
-    for group in groups:
-        out += [f"/** {group.doc}. */", f"export interface {group.title} {{"]
-        for constant in group.constants:
-            if constant.doc:
-                out.append(f"  /** {constant.doc}. */")
-            out.append(f"  readonly {camel(constant.name)}: number;")
-        out += ["}", "", f"export const {group.name.upper()}: {group.title} = {{"]
-        out += [f"  {camel(constant.name)}: {constant.value}," for constant in group.constants]
-        out += ["};", ""]
-    return "\n".join(out)
+    out += [f"/** {group.doc}. */", f"export interface {group.title} {{"]
+    for constant in group.constants:
+        out += _constant_doc(constant, "  ")
+        out.append(f"  readonly {camel(constant.name)}: number;")
+    out += ["}", "", f"export const CLIENT: {group.title} = {{"]
+    out += [f"  {camel(constant.name)}: {constant.value}," for constant in group.constants]
+    return "\n".join([*out, "};", ""])
+
+
+def limits(groups: tuple[Group, ...]) -> str:
+    """The module `generated/limits.ts`: those of the service, of which a program keeps a few."""
+    group = next(group for group in groups if group.name == "limits")
+    out = [header("//", "spec/defaults.yaml"), "", f"/** {group.doc}. */", ""]
+    for constant in group.constants:
+        out += _constant_doc(constant, "")
+        out.append(f"export const {camel(constant.name)} = {constant.value};")
+    return "\n".join([*out, ""])
+
+
+def _constant_doc(constant: Constant, indent: str) -> list[str]:
+    return [f"{indent}/** {constant.doc}. */"] if constant.doc else []
 
 
 def _union(name: str, values: Iterable[str], doc: str) -> list[str]:

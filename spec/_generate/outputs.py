@@ -47,6 +47,7 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
         "lifecycle": emit_typescript.lifecycle(machine),
         "errors": emit_typescript.errors(table),
         "defaults": emit_typescript.defaults(groups),
+        "limits": emit_typescript.limits(groups),
     }.items():
         path = root / f"js/src/generated/{name}.ts"
         yield path, biome(root, path, text)

@@ -5,7 +5,8 @@
  */
 
 import { InvalidOption } from '../errors.js';
-import { CLIENT, LIMITS } from '../generated/defaults.js';
+import { CLIENT } from '../generated/defaults.js';
+import * as LIMITS from '../generated/limits.js';
 import type { SendPolicy as SessionPolicy } from '../session/events.js';
 import type { Logger, TokenCallback } from '../values.js';
 import { VERSION } from '../version.js';

@@ -1,7 +1,7 @@
 /** Publishes beside an event stream: by REST, one request at a time, what waits in one batch. */
 
 import { ConnectionFailed, OperationTimeout, PubSubError } from '../errors.js';
-import { LIMITS } from '../generated/defaults.js';
+import * as LIMITS from '../generated/limits.js';
 import type {
   ErrorFrame,
   ErrorInfo,

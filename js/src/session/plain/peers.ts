@@ -5,7 +5,7 @@
  * acknowledge no publish, number no message, publish an id twice, or take no batch.
  */
 
-import { LIMITS } from '../../generated/defaults.js';
+import * as LIMITS from '../../generated/limits.js';
 import type {
   ClientFrame,
   ErrorFrame,
