@@ -123,3 +123,15 @@ test('where no WebSocket gets through, the client falls back to an event stream'
   assert.equal(await bounded(seen.promise, 'the message'), 'through');
   await ps.close();
 });
+
+test('presence knows a client over an event stream by the id that the client has', async () => {
+  const ps = server.client({ token: service, transport: 'sse' });
+  const seen = deferred<readonly string[]>();
+  const onPresence = (members: readonly { client_id: string }[]): void => {
+    if (members.length) seen.resolve(members.map(({ client_id }) => client_id));
+  };
+  const sub = await ps.subscribe('demo.who', { onPresence });
+  assert.deepEqual(await bounded(seen.promise, 'the members'), [ps.clientId]);
+  await sub.unsubscribe();
+  await ps.close();
+});
