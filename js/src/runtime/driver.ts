@@ -148,11 +148,18 @@ export class Driver {
     } catch (error) {
       const lost = error as ConnectionFailed;
       this._queue.shift();
-      if (event.kind === 'subscribe') this._inboxes.get(event.sub)?.finish(lost);
-      else this.listeners.report(lost);
+      const { code, message } = lost;
+      if (event.kind === 'subscribe') {
+        this._inboxes.get(event.sub)?.finish(lost);
+      } else if (event.kind === 'publish') {
+        const outcome = { kind: 'rejected', code, message } as const;
+        this._performers.settle({ kind: 'settle', ref: event.ref, outcome });
+      } else {
+        this.listeners.report(lost);
+      }
       if (event.kind === 'received') {
         this._reader.hangUp(RECONNECTS);
-        this._queue.unshift({ kind: 'dropped', code: undefined, reason: lost.message });
+        this._queue.unshift({ kind: 'dropped', code: undefined, reason: message });
       }
     }
     this._handleAll();
