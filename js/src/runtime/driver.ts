@@ -57,8 +57,8 @@ export class Driver {
   lastFailure: StateChange | undefined;
   /** What the server said of itself; undefined before it was ever connected. */
   welcome: AuthOkFrame | undefined;
-  /** Called whenever a publish was settled, and at the end. */
-  onSettle: () => void = () => {};
+  /** Called when all events were handled: there may be room for publishes. */
+  onHandled: () => void = () => {};
   private _error: PubSubError | undefined;
   private _closing = false;
   private _drain: number | undefined;
@@ -139,6 +139,7 @@ export class Driver {
       this._busy = part !== undefined;
     }
     this._reader.flush();
+    this.onHandled();
   }
 
   /** Load what an event cannot be handled without; what comes meanwhile waits for its turn. */
@@ -189,7 +190,6 @@ export class Driver {
     settle: ({ ref, outcome }) => {
       this._settles.get(ref)?.(outcome);
       this._settles.delete(ref);
-      this.onSettle();
     },
     problem: ({ code, message, topic }) => {
       this.listeners.report(fromCode(code, message, { topic }));
@@ -204,7 +204,6 @@ export class Driver {
       for (const inbox of this._inboxes.values()) inbox.finish(this._error);
       this._inboxes.clear();
       this.listeners.finish();
-      this.onSettle();
     },
   };
 

@@ -17,10 +17,11 @@ interface Turn {
 /** Who waits for room in the queue of publishes. */
 export class Turnstile {
   private readonly _waiting: Turn[] = [];
+  private _checking = false;
 
   /** @param _driver Publishes. */
   constructor(private readonly _driver: Driver) {
-    _driver.onSettle = () => this._check();
+    _driver.onHandled = () => this._check();
   }
 
   /**
@@ -55,12 +56,16 @@ export class Turnstile {
     });
   }
 
-  /** Let in who is first in line, if there is room; each in turn, once the client has ended. */
+  /** Let in who is first in line, as long as there is room; all, once the client has ended. */
   private _check(): void {
-    const { finished, session } = this._driver;
-    const [first] = this._waiting;
-    if (!first) return;
-    const { messages, size } = first.event;
-    if (finished || session.outbox.hasRoom(messages.length, size)) first.admit();
+    if (this._checking) return;
+    this._checking = true;
+    const { session } = this._driver;
+    for (let turn = this._waiting[0]; turn; turn = this._waiting[0]) {
+      const { messages, size } = turn.event;
+      if (!this._driver.finished && !session.outbox.hasRoom(messages.length, size)) break;
+      turn.admit();
+    }
+    this._checking = false;
   }
 }

@@ -37,6 +37,33 @@ test('a token that lives for a second is renewed in time, again and again', asyn
   await ps.close();
 });
 
+test('a token that ended while nobody could be reached is not tried', async () => {
+  const asked: string[] = [];
+  const { ps, peer, clock } = virtualClient({
+    transport: 'websocket',
+    retry: { base: 200, cap: 200 },
+    getToken: ({ reason }) => {
+      asked.push(reason);
+      return `token-${asked.length}`;
+    },
+  });
+  // Only the server says how long they last.
+  peer.hello = () => {
+    const now = clock.wallMs();
+    return { ...CURRENT, server_time: now, expires_at: now + 1_000 };
+  };
+  await ps.connect();
+  peer.isDown = true;
+  peer.socket.drop();
+  await clock.advance(10_000);
+  assert.ok(asked.length >= 5, `${asked.length} tokens in ten seconds`);
+  peer.isDown = false;
+  await clock.advance(300);
+  assert.equal(ps.state, 'connected');
+  assert.equal(peer.socket.frames('auth')[0]?.['token'], `token-${asked.length}`);
+  await ps.close();
+});
+
 test('a token of two seconds outlives the server’s patience, and nothing is lost', async () => {
   const reasons: string[] = [];
   const fifth = deferred<void>();

@@ -96,6 +96,10 @@ export class FakeSocket {
     _peer.sockets.push(this);
     queueMicrotask(() => {
       if (this.closed !== undefined) return;
+      if (_peer.isDown) {
+        this.drop();
+        return;
+      }
       this.readyState = 1;
       this._tell('open', {});
     });
@@ -149,6 +153,8 @@ export const CURRENT: Frame = {
 /** The other end of every socket: answers as a server does, or as a test wants. */
 export class FakePeer {
   readonly sockets: FakeSocket[] = [];
+  /** Nobody reaches it. */
+  isDown = false;
   /** Frames it does not answer. */
   readonly silent = new Set<unknown>();
   /** What `auth.ok` says beyond who the client is. */
