@@ -272,6 +272,17 @@ async def test_a_form_of_another_page_is_refused_by_its_type_even_with_our_origi
     refused(answer, 415, "unsupported")
 
 
+async def test_another_machine_is_not_signed_in_whatever_it_says(
+    server: RunningServer, browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = ("127.0.0.1", int(server.http.rsplit(":", 1)[1]))
+    for peer, status in (("192.0.2.7", 403), ("fe80::1%eth0", 403), ("127.0.0.1", 200)):
+        ends = (here, (peer, 50_000))
+        monkeypatch.setattr(dev_sign_in, "_ends", lambda _, ends=ends: ends)  # pyright: ignore[reportUnknownLambdaType]
+        answer = await browser.post("/console/token", json=WHO, headers=from_page(server))
+        assert answer.status_code == status, peer
+
+
 async def test_another_user_of_the_machine_is_not_signed_in(
     server: RunningServer, browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

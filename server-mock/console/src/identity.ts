@@ -20,9 +20,9 @@ export function followIdentity(
 ): Signal<Identity | undefined> {
   const identity = new Signal<Identity | undefined>(undefined);
   effect(() => {
-    const life = credentials.life.value;
+    void credentials.life.value;
     const token = credentials.current();
-    if (!connected() || !token || life.from === undefined) return;
+    if (!connected() || !token) return;
     ask(http, token).then(
       (found) => {
         identity.value = found ?? identity.peek();

@@ -13,6 +13,8 @@ export interface Problem {
   readonly code: string;
   readonly message: string;
   readonly remedy: string;
+  /** Whether it may be over by itself. */
+  readonly retryable?: boolean;
 }
 
 interface Notice extends Problem {
@@ -24,8 +26,8 @@ const notices = new Signal<readonly Notice[]>([]);
 /** An error in the words of the table. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof PubSubError) {
-    const { code, message, remedy } = error;
-    return { code, message, remedy };
+    const { code, message, remedy, retryable } = error;
+    return { code, message, remedy, retryable };
   }
   const message = error instanceof Error ? error.message : String(error);
   return { code: 'console', message, remedy: '' };
@@ -37,6 +39,11 @@ export function tell(error: unknown): void {
   const others = notices.peek().filter((each) => !same(each, problem));
   const before = notices.peek().find((each) => same(each, problem));
   notices.value = [...others, { ...problem, times: (before?.times ?? 0) + 1 }].slice(-SHOWN);
+}
+
+/** There is a connection again: what concerned the old one is over. */
+export function settleNotices(): void {
+  notices.value = notices.peek().filter((each) => !each.retryable);
 }
 
 /** Where they are shown. */

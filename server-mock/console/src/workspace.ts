@@ -16,7 +16,7 @@ import { icon, mark } from './icons.js';
 import { followIdentity } from './identity.js';
 import { Feed } from './messages/feed.js';
 import { messagePanel } from './messages/panel.js';
-import { noticeArea, type Problem, tell } from './notices.js';
+import { noticeArea, type Problem, settleNotices, tell } from './notices.js';
 import { peoplePanel } from './people_panel.js';
 import { People } from './presence.js';
 import { publishPanel } from './publish_panel.js';
@@ -103,7 +103,9 @@ export function workspace(
   ]);
 
   effect(() => {
-    if (connected()) void topics.poll();
+    if (!connected()) return;
+    settleNotices();
+    void topics.poll();
   });
   effect(() => {
     if (connection.state.value !== 'failed') return;

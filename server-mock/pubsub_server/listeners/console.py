@@ -76,8 +76,8 @@ class Console:
         self._version = version
         self._files = {
             path.name: _load(path)
-            for path in sorted(FILES.iterdir())
-            if path.suffix in TYPES and path.is_file()
+            for path in sorted(FILES.glob("*"))
+            if path.suffix in TYPES
         }
 
     def add_to(self, router: web.UrlDispatcher) -> None:
