@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { Page } from 'playwright-core';
 
 import {
@@ -21,13 +21,13 @@ const TOPIC = 'demo.numbers';
 /** A server that gives up on silence within two seconds. */
 const IMPATIENT = ['--presence-timeout', '2000', '--server-ping-interval', '500'];
 
-async function openReader(t: Parameters<typeof openPage>[0], server: Server): Promise<Page> {
+async function openReader(t: TestContext, server: Server, more: object = {}): Promise<Page> {
   const site = await serveSite(t, { entry: 'pages/reader.ts' });
   const profile = await openHideableProfile(t);
   const page = await openPage(t, site, {
     profile,
     given: {
-      options: { ...addresses(server), token: server.token('--user', 'alice') },
+      options: { ...addresses(server), token: server.token('--user', 'alice'), ...more },
       topic: TOPIC,
     },
   });
@@ -106,7 +106,9 @@ test('a tab that was frozen comes back and resumes', async (t) => {
 
 test('a page that is left and come back to by the back button resumes', async (t) => {
   const server = await startServer(t, ...GENEROUS);
-  const page = await openReader(t, server);
+  // A wait of this length would outlast the test: the return alone has to end it.
+  const retry = { base: 10_000_000, cap: 10_000_000 };
+  const page = await openReader(t, server, { retry });
   const publisher = publishNumbers(t, server, TOPIC);
   await until(page, () => reader.got.length > 5);
   await page.evaluate(() => {
