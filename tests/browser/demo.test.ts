@@ -48,6 +48,9 @@ test('the page of the demonstration sees every word through cuts and rotations',
     () => Number(document.querySelector('[data-figure="Reconnects"] dd')?.textContent) > 1,
   );
   await shot(page, 'demo-live');
+  await page.emulateMedia({ colorScheme: 'dark' });
+  await shot(page, 'demo-live-dark');
+  await page.emulateMedia({ colorScheme: 'light' });
   await until(page, () => document.documentElement.dataset['verdict']);
   assert.match(await figure(page, 'Published'), /^1,500/);
   assert.equal(await figure(page, 'Received here'), '1,500');
