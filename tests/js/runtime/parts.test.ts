@@ -32,7 +32,11 @@ test('what comes while a part is loading waits for it, in order', async () => {
   const seen: unknown[] = [];
   await ps.subscribe('a.b', { onMessage: ({ data }) => seen.push(data) });
   const gate = deferred<void>();
-  const late = (usual: () => Promise<PartsToEquip>) => gate.promise.then(usual);
+  let loads = 0;
+  const late = (usual: () => Promise<PartsToEquip>) => {
+    loads += 1;
+    return gate.promise.then(usual);
+  };
   await loading('presence', late, async () => {
     const second = ps.subscribe('c.d', { presence: true });
     for (const data of [1, 2, 3]) peer.socket.receive(peer.message('a.b', data));
@@ -44,6 +48,7 @@ test('what comes while a part is loading waits for it, in order', async () => {
     await turns();
   });
   assert.deepEqual(seen, [1, 2, 3]);
+  assert.equal(loads, 1);
   assert.equal(peer.socket.frames('subscribe')[1]?.['presence'], true);
   await ps.close();
 });
