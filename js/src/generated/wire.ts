@@ -1,5 +1,6 @@
 // Generated from spec/pubsub.schema.json by `make generate`; do not edit.
 
+import { isPattern, isTopic } from '../topics.js';
 import {
   type Guard,
   isCount,
@@ -17,17 +18,13 @@ export type { JsonObject };
 /** Name of a topic: dot-separated, no empty segment, no `*`. HIP-56 Topics, Security 8. */
 export type Topic = string;
 
-/** Whether a value read from JSON is a Topic. */
-export const isTopic: Test = (value) =>
-  isText(value, 1, 255) && /^[a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*$/.test(value as string);
+export { isTopic };
 
 /** Topic name in which whole segments may be `*` (exactly one segment) or `**` (one or more). HIP-56 Wildcard Subscriptions. */
 export type TopicPattern = string;
 
 /** Whether a value read from JSON is a TopicPattern. */
-export const isTopicPattern: Test = (value) =>
-  isText(value, 1, 255) &&
-  /^([a-zA-Z0-9_-]+|\*\*?)(\.([a-zA-Z0-9_-]+|\*\*?))*$/.test(value as string);
+export const isTopicPattern: Test = isPattern;
 
 /** Unix epoch, milliseconds. */
 export type Timestamp = number;
@@ -84,7 +81,11 @@ export interface Sender {
 }
 
 /** Whether a value read from JSON is a Sender. */
-export const isSender: Guard<Sender> = /* @__PURE__ */ shape('type id');
+export function isSender(value: unknown): value is Sender {
+  if (!isObject(value)) return false;
+  const { type, id } = value;
+  return typeof type === 'string' && typeof id === 'string';
+}
 
 /** A published message as every transport delivers it. HIP-56 Message Format. */
 export interface Envelope {
@@ -104,10 +105,21 @@ export interface Envelope {
 }
 
 /** Whether a value read from JSON is an Envelope. */
-export const isEnvelope: Guard<Envelope> = /* @__PURE__ */ shape(
-  'id:id topic:topic type data:any sender?:0 timestamp:count ttl?:count seq?:count meta?:object',
-  isSender,
-);
+export function isEnvelope(value: unknown): value is Envelope {
+  if (!isObject(value)) return false;
+  const { id, topic, type, data, sender, timestamp, ttl, seq, meta } = value;
+  return (
+    isMessageId(id) &&
+    isTopic(topic) &&
+    typeof type === 'string' &&
+    data !== undefined &&
+    (sender === undefined || isSender(sender)) &&
+    isTimestamp(timestamp) &&
+    (ttl === undefined || isCount(ttl)) &&
+    (seq === undefined || isSeq(seq)) &&
+    (meta === undefined || isObject(meta))
+  );
+}
 
 /** What a publisher supplies of a message; the server adds the rest. */
 export interface Publication {
