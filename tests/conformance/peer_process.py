@@ -76,7 +76,7 @@ class PeerProcess:
             language: Which.
             built: Folder of the compiled TypeScript, as `tests/js/run.mjs --build` prints it.
         """
-        python = [sys.executable, "-X", "dev", "-W", "error", "-m", "tests.conformance.peers.peer"]
+        python = [sys.executable, "-W", "error", "-m", "tests.conformance.peers.peer"]
         program = "tests/conformance/peers/peer.js"
         node = ["node", "--enable-source-maps", str(built / program)]
         process = await asyncio.create_subprocess_exec(

@@ -31,7 +31,8 @@ class Rule:
         type: Its `type`.
         do: `cut` before it is passed on; `half` of it is passed on, then cut; `after` it, cut;
             `lose` it; `hold` it and all that follows; pass it on twice (`double`); `swap` it
-            with the next message; `add` frames behind it.
+            with the next message; `refuse` it, answering its `ref` with the frames; `add` frames
+            behind it.
         times: To so many frames.
         skip: But not to the first so many.
         frames: For `add`: objects, or raw texts.
@@ -39,7 +40,7 @@ class Rule:
 
     side: Side
     type: str
-    do: Literal["cut", "half", "after", "lose", "hold", "double", "swap", "add"]
+    do: Literal["cut", "half", "after", "lose", "hold", "double", "swap", "refuse", "add"]
     times: int = 1
     skip: int = 0
     frames: Sequence[Json | str] = ()
@@ -53,6 +54,7 @@ class _Line:
     server: ClientConnection
     held: list[tuple[Side, str]] = field(default_factory=list)
     swapped: str | None = None
+    cut: bool = False
     holding: set[Side] = field(default_factory=set)
 
     def end(self, side: Side) -> ServerConnection | ClientConnection:
@@ -159,8 +161,14 @@ class Wire:
         try:
             async for text in source:
                 await self._pass(line, side, str(text))
+                if line.cut:
+                    break  # what is read already goes nowhere
         except ConnectionClosed:
             pass
+        if line.cut:
+            line.server.transport.abort()
+            line.client.transport.close()
+            return
         if source.close_code is None or source.close_code == 1006:
             other.transport.abort()
         else:
@@ -174,6 +182,7 @@ class Wire:
             line.holding.add(side)
             line.held.append((side, text))
             return
+        line.cut = rule is not None and rule.do in ("cut", "half", "after")
         match rule and rule.do:
             case "cut":
                 line.client.transport.abort()
@@ -188,6 +197,11 @@ class Wire:
                 line.swapped = text
             case "lose":
                 pass
+            case "refuse":
+                answers = rule.frames if rule else ()
+                for answer in answers:
+                    told = answer if isinstance(answer, str) else {**answer, "ref": frame["ref"]}
+                    await line.client.send(_text(told))
             case "double":
                 await line.end(side).send(text)
                 await line.end(side).send(text)

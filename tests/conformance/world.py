@@ -152,7 +152,8 @@ class World:
     def fill(self, value: Any) -> Any:
         """With the values that only the run knows, or that are too long to write.
 
-        `$ref` (and `plus`), `$token`, `$now`, `$repeat`, `$range`, `$concat`, `$json`.
+        `$ref` (and `plus`), `$token`, `$now`, `$repeat`, `$range`, `$topics`, `$nested`, `$concat`,
+        `$json`.
         """
         if isinstance(value, list):
             return [self.fill(item) for item in value]
@@ -170,6 +171,10 @@ class World:
                 return text * count
             case {"$range": [low, high]}:
                 return list(range(low, high))
+            case {"$topics": count}:
+                return [f"demo.t{n}" for n in range(count)]
+            case {"$nested": depth}:
+                return json.loads("[" * depth + "]" * depth)
             case {"$concat": parts}:
                 return "".join(self.fill(part) for part in parts)
             case {"$json": text}:

@@ -258,7 +258,7 @@ export class Driver {
 
   /** @throws ClosedError The client is closed. What made it fail, where it failed. */
   refuseEnded(): void {
-    if (this._closing || this.finished) throw (!this._closing && this._error) || new ClosedError();
+    if (this._closing || this.finished) throw this._error ?? new ClosedError();
   }
 
   /** Connect, unless that was asked for before. */

@@ -133,10 +133,11 @@ function checkPatterns(topics: unknown): void {
     });
   }
   if (topics.length > PATTERNS_MAX) {
-    throw new InvalidOption(
-      `\`topics\` has ${topics.length} patterns; one subscription takes ${PATTERNS_MAX}.`,
-      { remedy: 'Use `*` or `**`, or several subscriptions.', field: 'topics' },
-    );
+    const [count, most] = [topics.length, PATTERNS_MAX].map((n) => n.toLocaleString('en-US'));
+    throw new InvalidOption(`\`topics\` has ${count} patterns; one subscription takes ${most}.`, {
+      remedy: 'Use `*` or `**`, or several subscriptions.',
+      field: 'topics',
+    });
   }
   for (const topic of topics) checkName(topic, 'pattern');
 }

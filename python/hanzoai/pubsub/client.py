@@ -212,7 +212,7 @@ class PubSubClient:
             UsageError: The client runs in another event loop.
         """
         if self._closed:
-            raise ClosedError
+            raise self._ended()
         request = Request.read(
             topics,
             since=since,
@@ -416,7 +416,7 @@ class PubSubClient:
         operations = self._operations
         if operations is None:
             if self._closed:
-                raise ClosedError
+                raise self._ended()
             if not _loop_is_running():
                 raise UsageError(
                     "No event loop is running.",
@@ -428,8 +428,12 @@ class PubSubClient:
         else:
             self._check_loop(operations)
         if self._closed:
-            raise operations.error or ClosedError()
+            raise self._ended()
         return operations
+
+    def _ended(self) -> PubSubError:
+        failed = None if self._operations is None else self._operations.error
+        return failed or ClosedError()
 
     def _check_loop(self, operations: Operations) -> None:
         if asyncio.get_running_loop() is not operations.loop:

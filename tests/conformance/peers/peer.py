@@ -181,13 +181,14 @@ class Peer:
         except Exception as problem:
             tell({"id": command["id"], "fails": error(problem)})
 
-    async def do_new(self, name: str, **given: Any) -> None:
-        self._clients[name] = Client(name, given)
+    async def do_new(self, client: str, /, **given: Any) -> None:
+        self._clients[client] = Client(client, given)
 
     async def do_reset(self) -> Json:
-        clients, self._clients, self._subs = self._clients, {}, {}
+        clients, self._clients = self._clients, {}
         for client in clients.values():
             await client.ps.close(0)
+        self._subs.clear()
         readers, self._readers = self._readers, set()
         await asyncio.gather(*readers)
         return {"readers": len(readers)}
@@ -218,11 +219,16 @@ class Peer:
     async def do_history(self, name: str, topic: Any, **given: Any) -> list[Message]:
         return [message async for message in self._ps(name).history(topic, **seconds(given))]
 
+    async def do_history_data(self, name: str, topic: Any, **given: Any) -> list[Any]:
+        return [message.data for message in await self.do_history(name, topic, **given)]
+
     async def do_presence(self, name: str, topic: Any) -> list[PresenceMember]:
         return await self._ps(name).presence(topic)
 
-    async def do_update_presence(self, name: str, data: Any, topic: Any = None) -> None:
-        await self._ps(name).update_presence(topic, data)
+    async def do_update_presence(
+        self, name: str, data: Any, topic: Any = None, **given: Any
+    ) -> None:
+        await self._ps(name).update_presence(topic, data, **seconds(given))
 
     async def do_topics(self, name: str, prefix: Any = None, limit: Any = None) -> list[TopicInfo]:
         return await self._ps(name).topics(prefix, limit=limit)
@@ -285,11 +291,18 @@ class Peer:
         tell({"see": name, kind: plain(event)})
 
 
+def unraisable(told: sys.UnraisableHookArgs) -> None:
+    # Of a request that is given up while it is sent, httpcore leaves the socket to the collector.
+    if not str(told.exc_value).startswith("unclosed "):
+        tell({"see": "trouble", "trouble": repr(told.exc_value)})
+
+
 async def main() -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(
         lambda _, context: tell({"see": "trouble", "trouble": str(context.get("message"))})
     )
+    sys.unraisablehook = unraisable
     lines: asyncio.Queue[str] = asyncio.Queue()
 
     def listen() -> None:

@@ -34,7 +34,7 @@ function camel(name: string): string {
 }
 
 function snake(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return name.replace(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
 /** Names in camel case, of groups of options too. */
@@ -180,6 +180,12 @@ async function subscribe(by: string, given: Given): Promise<Json> {
   };
 }
 
+async function history(by: string, { topic, ...options }: Given): Promise<Message[]> {
+  const found: Message[] = [];
+  for await (const message of client(by).history(topic, options)) found.push(message);
+  return found;
+}
+
 async function reset(): Promise<Json> {
   const open = [...clients.values()];
   clients.clear();
@@ -207,20 +213,18 @@ const COMMANDS: Readonly<Record<string, (by: string, given: Given) => unknown>> 
   publish_each: async (by, { topic, data }) =>
     (await Promise.all(data.map((one: unknown) => client(by).publish(topic, { data: one }))))
       .length,
-  history: async (by, { topic, ...options }) => {
-    const found: Message[] = [];
-    for await (const message of client(by).history(topic, options)) found.push(message);
-    return found;
-  },
+  history,
+  history_data: async (by, given) => (await history(by, given)).map(({ data }) => data),
   presence: (by, { topic }) => client(by).presence(topic),
-  update_presence: (by, { topic, data }) => client(by).updatePresence(topic, data),
+  update_presence: (by, { topic, data, ...options }) =>
+    client(by).updatePresence(topic, data, options),
   topics: (by, { prefix, limit }) => client(by).topics(prefix, { limit }),
   subscribe,
   read: (by) => void readers.add(reading(by, subscription(by))),
   unsubscribe: (by) => subs.get(by)?.unsubscribe() ?? enders.get(by)?.abort(),
   positions: (by) => subscription(by).positions,
   stats: (by) => snaked(subscription(by).stats),
-  active: (by) => subscription(by).active,
+  active: (by) => subs.get(by)?.active ?? false,
 };
 
 async function answer(line: string): Promise<void> {

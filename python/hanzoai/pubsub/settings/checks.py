@@ -19,16 +19,21 @@ def check_number(name: str, value: object, low: float, high: float, unit: str) -
     if isinstance(value, bool) or not isinstance(value, int | float) or is_nan(value):
         raise InvalidOption(
             f"`{name}` is {kind(value)}, not a number.",
-            remedy=f"Give {unit} from {low:g} to {high:g}.",
+            remedy=f"Give {unit} from {_plain(low)} to {_plain(high)}.",
             field=name,
         )
     if not low <= value <= high:
         raise InvalidOption(
             f"`{name}` is out of range.",
-            remedy=f"Give {unit} from {low:g} to {high:g}.",
+            remedy=f"Give {unit} from {_plain(low)} to {_plain(high)}.",
             field=name,
         )
     return float(value)
+
+
+def _plain(bound: float) -> str:
+    """A bound without an exponent."""
+    return str(int(bound)) if bound == int(bound) else f"{bound:g}"
 
 
 def check_seconds(name: str, value: object, low: float = 0.001, high: float = _DAY) -> None:
