@@ -1,13 +1,12 @@
 /**
- * What a first connection does not need: waiting for it, batches, presence, the queue's turnstile, the
+ * What a first connection does not need: waiting for it, presence, the queue's turnstile, the
  * watch for sleep, and what is said of wrong arguments.
  */
 
-import { type CodedDetails, ConnectionFailed, PubSubError } from '../errors.js';
+import { type CodedDetails, ConnectionFailed } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
-import type { Published, StateChange, StateName } from '../values.js';
+import type { StateChange, StateName } from '../values.js';
 import type { Driver } from './driver.js';
-import { firstFrame, type Prepared, type PublishOptions, refused, send } from './publishing.js';
 import { checkPresence } from './refusals.js';
 import { type Waiting, within } from './waiting.js';
 
@@ -24,16 +23,19 @@ export async function connected(
   const { clock } = driver;
   const patience = driver.patience(timeout);
   const end = clock.now() + patience;
-  const states = driver.states();
   signal?.throwIfAborted();
-  while (driver.state !== 'connected') {
-    driver.refuseEnded();
-    if (!(await within(states.next(), signal, clock, end - clock.now()))) {
-      const why = reasonOf(driver.lastFailure, driver.state);
-      throw new ConnectionFailed(`Not connected within ${patience} ms: ${why}`, about);
+  const states = driver.states();
+  try {
+    while (driver.state !== 'connected') {
+      driver.refuseEnded();
+      if (!(await within(states.next(), signal, clock, end - clock.now()))) {
+        const why = reasonOf(driver.lastFailure, driver.state);
+        throw new ConnectionFailed(`Not connected within ${patience} ms: ${why}`, about);
+      }
     }
+  } finally {
+    states.finish();
   }
-  states.finish();
 }
 
 /** Change how this client appears; see `PubSub.updatePresence`. */
@@ -48,29 +50,6 @@ export async function updatePresence(
   driver.connect();
   driver.feed({ kind: 'updatePresence', topic, data });
   await connected(driver, options, { code: 'not_connected', topic });
-}
-
-/** Publish what did not go into the first frame of a batch. */
-export async function publishRest(
-  driver: Driver,
-  items: readonly Prepared[],
-  options: PublishOptions,
-  deadline: number,
-): Promise<(Published | PubSubError)[]> {
-  const results: (Published | PubSubError)[] = [];
-  for (let from = 0; from < items.length; ) {
-    const batch = items.slice(from, from + firstFrame(driver, items.slice(from)));
-    const timeout = Math.max(0, deadline - driver.clock.now());
-    from += batch.length;
-    try {
-      results.push(...(await send(driver, batch, { ...options, timeout }, true)));
-    } catch (error) {
-      // What became of the messages before is not lost with these.
-      if (!(error instanceof PubSubError)) throw error;
-      results.push(...batch.map((item) => refused(error, item)));
-    }
-  }
-  return results;
 }
 
 /** Why a client is not connected, in words. */

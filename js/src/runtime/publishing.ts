@@ -79,7 +79,7 @@ export async function publish(
  * @param given `ttl` and `id` that go before the message's own.
  * @returns Undefined where it cannot be published; `refuseMessage` knows why.
  */
-export function prepare(
+function prepare(
   topic: string | undefined,
   message: unknown,
   limit: number,
@@ -116,18 +116,33 @@ export async function publishMany(
     if (item) items.push(item);
     else (await driver.part(operations(), options)).refuseMessage(topic, message, maxPayload);
   }
-  const end = firstFrame(driver, items);
-  if (end === items.length) return end ? send(driver, items, options, true) : [];
-  // What is published meanwhile comes after the first frame, so that is not held up.
-  const deadline = driver.clock.now() + driver.patience(options.timeout);
-  const results = await send(driver, items.slice(0, end), options, true);
-  const { publishRest } = await driver.part(operations(), options);
-  return [...results, ...(await publishRest(driver, items.slice(end), options, deadline))];
+  return sendAll(driver, items, options);
+}
+
+/** Publish frame by frame; what is published meanwhile comes after the first, and is not held up. */
+async function sendAll(
+  driver: Driver,
+  items: readonly Prepared[],
+  options: PublishOptions,
+): Promise<(Published | PubSubError)[]> {
+  const { clock } = driver;
+  const deadline = clock.now() + driver.patience(options.timeout);
+  const count = firstFrame(items, driver.welcome?.limits?.max_batch || BATCH);
+  const results = count ? await send(driver, items.slice(0, count), options, true) : [];
+  const rest = items.slice(count);
+  if (!rest.length) return results;
+  try {
+    const timeout = Math.max(0, deadline - clock.now());
+    return [...results, ...(await sendAll(driver, rest, { ...options, timeout }))];
+  } catch (error) {
+    // What became of the messages before is not lost with these.
+    if (!(error instanceof PubSubError)) throw error;
+    return [...results, ...rest.map((item) => refused(error, item))];
+  }
 }
 
 /** How many of these one frame takes. */
-export function firstFrame({ welcome }: Driver, items: readonly Prepared[]): number {
-  const most = welcome?.limits?.max_batch || BATCH;
+function firstFrame(items: readonly Prepared[], most: number): number {
   let bytes = 0;
   const end = items.findIndex(({ size }, n) => {
     bytes += size;
@@ -137,7 +152,7 @@ export function firstFrame({ welcome }: Driver, items: readonly Prepared[]): num
 }
 
 /** Publish what fits into one frame, after what was published before it. */
-export async function send(
+async function send(
   driver: Driver,
   items: readonly Prepared[],
   { timeout, signal, key, via }: PublishOptions,
@@ -195,7 +210,7 @@ function published(result: PublishResult = {}, item: Prepared): Published | PubS
 }
 
 /** The error of one message, of what was said of it or of its batch. */
-export function refused(
+function refused(
   { code, message, remedy, topic, retryAfter }: Omit<Rejected, 'kind'>,
   { id, publication }: Prepared,
 ): PubSubError {
