@@ -5,7 +5,6 @@ import type { PubSub } from '../../../js/src/index.js';
 import type { Hooks } from '../../../js/src/react/index.js';
 import {
   createStore,
-  LINGER,
   type Pace,
   type TopicOptions,
   type TopicStore,
@@ -63,6 +62,7 @@ function standIn(): { readonly client: Pick<PubSub, 'subscribe'>; readonly asked
       await settle();
     };
     asked.push({ topics, options: options as Asked['options'], bring: put, fail: put });
+    await settle();
     return {
       async *events() {
         while (true) {
@@ -80,8 +80,9 @@ function standIn(): { readonly client: Pick<PubSub, 'subscribe'>; readonly asked
   return { client: { subscribe } as unknown as Pick<PubSub, 'subscribe'>, asked };
 }
 
-function settle(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
+/** Let happen all that waits for nothing else. */
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
 function message(data: number): SubscriptionEvent {
@@ -125,9 +126,10 @@ test('presence that is wanted later takes a subscription of its own and does not
   await asked[0]?.bring(message(1));
   beat.draw();
   store.use(undefined, nothing);
-  await settle();
+  await null;
   beat.draw();
   assert.equal(store.state.status, 'live');
+  await settle();
   assert.deepEqual([asked.length, asked[1]?.options.presence], [2, true]);
   assert.equal(asked[1]?.options.history, undefined);
   await asked[1]?.bring(message(1));
@@ -144,9 +146,9 @@ test('a use that ends at once and comes back costs nothing', async () => {
   const leave = store.use({}, nothing);
   await settle();
   leave();
-  beat.pass(LINGER - 1);
+  beat.pass(499);
   store.use({}, nothing);
-  beat.pass(LINGER);
+  beat.pass(500);
   assert.deepEqual([asked.length, ended()], [1, 0]);
   assert.equal(asked[0]?.options.signal.aborted, false);
 });
@@ -156,10 +158,10 @@ test('the last use ends the subscription after a while', async () => {
   const leave = [store.use({}, nothing), store.use({}, nothing)];
   await settle();
   leave[0]?.();
-  beat.pass(LINGER);
+  beat.pass(500);
   assert.equal(ended(), 0);
   leave[1]?.();
-  beat.pass(LINGER);
+  beat.pass(500);
   assert.equal(ended(), 1);
   assert.equal(asked[0]?.options.signal.aborted, true);
 });
@@ -168,7 +170,7 @@ test('one that ends before it began never subscribes', async () => {
   const { store, beat, asked } = makeStore();
   store.use({}, nothing)();
   await settle();
-  beat.pass(LINGER);
+  beat.pass(500);
   assert.equal(asked.length, 0);
 });
 

@@ -254,13 +254,15 @@ test('a new token goes to the server over the socket that stands', async () => {
     ttl += 60;
     return server.token('--user', 'alice', '--org', 'acme', '--ttl', `${ttl}`);
   };
-  const tabs = [1, 2, 3].map(() => tab(wire, { getToken, token: undefined }));
-  for (const one of tabs) await one.connect();
+  const tabs = Array.from({ length: 10 }, () => tab(wire, { getToken, token: undefined }));
+  await Promise.all(tabs.map((one) => one.connect()));
   const before = wire.received('auth.ok');
   await server.fault({ fault: 'expire', user: 'alice', ms: 30_000 });
   await until(() => wire.received('auth.ok') > before, 'the answer');
   await tabs[2]?.publish('demo.renewed', { data: 1 });
   assert.equal(wire.sockets.length, 1);
+  // The server checks one token at a time, and says so by an error.
+  assert.equal(wire.received('error'), 0);
   assert.deepEqual(new Set(tabs.map(({ state }) => state)), new Set(['connected']));
   await Promise.all(tabs.map((one) => one.close()));
 });
@@ -298,6 +300,7 @@ test('another identity in the same tab leaves the others', async () => {
   await until(() => wire.open === 2, 'a socket of its own');
   await two.connect();
   assert.equal(one.state, 'connected');
+  assert.equal(wire.received('auth.error'), 0);
   await Promise.all([one.close(), two.close()]);
 });
 
