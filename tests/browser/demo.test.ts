@@ -35,29 +35,39 @@ async function startDemo(t: TestContext, ...flags: string[]): Promise<[ChildProc
   return [demo, url];
 }
 
+/** A show of seconds takes longer where other programs run; the show itself gives up after that. */
+const SHOW = 45_000;
+
+/** Wait for the end of the text, and what the page says of it. */
+async function concludes(page: Page, verdict: 'whole' | 'wrong'): Promise<void> {
+  const shown = (wanted: string): boolean => document.documentElement.dataset['verdict'] === wanted;
+  await until(page, shown, verdict, SHOW);
+}
+
 function figure(page: Page, name: string): Promise<string> {
   return page.locator(`[data-figure="${name}"] dd`).innerText();
 }
 
 test('the page of the demonstration sees every word through cuts and rotations', async (t) => {
-  const [, url] = await startDemo(t, '--fast', '--words', '1500', '--stay');
+  const [, url] = await startDemo(t, '--fast', '--words', '1000', '--stay');
   const profile = await openProfile(t, { viewport: { width: 1280, height: 800 } });
   const page = await openPage(t, { url }, { profile });
   await until(
     page,
     () => Number(document.querySelector('[data-figure="Reconnects"] dd')?.textContent) > 1,
+    undefined,
+    SHOW,
   );
   await shot(page, 'demo-live');
   await page.emulateMedia({ colorScheme: 'dark' });
   await shot(page, 'demo-live-dark');
   await page.emulateMedia({ colorScheme: 'light' });
-  await until(page, () => document.documentElement.dataset['verdict']);
-  assert.match(await figure(page, 'Published'), /^1,500/);
-  assert.equal(await figure(page, 'Received here'), '1,500');
+  await concludes(page, 'whole');
+  assert.match(await figure(page, 'Published'), /^1,000/);
+  assert.equal(await figure(page, 'Received here'), '1,000');
   assert.equal(await figure(page, 'Lost'), '0');
   assert.equal(await figure(page, 'Twice'), '0');
   assert(Number(await figure(page, 'Reconnects')) >= 2);
-  assert.equal(await page.locator('html').getAttribute('data-verdict'), 'whole');
   assert.match(await page.locator('#text').innerText(), /^THE ORDER OF THINGS SAID\n+Long before/);
   await shot(page, 'demo-light');
   await page.emulateMedia({ colorScheme: 'dark' });
@@ -74,7 +84,7 @@ test('the page of the demonstration sees every word through cuts and rotations',
     document.querySelector('#happenings')?.textContent?.includes('browser-2: Hello'),
   );
   // Who comes late replays all of it.
-  await until(other, () => document.documentElement.dataset['verdict'] === 'whole');
+  await concludes(other, 'whole');
 
   // The buttons break what they say, and it heals.
   const before = Number(await figure(page, 'Reconnects'));
@@ -96,9 +106,9 @@ test('the page of the demonstration sees every word through cuts and rotations',
 });
 
 test('the page tells where words were lost', async (t) => {
-  const [, url] = await startDemo(t, '--fast', '--words', '700', '--stay', '--lose');
+  const [, url] = await startDemo(t, '--fast', '--words', '400', '--stay', '--lose');
   const page = await openPage(t, { url });
-  await until(page, () => document.documentElement.dataset['verdict'] === 'wrong');
+  await concludes(page, 'wrong');
   assert.notEqual(await figure(page, 'Lost'), '0');
   await shot(page, 'demo-loss');
 });

@@ -156,14 +156,15 @@ export async function openPage(
   return page;
 }
 
-/** Wait until a function in the page gives something truthy; bounded. */
+/** Wait until a function in the page gives something truthy; at most so many milliseconds. */
 export async function until<Arg, Value>(
   page: Page,
   condition: (arg: Arg) => Value | Promise<Value>,
   arg?: Arg,
+  timeout: number = BOUND,
 ): Promise<void> {
   // By a timer: pages that are not visible draw no frames.
-  const limits = { polling: 25, timeout: BOUND };
+  const limits = { polling: 25, timeout };
   try {
     // biome-ignore lint/suspicious/noExplicitAny: Playwright's type of what crosses into the page
     await page.waitForFunction(condition as any, arg, limits);
