@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { PubSub } from '@hanzoai/pubsub';
 import type { CDPSession } from 'playwright-core';
-
-import { addresses, developerTools, openPage, type Server, startServer, until } from './harness.js';
+import { addresses, developerTools, openPage, startServer, until } from './harness.js';
 import { GENEROUS } from './publisher.js';
 
 declare const counted: { count: number; gaps: number };
@@ -15,8 +15,7 @@ async function heap(tools: CDPSession): Promise<number> {
   return (await tools.send('Runtime.getHeapUsage')).usedSize;
 }
 
-async function publish(server: Server, messages: number): Promise<void> {
-  const client = server.client({ token: server.token('--user', 'publisher', '--service') });
+async function publish(client: PubSub, messages: number): Promise<void> {
   const data = { text: 'x'.repeat(200) };
   for (let sent = 0; sent < messages; sent += BATCH) {
     const results = await client.publishMany(
@@ -43,11 +42,14 @@ test('50,000 messages leave the heap of a page as it was', async (t) => {
   });
   await until(page, () => document.title === 'ready');
   const tools = await developerTools(page);
-  await publish(server, 5_000);
-  await until(page, () => counted.count === 5_000);
-  const before = await heap(tools);
-  await publish(server, 50_000);
-  await until(page, () => counted.count === 55_000);
+  const publisher = server.client({ token: server.token('--user', 'publisher', '--service') });
+  let before = 0;
+  for (let total = 2_500; total <= 55_000; total += 2_500) {
+    // The page is not outrun: what the server holds for it is bounded.
+    await publish(publisher, 2_500);
+    await until(page, (all) => counted.count === all, total);
+    if (total === 5_000) before = await heap(tools);
+  }
   const after = await heap(tools);
   assert.equal(await page.evaluate(() => counted.gaps), 0);
   // What was kept of each message would be ten megabytes and more; the page has two or so.
