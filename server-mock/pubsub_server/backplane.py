@@ -54,7 +54,15 @@ class Backplane(Protocol):
     """
 
     def start(self, deliver: Callable[[Entry], None]) -> None:
-        """Begin to deliver."""
+        """Begin to deliver; called again, deliver to another from then on."""
+        ...
+
+    def join(self, pattern: str) -> None:
+        """Some client of this node subscribes to this topic or pattern; the first of them."""
+        ...
+
+    def leave(self, pattern: str) -> None:
+        """No client of this node does any more."""
         ...
 
     def publish(
@@ -78,7 +86,11 @@ class Backplane(Protocol):
         newest: int | None,
         allowed: Callable[[str], bool],
     ) -> Replay | Awaitable[Replay]:
-        """Retained messages of the topics and of whatever the patterns match, oldest first."""
+        """Retained messages of the topics and of whatever the patterns match, oldest first.
+
+        The subscriber is told from this call on what is delivered: what is answered later ends
+        where that begins.
+        """
         ...
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
@@ -100,7 +112,7 @@ class Backplane(Protocol):
         """One page of one topic."""
         ...
 
-    def reports(self, prefix: str, limit: int) -> list[TopicReport]:
+    def reports(self, prefix: str, limit: int) -> list[TopicReport] | Awaitable[list[TopicReport]]:
         """Topics with a log whose name begins so, the first by name; ``subscribers`` is 0."""
         ...
 

@@ -372,7 +372,7 @@ class Service(Protocol):
         """
         ...
 
-    def topics(
+    async def topics(
         self, identity: Identity, *, prefix: str = "", limit: int = 100
     ) -> tuple[list[TopicReport], bool]:
         """Active topics by name, and whether there are more.

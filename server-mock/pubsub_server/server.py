@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from pubsub_server.auth.jwks import JwksAuthenticator
+    from pubsub_server.backplane import Backplane
     from pubsub_server.observe.metrics import Gauge
     from pubsub_server.settings.config import Settings
 
@@ -131,6 +132,7 @@ class Server:
         on_auth = None if self._audit is None else self._audit.auth
         authenticator, self._jwks = access.build_authenticator(settings, self.dev_key, on_auth)
         webhooks = self._webhooks = _webhooks(settings)
+        backplane = await _redis(settings) if settings.on_redis else None
         hub = self._hub = Hub(
             settings,
             authenticator=authenticator,
@@ -141,6 +143,7 @@ class Server:
             limiter=ConnectionLimiter(
                 settings.connections_per_user, settings.connections_per_org, settings.org_limits
             ),
+            backplane=backplane,
             audit=self._audit,
             webhooks=webhooks if settings.webhooks else None,
         )
@@ -167,11 +170,6 @@ class Server:
         self.http = f"http{secure}://{host}:{http_port}"
         self.ws = f"ws{secure}://{host}:{ws_port}/ws"
         self._ready = True
-        if settings.redis_url is not None:
-            _LOG.warning(
-                "redis_url (REDIS_URL) is set and not used: the backplane is `memory`, so this"
-                " server shares nothing with others and forgets its history when it ends"
-            )
 
     def reopen(self) -> None:
         """Opens the audit log anew, as after a rotation."""
@@ -207,6 +205,24 @@ def _webhooks(settings: Settings) -> WebhookSender:
         return WebhookSender(settings)
     except InvalidTopic as error:
         raise StartError(f"webhooks: {error.message} {error.remedy}") from None
+
+
+async def _redis(settings: Settings) -> Backplane:
+    # Only a server on Redis loads its client.
+    from pubsub_server.backplanes.redis import opening
+
+    assert settings.redis_url is not None
+    try:
+        return await opening.open_backplane(
+            settings.redis_url.get_secret_value(),
+            cluster=settings.redis_cluster,
+            prefix=settings.redis_prefix,
+            shards=settings.redis_shards,
+            max_messages=settings.history_max_messages,
+            max_age=settings.history_max_age,
+        )
+    except opening.UnusableError as error:
+        raise StartError(f"redis_url: {error}") from None
 
 
 async def run(settings: Settings, out: TextIO | None = None) -> None:

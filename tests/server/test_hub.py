@@ -910,13 +910,13 @@ async def test_topics_are_listed_for_admins() -> None:
     alice.subscribe("x.b")
     alice.publish("x.a", 1)
     alice.publish("y", 1)
-    reports, more = rig.hub.topics(ANNA, prefix="x.")
+    reports, more = await rig.hub.topics(ANNA, prefix="x.")
     assert [(r.topic, r.subscribers, r.messages) for r in reports] == [("x.a", 0, 1), ("x.b", 1, 0)]
     assert not more
-    reports, more = rig.hub.topics(ANNA, limit=1)
+    reports, more = await rig.hub.topics(ANNA, limit=1)
     assert ([r.topic for r in reports], more) == (["x.a"], True)
     with pytest.raises(ServiceError) as caught:
-        rig.hub.topics(Identity(user_id="alice"))
+        await rig.hub.topics(Identity(user_id="alice"))
     assert caught.value.code == "forbidden"
 
 

@@ -25,7 +25,7 @@ class Lab:
     def __init__(self) -> None:
         self.forbidden: set[tuple[str, str]] = set()
         self.asked = 0
-        self.router = Router(self.allowed)
+        self.router = Router(self.allowed, lambda pattern: None, lambda pattern: None)
 
     def allowed(self, connection: Connection, topic: str) -> bool:
         self.asked += 1

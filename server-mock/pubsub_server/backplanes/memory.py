@@ -34,6 +34,12 @@ class MemoryBackplane:
         """See `interfaces.Backplane`."""
         self._deliver = deliver
 
+    def join(self, pattern: str) -> None:
+        """Everything is here already."""
+
+    def leave(self, pattern: str) -> None:
+        """Everything is here still."""
+
     def publish(
         self, drafts: Sequence[Draft], sender: tuple[str, str]
     ) -> list[Published | ServiceError]:

@@ -149,6 +149,11 @@ class Delivery:
             if connection.stalled:
                 self._hold(connection, len(data))
 
+    def await_replay(self, connection: Connection) -> None:
+        """Its replay comes later: write what it had before, and keep what comes meanwhile."""
+        self._write_pending(connection)
+        connection.stalled |= REPLAYING
+
     def replay(self, connection: Connection, frames: Iterator[bytes]) -> None:
         """Send frames that are made one by one, when there is room; then what came meanwhile."""
         if connection.closed or connection.pending is _GONE:

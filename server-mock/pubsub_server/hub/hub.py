@@ -135,7 +135,11 @@ class Hub:
             webhooks=webhooks,
             backplane=backplane or _memory(settings, wall),
             delivery=Delivery(loop.call_soon, settings.send_queue_bytes, self._slow, stats),
-            router=Router(lambda connection, topic: core.may_read(connection, topic)),
+            router=Router(
+                lambda connection, topic: core.may_read(connection, topic),
+                lambda pattern: core.backplane.join(pattern),
+                lambda pattern: core.backplane.leave(pattern),
+            ),
             presence=Presence(settings.presence_max_members),
             wheel=Wheel(clock_, loop.call_at if clock is None else None),
             stats=stats,
@@ -147,7 +151,7 @@ class Hub:
         )
         self.core = core
         self.attendance = Attendance(core)
-        self.subscriptions = Subscriptions(core, self.attendance, self._spawn)
+        self.subscriptions = Subscriptions(core, self.attendance)
         self.admission = Admission(core, self.end, self.subscriptions.drop)
         self.subscriptions.admission = self.admission
         self.publishing = Publishing(core, self.attendance)
@@ -343,7 +347,7 @@ class Hub:
         self._may_read(identity, topic)
         return self.attendance.members(topic)
 
-    def topics(
+    async def topics(
         self, identity: Identity, *, prefix: str = "", limit: int = 100
     ) -> tuple[list[TopicReport], bool]:
         """See `interfaces.Service`."""
@@ -352,7 +356,9 @@ class Hub:
             raise ServiceError("forbidden", "only an admin may list topics")
         if not 1 <= limit <= _TOPICS_MAX:
             raise ServiceError("invalid_option", f"`limit` is 1 to {_TOPICS_MAX}", field="limit")
-        known = {report.topic: report for report in core.backplane.reports(prefix, limit + 1)}
+        found = core.backplane.reports(prefix, limit + 1)
+        stored = found if isinstance(found, list) else await found
+        known = {report.topic: report for report in stored}
         for topic in core.router.exact_topics():
             if topic.startswith(prefix) and topic not in known:
                 known[topic] = TopicReport(topic, 0, 0, None, None)

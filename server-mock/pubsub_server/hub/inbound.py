@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable
@@ -109,11 +110,40 @@ class Inbound:
             return
         groundwork = self._subscriptions.groundwork(connection, request)
         if groundwork is None and core.turns.free and not core.delivery.crowded(connection):
-            self._subscriptions.subscribe(connection, request)
+            rest = self._subscriptions.subscribe(connection, request)
+            if rest is not None:
+                self._begin(connection, self._finish(connection, request, rest))
             return
+        self._begin(
+            connection,
+            self._finish(
+                connection, request, self._subscribe_later(connection, request, groundwork)
+            ),
+        )
+
+    def _begin(self, connection: Connection, work: Coroutine[Any, Any, None]) -> None:
         connection.busy = True
         connection.sink.hold(True)
-        self._spawn(self._subscribe_later(connection, request, groundwork))
+        self._spawn(work)
+
+    async def _finish(
+        self, connection: Connection, request: SubscribeRequest, work: Awaitable[None]
+    ) -> None:
+        """Await a subscribe that takes its time, and go on with what came meanwhile."""
+        core = self._core
+        try:
+            await work
+        except ServiceError as error:
+            core.refuse(connection, error, request.ref)
+        except Exception:
+            logger.exception("a subscription failed")
+            failure = ServiceError("internal", "the server failed on this frame")
+            core.refuse(connection, failure, request.ref)
+        finally:
+            connection.busy = False
+        self._go_on(connection)
+        if not connection.busy:
+            connection.sink.hold(False)
 
     async def _subscribe_later(
         self, connection: Connection, request: SubscribeRequest, groundwork: Groundwork | None
@@ -126,30 +156,19 @@ class Inbound:
             if connection.closed:
                 raise ServiceError("unauthenticated", "the connection has ended")
 
-        try:
+        rest: Awaitable[None] | None
+        with groundwork or contextlib.nullcontext():
             await core.delivery.room(connection)
             if groundwork is None:
                 await turn(0)
-                self._subscriptions.subscribe(connection, request)
+                rest = self._subscriptions.subscribe(connection, request)
             else:
                 # One at a time: each holds the names of all topics while it runs.
                 async with self._surveying:
-                    with groundwork:
-                        await groundwork.run(turn)
-                        self._subscriptions.subscribe(connection, request, groundwork)
-        except ServiceError as error:
-            core.refuse(connection, error, request.ref)
-        except Exception:
-            logger.exception("a subscription failed")
-            failure = ServiceError("internal", "the server failed on this frame")
-            core.refuse(connection, failure, request.ref)
-        finally:
-            connection.busy = False
-            if groundwork is not None:
-                groundwork.end()
-        self._go_on(connection)
-        if not connection.busy:
-            connection.sink.hold(False)
+                    await groundwork.run(turn)
+                    rest = self._subscriptions.subscribe(connection, request, groundwork)
+        if rest is not None:
+            await rest
 
     def _go_on(self, connection: Connection) -> None:
         """Take what has waited, until something of it takes its time again."""

@@ -67,10 +67,19 @@ class Router:
     Args:
         allowed: Whether a connection may read a topic that one of its patterns matches. Exact
             subscriptions were asked about when they were made.
+        first: Told of a topic or pattern that has its first subscriber.
+        last: Told of one that has lost its last.
     """
 
-    def __init__(self, allowed: Callable[[Connection, str], bool]) -> None:
+    def __init__(
+        self,
+        allowed: Callable[[Connection, str], bool],
+        first: Callable[[str], None],
+        last: Callable[[str], None],
+    ) -> None:
         self._allowed = allowed
+        self._first = first
+        self._last = last
         # One subscriber needs no collection: most topics of a person have one.
         self._exact: dict[str, Connection | dict[Connection, None]] = {}
         self._patterns: dict[str, dict[Connection, None]] = {}
@@ -90,6 +99,7 @@ class Router:
             if holders is None:
                 holders = self._patterns[pattern] = {}
                 self._trie.insert(pattern, pattern)
+                self._first(pattern)
             holders[connection] = None
             connection.wild += 1
             self._forget_routes()
@@ -97,6 +107,7 @@ class Router:
         known = self._exact.get(pattern)
         if known is None:
             self._exact[pattern] = connection
+            self._first(pattern)
         elif isinstance(known, dict):
             known[connection] = None
         else:
@@ -119,11 +130,13 @@ class Router:
                 if not holders:
                     del self._patterns[pattern]
                     self._trie.remove(pattern, pattern)
+                    self._last(pattern)
                 self._forget_routes()
             return
         known = self._exact.get(pattern)
         if known is connection:
             del self._exact[pattern]
+            self._last(pattern)
         elif isinstance(known, dict):
             known.pop(connection, None)
             if len(known) == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import orjson
 
@@ -17,7 +17,7 @@ from pubsub_server.hub.wire_forms import event_id, frame_bytes
 from pubsub_server.interfaces import WireForm
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from pubsub_server.backplane import Entry
     from pubsub_server.hub.admission import Admission
@@ -73,18 +73,11 @@ class Subscriptions:
     Args:
         core: The parts of the hub.
         attendance: Who is present.
-        spawn: Runs what must wait in a task.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        attendance: Attendance,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-    ) -> None:
+    def __init__(self, core: Core, attendance: Attendance) -> None:
         self._core = core
         self._attendance = attendance
-        self._spawn = spawn
         self.admission: Admission
 
     def groundwork(self, connection: Connection, request: SubscribeRequest) -> Groundwork | None:
@@ -108,19 +101,23 @@ class Subscriptions:
         connection: Connection,
         request: SubscribeRequest,
         groundwork: Groundwork | None = None,
-    ) -> None:
+    ) -> Awaitable[None] | None:
         """Register, then replay; answers through the connection.
 
         Args:
             connection: Whose.
             request: What it asks for.
             groundwork: That of `groundwork`, done.
+
+        Returns:
+            What has to be awaited, where the backplane takes its time; the connection asks for
+            nothing else until then.
         """
         core = self._core
         identity = connection.identity
         if identity is None:
             core.refuse(connection, not_yet(), request.ref)
-            return
+            return None
         core.delivery.settle()
         granted: list[str] = []
         denied = list(request.invalid)
@@ -153,9 +150,9 @@ class Subscriptions:
         if isinstance(replay, Replay):
             core.turns.spend(len(replay.entries) + len(replay.positions))
             self._answer(connection, request, granted, denied, replay, loud, members)
-        else:
-            core.delivery.stall(connection, REPLAYING)
-            self._spawn(self._answer_later(connection, request, granted, denied, replay, loud))
+            return None
+        core.delivery.await_replay(connection)
+        return self._answer_later(connection, request, granted, denied, replay, loud, members)
 
     def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
         """End subscriptions by exactly these patterns."""
@@ -237,16 +234,17 @@ class Subscriptions:
         denied: Sequence[ServiceError],
         replay: Awaitable[Replay],
         loud: bool,
+        members: Sequence[str] | None,
     ) -> None:
+        core = self._core
         try:
             found = await replay
-        except ServiceError as error:
-            self._core.refuse(connection, error, request.ref)
-        else:
-            if not connection.closed:
-                self._answer(connection, request, granted, denied, found, loud)
-        finally:
-            self._core.delivery.release(connection, REPLAYING)
+        except BaseException:
+            core.delivery.release(connection, REPLAYING)
+            raise
+        if not connection.closed:
+            core.turns.spend(len(found.entries) + len(found.positions))
+            self._answer(connection, request, granted, denied, found, loud, members)
 
     def _answer(
         self,

@@ -75,9 +75,7 @@ class Console:
         self._settings = settings
         self._version = version
         self._files = {
-            path.name: _load(path)
-            for path in sorted(FILES.glob("*"))
-            if path.suffix in TYPES
+            path.name: _load(path) for path in sorted(FILES.glob("*")) if path.suffix in TYPES
         }
 
     def add_to(self, router: web.UrlDispatcher) -> None:

@@ -123,7 +123,7 @@ class RestApi:
                 field="prefix",
             )
         limit = requests.integer(request, "limit", 1, TOPICS_MAX) or TOPICS_DEFAULT
-        reports, more = self._service.topics(identity, prefix=prefix, limit=limit)
+        reports, more = await self._service.topics(identity, prefix=prefix, limit=limit)
         return _json({"topics": [_report(report) for report in reports], "has_more": more})
 
     async def session(self, request: web.Request) -> web.Response:

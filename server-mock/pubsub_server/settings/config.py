@@ -138,8 +138,24 @@ class Settings(BaseModel):
     cors_origins: Items = Field(
         default=("*",), description="origins whose pages may call the HTTP API; `*` is all"
     )
-    backplane: Literal["memory"] = Field(default="memory", description="what joins the nodes")
-    redis_url: SecretStr | None = Field(default=None, description="Redis of the backplane")
+    backplane: Literal["memory", "redis"] | None = Field(
+        default=None,
+        description="what keeps the logs and joins the nodes; default: `redis` where `redis_url`"
+        " is set, else `memory`",
+    )
+    redis_url: SecretStr | None = Field(
+        default=None,
+        description="redis://, rediss:// or unix:// of the backplane; Redis 7 or later",
+    )
+    redis_cluster: Switch = Field(default=False, description="it is a Redis Cluster")
+    redis_prefix: str = Field(
+        default="hanzo-pubsub",
+        pattern=r"[A-Za-z0-9_-]{1,64}",
+        description="what its keys begin with; services that share a Redis take different ones",
+    )
+    redis_shards: int = Field(
+        default=64, ge=1, le=1024, description="parts of its keys; the same on every node, for ever"
+    )
 
     # who
     dev: Switch = Field(default=False, description="development: local tokens, loopback only")
@@ -302,9 +318,20 @@ class Settings(BaseModel):
             raise ValueError(f"{given} is set without {missing}; TLS needs both")
         if self.history_page_default > self.history_page_max:
             raise ValueError("history_page_default is larger than history_page_max")
+        if self.redis_url is not None:
+            scheme = urlsplit(self.redis_url.get_secret_value()).scheme
+            if scheme not in {"redis", "rediss", "unix"}:
+                raise ValueError("redis_url must begin with redis://, rediss:// or unix://")
+        elif self.backplane == "redis":
+            raise ValueError("backplane is `redis` without redis_url; say where Redis is")
         if self.audit_topics and self.audit_file is None:
             raise ValueError("audit_topics is set without audit_file; say where to write")
         return self
+
+    @property
+    def on_redis(self) -> bool:
+        """Whether the backplane is `redis`."""
+        return self.backplane == "redis" or (self.backplane is None and self.redis_url is not None)
 
     @property
     def tls(self) -> bool:

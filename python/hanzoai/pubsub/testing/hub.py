@@ -209,7 +209,7 @@ class MemoryHttp(httpx.AsyncBaseTransport):
             case "GET", ["v1", "topics", topic, "presence"]:
                 return {"members": [_fields(member) for member in hub.presence(identity, topic)]}
             case "GET", ["v1", "topics"]:
-                reports, more = hub.topics(
+                reports, more = await hub.topics(
                     identity,
                     prefix=query.get("prefix", ""),
                     limit=_whole(query.get("limit")) or 100,

@@ -1,0 +1,336 @@
+"""`RedisBackplane`: the logs in Redis, the nodes joined by its channels."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.topics import TopicTrie, is_wildcard
+from hanzoai.pubsub.wire.ids import message_id
+from pubsub_server.backplanes.redis.feed import Feed
+from pubsub_server.backplanes.redis.link import LINK_ERRORS
+from pubsub_server.backplanes.redis.reader import Chosen, Reader, Wanted, choose, gather
+from pubsub_server.backplanes.redis.records import split, unpack
+from pubsub_server.backplanes.redis.tracks import Tracks
+from pubsub_server.backplanes.redis.writer import REFUSED_FOR, Item, Retention, Writer
+from pubsub_server.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from pubsub_server.backplane import Entry, Replay
+    from pubsub_server.backplanes.redis.layout import Layout
+    from pubsub_server.backplanes.redis.link import Link
+    from pubsub_server.backplanes.redis.records import Log
+    from pubsub_server.backplanes.redis.tracks import Journal, Track
+    from pubsub_server.hub.requests import Draft
+    from pubsub_server.hub.topic_index import Survey
+    from pubsub_server.interfaces import Page, Published, TopicReport
+
+logger = logging.getLogger(__name__)
+
+PATIENCE: Final = 5.0
+"""Seconds that a publish or a replay waits for Redis before it is refused."""
+AGAIN_AFTER: Final = 0.02
+AGAIN_AT_MOST: Final = 1.0
+REPLAY_TOPICS: Final = 10_000
+REMEMBERED_TOPICS: Final = 100_000
+REMEMBERED_IDS: Final = 10_000
+REMEMBERED_MS: Final = 600_000
+SILENCE_MS: Final = 7 * 86_400_000
+SWEEP_EVERY: Final = 5.0
+SWEEP_MARGIN_MS: Final = 2_000
+
+
+class RedisBackplane:
+    """See `backplane.Backplane`.
+
+    Args:
+        link: To Redis.
+        layout: Names of keys and channels.
+        max_messages: Retained a topic.
+        max_age: Seconds a message is retained.
+    """
+
+    def __init__(self, link: Link, layout: Layout, *, max_messages: int, max_age: int) -> None:
+        self._link = link
+        self._layout = layout
+        age = max_age * 1000
+        self._silence = max(SILENCE_MS, 2 * age)
+        retention = Retention(
+            messages=max_messages,
+            age=age,
+            ids=max(REMEMBERED_IDS, max_messages),
+            remember=max(REMEMBERED_MS, age),
+            silence=self._silence,
+        )
+        self._writer = Writer(link, layout, retention, PATIENCE)
+        self._feed = Feed(link, layout, self._take, self._catch_up)
+        self._tracks = Tracks(REMEMBERED_TOPICS)
+        self._reader = Reader(link, layout)
+        self._patterns = 0
+        self._trie: TopicTrie[None] = TopicTrie()
+        self._deliver: Callable[[Entry], None] = lambda entry: None
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Redis time up to which everything that was published is known to have come.
+        self._caught_up = 0
+        self._losses = 0
+        self._next_sweep = 0.0
+        self.healed = 0
+
+    # ------------------------------------------------------------ life
+
+    def start(self, deliver: Callable[[Entry], None]) -> None:
+        """See `backplane.Backplane`."""
+        self._deliver = deliver
+        self._feed.start()
+
+    async def close(self) -> None:
+        """See `backplane.Backplane`."""
+        await self._writer.close()
+        await self._feed.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._link.close()
+
+    @property
+    def up(self) -> bool:
+        """Whether this node hears what is published."""
+        return self._feed.up
+
+    def expire(self) -> None:
+        """See `backplane.Backplane`: Redis lets go by itself; what was missed is looked for."""
+        if self._feed.up and self._loop.time() >= self._next_sweep:
+            self._next_sweep = self._loop.time() + SWEEP_EVERY
+            self._spawn(self._catch_up())
+
+    # ------------------------------------------------------------ what this node's clients want
+
+    def join(self, pattern: str) -> None:
+        """See `backplane.Backplane`."""
+        if is_wildcard(pattern):
+            self._patterns += 1
+            self._trie.insert(pattern, None)
+            self._feed.join_pattern()
+        else:
+            self._tracks.join(pattern)
+            self._feed.join(pattern)
+
+    def leave(self, pattern: str) -> None:
+        """See `backplane.Backplane`."""
+        if is_wildcard(pattern):
+            self._patterns -= 1
+            self._trie.remove(pattern, None)
+            self._feed.leave_pattern()
+            if not self._patterns:
+                self._tracks.forget_others()
+        else:
+            self._tracks.leave(pattern, keep=self._patterns > 0)
+            self._feed.leave(pattern)
+
+    # ------------------------------------------------------------ publish and deliver
+
+    def publish(
+        self, drafts: Sequence[Draft], sender: tuple[str, str]
+    ) -> asyncio.Future[list[Published | ServiceError]]:
+        """See `backplane.Backplane`."""
+        items: list[Item] = []
+        for draft in drafts:
+            id = draft.id or message_id()
+            track = self._tracks.get(draft.topic)
+            floor = (track and track.last) or 0
+            ttl = -1 if draft.ttl is None else draft.ttl * 1000
+            items.append(Item(draft.topic, id, ttl, split(draft, id, sender), floor))
+        return self._writer.publish(items)
+
+    def _take(self, payload: bytes) -> None:
+        try:
+            for entry in unpack(payload):
+                deliver, hole = self._tracks.take(entry)
+                if deliver:
+                    self._deliver(entry)
+                elif hole is not None:
+                    self._spawn(self._heal(hole))
+        except ValueError:
+            logger.exception("what came from Redis cannot be read")
+
+    async def _heal(self, track: Track) -> None:
+        """Deliver what the log has and this node has not, and then what waited for that."""
+        pause = AGAIN_AFTER
+        while track.held is not None and track.last is not None:
+            try:
+                log = await self._reader.one(track.topic, "after", track.last)
+            except LINK_ERRORS:
+                # The sooner the better: the log keeps so many messages and no more.
+                await asyncio.sleep(pause)
+                pause = min(AGAIN_AT_MOST, pause * 2)
+                continue
+            self.healed += 1
+            found = () if log is None else log.entries
+            self._pass_on(track, None if log is None else log.last, found)
+
+    def _pass_on(self, track: Track, last: int | None, found: Sequence[Entry] = ()) -> bool:
+        ready, again = self._tracks.settle(track, last, found)
+        for entry in ready:
+            self._deliver(entry)
+        return again
+
+    async def _catch_up(self) -> None:
+        """Look for messages that were published and have not come: in an outage, or lost."""
+        since, anew = self._caught_up - SWEEP_MARGIN_MS, self._losses != self._feed.losses
+        try:
+            now = await self._link.time()
+            moved: set[str] = set()
+            if self._caught_up:
+                moved.update(await self._reader.topics(since, self._matching))
+            if anew:
+                moved.update(track.topic for track in self._tracks.named)
+            await self._compare(moved, since)
+        except LINK_ERRORS as error:
+            logger.warning("looking for what was missed failed: %s", type(error).__name__)
+            return
+        self._caught_up, self._losses = now, self._feed.losses
+
+    async def _compare(self, moved: Iterable[str], since: int) -> None:
+        known: dict[str, int] = {}
+        for topic in moved:
+            track = self._tracks.get(topic)
+            if track is None:
+                await self._discover(topic, since)
+            elif track.last is not None:
+                known[topic] = track.last
+        stands = await self._reader.stands(known, self._silence)
+        for topic, last in stands.items():
+            track = self._tracks.get(topic)
+            if track is not None and track.held is None and last > (track.last or 0):
+                track.held = []
+                self._spawn(self._heal(track))
+
+    async def _discover(self, topic: str, since: int) -> None:
+        """A topic that a pattern matches has begun, and this node has heard nothing of it."""
+        log = await self._reader.one(topic, "since", since)
+        for entry in () if log is None else log.entries:
+            deliver, hole = self._tracks.take(entry)
+            if deliver:
+                self._deliver(entry)
+            elif hole is not None:
+                self._spawn(self._heal(hole))
+
+    def _matching(self, topic: str) -> bool:
+        return topic in self._tracks or bool(self._trie.match(topic))
+
+    # ------------------------------------------------------------ read
+
+    def replay(
+        self,
+        topics: Sequence[str],
+        patterns: Sequence[str],
+        *,
+        since: int | None,
+        after: Mapping[str, int],
+        newest: int | None,
+        allowed: Callable[[str], bool],
+    ) -> Coroutine[Any, Any, Replay]:
+        """See `backplane.Backplane`."""
+        wanted = Wanted(since, after, newest)
+        # From this moment on the subscriber is told what is delivered.
+        journal = self._tracks.begin()
+        return self._replay(journal, topics, patterns, wanted, allowed)
+
+    async def _replay(
+        self,
+        journal: Journal,
+        topics: Sequence[str],
+        patterns: Sequence[str],
+        wanted: Wanted,
+        allowed: Callable[[str], bool],
+    ) -> Replay:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.gather(*self._feed.ready((*topics, *patterns)))
+                names = list(topics)
+                if patterns:
+                    names += await self._search(patterns, set(topics), allowed)
+                now, logs = await self._reader.replay(names, wanted)
+        except (TimeoutError, *LINK_ERRORS):
+            said = "the store cannot be reached, so nothing can be replayed"
+            raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
+        else:
+            return self._join(journal, logs, wanted, now)
+        finally:
+            self._tracks.end(journal)
+
+    def _join(
+        self, journal: Journal, logs: Mapping[str, Log | None], wanted: Wanted, now: int
+    ) -> Replay:
+        """The logs up to where the live messages go on."""
+        found: list[Chosen] = []
+        for topic, log in logs.items():
+            stood = self._tracks.stood(journal, topic)
+            track = self._tracks.get(topic)
+            if track is not None and track.last is None:
+                last = None if log is None else log.last
+                if self._pass_on(track, last):
+                    self._spawn(self._heal(track))
+            if log is not None:
+                found.append(choose(topic, log, wanted, now, stood))
+        return gather(found)
+
+    async def _search(
+        self, patterns: Sequence[str], known: set[str], allowed: Callable[[str], bool]
+    ) -> list[str]:
+        trie: TopicTrie[None] = TopicTrie()
+        for pattern in patterns:
+            trie.insert(pattern, None)
+        names = await self._reader.topics(
+            0, lambda topic: topic not in known and bool(trie.match(topic)) and allowed(topic)
+        )
+        return names[:REPLAY_TOPICS]
+
+    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
+        """See `backplane.Backplane`."""
+        return None
+
+    async def page(
+        self,
+        topic: str,
+        *,
+        since: int | None,
+        before: str | None,
+        after: int | None,
+        limit: int,
+    ) -> Page:
+        """See `backplane.Backplane`."""
+        try:
+            return await self._reader.page(
+                topic, since=since, before=before, after=after, limit=limit
+            )
+        except LINK_ERRORS:
+            said = "the store cannot be reached"
+            raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
+
+    async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
+        """See `backplane.Backplane`."""
+        try:
+            return await self._reader.reports(prefix, limit)
+        except LINK_ERRORS:
+            said = "the store cannot be reached"
+            raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
+
+    def evict(self, topic: str | None, *, log_too: bool) -> None:
+        """See `backplane.Backplane`."""
+        self._spawn(self._reader.evict(topic, log_too=log_too))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a task of the backplane failed", exc_info=error)

@@ -1,0 +1,303 @@
+"""Listening: exactly the channels that this node's clients need, kept through lost connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from pubsub_server.backplanes.redis.link import LINK_ERRORS, RedisError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+
+    from pubsub_server.backplanes.redis.layout import Layout
+    from pubsub_server.backplanes.redis.link import Link
+
+logger = logging.getLogger(__name__)
+
+CHANNELS_A_COMMAND: Final = 1_000
+PING_EVERY: Final = 2.0
+SILENT_FOR: Final = 6.0
+"""Seconds without a byte, though pings are sent, after which the connection is taken for lost."""
+AGAIN_AFTER: Final = 0.05
+AGAIN_AT_MOST: Final = 1.0
+
+
+class Feed:
+    """One connection that listens.
+
+    With a pattern among its subscriptions a node takes whole shards, as a pattern may match any
+    topic; without one only the topics that are named. A message that comes by both ways while that
+    changes is taken once: where the whole shard comes, the topic's own channel is not heeded.
+
+    Args:
+        link: To Redis.
+        layout: Names of channels.
+        take: Given each payload.
+        restored: Awaited whenever a connection stands and all channels are confirmed.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        layout: Layout,
+        take: Callable[[bytes], None],
+        restored: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._link = link
+        self._layout = layout
+        self._take = take
+        self._restored = restored
+        self._loop = asyncio.get_running_loop()
+        self._shards = frozenset(layout.channels("**"))
+        self._channels: set[str] = set()
+        self._patterns = 0
+        # Asked for on this connection; of it not confirmed yet; and told to end.
+        self._asked: set[str] = set()
+        self._unconfirmed: set[str] = set()
+        self._ending: set[str] = set()
+        # To be asked for and to be ended with the next command.
+        self._adding: set[str] = set()
+        self._leaving: set[str] = set()
+        self._switching = False
+        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._changed = asyncio.Event()
+        self._heard = 0.0
+        self._fresh = False
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+        self._restoring: asyncio.Task[None] | None = None
+        self.up = False
+        self.losses = 0
+
+    # ------------------------------------------------------------ what is wanted
+
+    def join(self, topic: str) -> None:
+        """Listen to a topic."""
+        (channel,) = self._layout.channels(topic)
+        self._channels.add(channel)
+        if not self._patterns:
+            self._want((channel,))
+
+    def leave(self, topic: str) -> None:
+        """Listen to a topic no more."""
+        (channel,) = self._layout.channels(topic)
+        self._channels.discard(channel)
+        self._part((channel,))
+
+    def join_pattern(self) -> None:
+        """Listen to everything; called once for each pattern."""
+        self._patterns += 1
+        if self._patterns == 1:
+            self._switching = True
+            self._want(self._shards)
+            self._part(self._channels)
+
+    def leave_pattern(self) -> None:
+        """One pattern less."""
+        self._patterns -= 1
+        if not self._patterns:
+            self._switching = True
+            self._want(self._channels)
+            self._part(self._shards)
+
+    def ready(self, patterns: Iterable[str]) -> list[asyncio.Future[None]]:
+        """What to await until messages of these topics and patterns come."""
+        waiting: list[asyncio.Future[None]] = []
+        for pattern in patterns:
+            for channel in self._layout.channels("**" if self._patterns else pattern):
+                if not self._confirmed(channel):
+                    future: asyncio.Future[None] = self._loop.create_future()
+                    self._waiters.setdefault(channel, []).append(future)
+                    waiting.append(future)
+        return waiting
+
+    # ------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Begin, unless it has."""
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+
+    async def close(self) -> None:
+        """End."""
+        # A cancellation may end as the error of a read that it cut short.
+        self._closing = True
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        for futures in self._waiters.values():
+            for future in futures:
+                future.cancel()
+        self._waiters.clear()
+
+    async def _run(self) -> None:
+        pause = AGAIN_AFTER
+        while True:
+            client = self._link.listener()
+            try:
+                await self._listen(client)
+            except LINK_ERRORS as error:
+                if self.up:
+                    logger.warning("the connection that listens to Redis is lost: %s", _said(error))
+                    pause = AGAIN_AFTER
+            except RedisError:
+                logger.exception("listening to Redis failed")
+            except OSError as error:
+                logger.warning("listening to Redis failed: %s", error.strerror or error)
+            finally:
+                self.up = False
+                with contextlib.suppress(Exception):
+                    await client.aclose()
+            if self._closing:
+                return
+            self.losses += 1
+            await asyncio.sleep(pause)
+            pause = min(AGAIN_AT_MOST, pause * 2)
+
+    async def _listen(self, client: Any) -> None:
+        pubsub = client.pubsub()
+        try:
+            for kept in (self._asked, self._unconfirmed, self._ending, self._leaving):
+                kept.clear()
+            self._adding = set(self._wanted)
+            self._fresh = True
+            # A connection listens only with a channel; this one carries nothing.
+            await pubsub.ssubscribe(f"{self._layout.bases[0]}:alive")
+            self._heard = self._loop.time()
+            self._changed.set()
+            sender = self._loop.create_task(self._send(pubsub))
+            try:
+                await self._receive(pubsub, sender)
+            finally:
+                sender.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await sender
+        finally:
+            with contextlib.suppress(Exception):
+                await pubsub.aclose()
+
+    async def _receive(self, pubsub: Any, sender: asyncio.Task[None]) -> None:
+        while not self._closing:
+            message = await pubsub.get_message(timeout=SILENT_FOR)
+            if sender.done():
+                sender.result()
+            if message is None:
+                if self._loop.time() - self._heard > SILENT_FOR:
+                    raise LINK_ERRORS[1](f"nothing was heard for {SILENT_FOR:g} s")
+                continue
+            self._heard = self._loop.time()
+            kind = message["type"]
+            if kind == "smessage":
+                self._message(message["channel"].decode(), message["data"])
+            elif kind == "ssubscribe":
+                self._came(message["channel"].decode())
+            elif kind == "sunsubscribe":
+                self._went(message["channel"].decode())
+
+    async def _send(self, pubsub: Any) -> None:
+        while not self._closing:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PING_EVERY):
+                    await self._changed.wait()
+            if not self._changed.is_set():
+                await pubsub.ping()
+                continue
+            self._changed.clear()
+            await self._update(pubsub)
+
+    async def _update(self, pubsub: Any) -> None:
+        wanted = self._wanted
+        adding = [each for each in self._adding if each in wanted and each not in self._asked]
+        self._adding.clear()
+        self._asked.update(adding)
+        self._unconfirmed.update(adding)
+        # What is to come by another way ends only when that way is open.
+        leaving: list[str] = []
+        coming = bool(self._unconfirmed) or any(each in wanted for each in self._ending)
+        if not (self._switching and coming):
+            self._switching = False
+            leaving = [each for each in self._leaving if each in self._asked and each not in wanted]
+            self._leaving.clear()
+            self._ending.update(leaving)
+        for some in _pieces(adding):
+            await pubsub.ssubscribe(*some)
+        for some in _pieces(leaving):
+            await pubsub.sunsubscribe(*some)
+        self._complete()
+
+    # ------------------------------------------------------------ inside
+
+    @property
+    def _wanted(self) -> set[str] | frozenset[str]:
+        return self._shards if self._patterns else self._channels
+
+    def _confirmed(self, channel: str) -> bool:
+        return (
+            channel in self._asked
+            and channel not in self._unconfirmed
+            and channel not in self._ending
+        )
+
+    def _want(self, channels: Iterable[str]) -> None:
+        self._adding.update(channels)
+        self._leaving.difference_update(channels)
+        self._changed.set()
+
+    def _part(self, channels: Iterable[str]) -> None:
+        self._leaving.update(channels)
+        self._adding.difference_update(channels)
+        self._changed.set()
+
+    def _message(self, channel: str, payload: bytes) -> None:
+        base, named, _ = channel.partition(":t:")
+        if not named or not self._confirmed(f"{base}:a"):
+            self._take(payload)
+
+    def _came(self, channel: str) -> None:
+        if channel not in self._unconfirmed:
+            return
+        self._unconfirmed.discard(channel)
+        _resolve(self._waiters.pop(channel, ()))
+        if not self._unconfirmed:
+            self._complete()
+            if self._leaving:
+                self._changed.set()
+
+    def _complete(self) -> None:
+        if self._unconfirmed or self._adding:
+            return
+        # All that is wanted comes, by whatever way somebody was waiting for it.
+        for futures in self._waiters.values():
+            _resolve(futures)
+        self._waiters.clear()
+        if self._fresh:
+            self._fresh = False
+            self.up = True
+            self._restoring = self._loop.create_task(self._restored())
+
+    def _went(self, channel: str) -> None:
+        self._asked.discard(channel)
+        self._ending.discard(channel)
+        if channel in self._wanted:
+            self._want((channel,))
+
+
+def _resolve(futures: Iterable[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+def _pieces(channels: Iterable[str]) -> Iterable[Sequence[str]]:
+    names = list(channels)
+    for start in range(0, len(names), CHANNELS_A_COMMAND):
+        yield names[start : start + CHANNELS_A_COMMAND]
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,34 @@
+"""Names of keys and channels. One hash tag a shard, so that a cluster keeps a shard together."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from hanzoai.pubsub.topics import is_wildcard
+
+
+class Layout:
+    """Which shard a topic belongs to, and what its keys and channels are called.
+
+    Args:
+        prefix: What all names begin with; services that share a Redis take different ones.
+        shards: How many; the same on every node, for ever.
+    """
+
+    def __init__(self, prefix: str, shards: int) -> None:
+        self.bases = tuple(f"{prefix}:{{{shard}}}" for shard in range(shards))
+        self._all = tuple(f"{base}:a" for base in self.bases)
+
+    def shard(self, topic: str) -> int:
+        """The shard of a topic: its CRC-32 by the number of shards."""
+        return crc32(topic.encode()) % len(self.bases)
+
+    def channels(self, pattern: str) -> tuple[str, ...]:
+        """What brings the messages of a topic or a pattern: its own channel, or every shard's."""
+        if is_wildcard(pattern):
+            return self._all
+        return (f"{self.bases[self.shard(pattern)]}:t:{pattern}",)
+
+    def index(self, shard: int) -> str:
+        """The key that holds the topics of a shard by the time of their newest message."""
+        return f"{self.bases[shard]}:z"

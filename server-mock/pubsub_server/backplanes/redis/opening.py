@@ -1,0 +1,49 @@
+"""Opening the backplane: is there a Redis, may we use it, and is it new enough."""
+
+from __future__ import annotations
+
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
+
+from pubsub_server.backplanes.redis.backplane import RedisBackplane
+from pubsub_server.backplanes.redis.layout import Layout
+from pubsub_server.backplanes.redis.link import LINK_ERRORS, Link
+
+
+class UnusableError(Exception):
+    """Why this Redis cannot be used, and what to do; never with the URL, which has a secret."""
+
+
+async def open_backplane(
+    url: str, *, cluster: bool, prefix: str, shards: int, max_messages: int, max_age: int
+) -> RedisBackplane:
+    """Connect, and see that it is usable.
+
+    Args:
+        url: See `link.Link`.
+        cluster: See `link.Link`.
+        prefix: See `layout.Layout`.
+        shards: See `layout.Layout`.
+        max_messages: Retained a topic.
+        max_age: Seconds a message is retained.
+
+    Raises:
+        UnusableError: It cannot be reached, refuses the credentials, or is too old.
+    """
+    try:
+        link = Link(url, cluster=cluster)
+    except (ValueError, *LINK_ERRORS) as error:
+        raise UnusableError(f"it is no usable URL ({type(error).__name__})") from None
+    try:
+        await link.check()
+    except (AuthenticationError, NoPermissionError) as error:
+        await link.close()
+        raise UnusableError(f"Redis refuses the user or password: {error}") from None
+    except ResponseError as error:
+        await link.close()
+        raise UnusableError(str(error)) from None
+    except (OSError, *LINK_ERRORS) as error:
+        await link.close()
+        said = f"Redis cannot be reached ({type(error).__name__}); is it running?"
+        raise UnusableError(said) from None
+    layout = Layout(prefix, shards)
+    return RedisBackplane(link, layout, max_messages=max_messages, max_age=max_age)

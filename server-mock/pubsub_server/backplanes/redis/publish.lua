@@ -1,0 +1,91 @@
+-- Number, keep, trim, de-duplicate by id and fan out: the publishes of one loop turn of one node.
+--
+-- KEYS  prefixes with the hash tag of a shard, for example `hp:{17}`; all of one slot in a cluster
+-- ARGV  messages retained a topic, ms a message is retained, ids remembered a topic, ms they are
+--       remembered at least, ms a silent topic keeps its numbering; then nine for each message:
+--       index into KEYS, topic, id, fingerprint of what is published, ms it is kept (-1 as long as
+--       the log allows, 0 not at all), highest position known to the caller (0 for none), and the
+--       envelope before the timestamp, between timestamp and position, and after the position
+-- gives one string a message: `n POSITION TIME` numbered, `d POSITION TIME` known already,
+--       `c` known for something else. POSITION is 0 for what is not kept.
+local keep, age, cap, remember, silence = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]),
+  tonumber(ARGV[4]), ARGV[5]
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+local function whole(number) return string.format('%.0f', number) end
+
+local answers, channels, order = {}, {}, {}
+local function tell(channel, record)
+  local records = channels[channel]
+  if not records then
+    records = {}
+    channels[channel] = records
+    order[#order + 1] = channel
+  end
+  records[#records + 1] = record
+end
+
+for at = 6, #ARGV, 9 do
+  local base, topic, id, print = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local ttl, floor = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+  local ids, older = base .. ':i:' .. topic, base .. ':j:' .. topic
+  local known = redis.call('HGET', ids, id) or redis.call('HGET', older, id)
+  local answer
+  if known then
+    local seq, time, mark = string.match(known, '^(%d+) (%d+) (.*)$')
+    answer = mark == print and ('d ' .. seq .. ' ' .. time) or 'c'
+  else
+    local state, log = base .. ':s:' .. topic, base .. ':l:' .. topic
+    local start, last, latest, lost = now * 1000, nil, now, 0
+    local found = redis.call('GET', state)
+    if found then
+      local a, b, c, d = string.match(found, '^(%d+) (%d+) (%d+) (%d+)$')
+      start, last, latest, lost = tonumber(a), tonumber(b), tonumber(c), tonumber(d)
+    end
+    if not last or last < floor then
+      -- No log, or one that has forgotten what was numbered: a new one begins, beyond all of that.
+      start = math.max(now * 1000, floor + 2, last and last + 2 or 0)
+      last = start - 1
+      lost = 0
+      redis.call('DEL', log)
+    end
+    local time = math.max(now, latest)
+    local seq, middle = 0, ARGV[at + 7]
+    local body
+    if ttl == 0 then
+      body = ARGV[at + 6] .. whole(time) .. middle .. ARGV[at + 8]
+    else
+      seq = last + 1
+      body = ARGV[at + 6] .. whole(time) .. middle .. ',"seq":' .. whole(seq) .. ARGV[at + 8]
+      if ttl < 0 or ttl > age then ttl = age end
+      if keep > 0 and ttl > 0 then
+        if redis.call('XLEN', log) >= keep then
+          local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)
+          lost = tonumber(first[1][2][2])
+        end
+        redis.call('XADD', log, 'MAXLEN', keep, whole(seq) .. '-0', 't', whole(time), 'x',
+          whole(time + ttl), 'i', id, 'b', body)
+        redis.call('PEXPIRE', log, age)
+      else
+        lost = time
+      end
+      redis.call('SET', state, whole(start) .. ' ' .. whole(seq) .. ' ' .. whole(time) .. ' ' ..
+        whole(lost), 'PX', silence)
+      redis.call('ZADD', base .. ':z', whole(time), topic)
+    end
+    if redis.call('HLEN', ids) >= cap then redis.call('RENAME', ids, older) end
+    redis.call('HSET', ids, id, whole(seq) .. ' ' .. whole(time) .. ' ' .. print)
+    redis.call('PEXPIRE', ids, remember)
+    local record = whole(seq) .. ' ' .. whole(time) .. ' ' .. whole(time + math.max(ttl, 0)) .. ' ' ..
+      #topic .. ' ' .. #id .. ' ' .. #body .. '\n' .. topic .. id .. body
+    tell(base .. ':t:' .. topic, record)
+    tell(base .. ':a', record)
+    answer = 'n ' .. whole(seq) .. ' ' .. whole(time)
+  end
+  answers[#answers + 1] = answer
+end
+
+for _, channel in ipairs(order) do
+  redis.call('SPUBLISH', channel, table.concat(channels[channel]))
+end
+return answers

@@ -1,0 +1,251 @@
+"""Reading the logs: replays, pages, reports; everything comes from one moment of each shard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pubsub_server.backplane import Entry, Replay
+from pubsub_server.backplanes.redis.records import Log, read_log
+from pubsub_server.interfaces import Page, TopicReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from pubsub_server.backplanes.redis.layout import Layout
+    from pubsub_server.backplanes.redis.link import Argument, Link
+
+REPLAY_MESSAGES: Final = 10_000
+"""Messages of one replay; the newest ones, each topic that lacks some is truncated."""
+READ_TOPICS: Final = 100
+"""Topics of one call."""
+
+Mode = Literal["after", "since", "newest", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a subscriber begins with; see `backplane.Backplane.replay`."""
+
+    since: int | None
+    after: Mapping[str, int]
+    newest: int | None
+
+    def of(self, topic: str) -> tuple[Mode, int, int]:
+        """Mode, mark and limit of `read.lua`."""
+        if (mark := self.after.get(topic)) is not None:
+            return "after", mark, REPLAY_MESSAGES + 1
+        limit = REPLAY_MESSAGES if self.newest is None else min(self.newest, REPLAY_MESSAGES)
+        if self.since is not None:
+            return "since", self.since, limit + 1
+        if self.newest is not None:
+            return ("newest", 0, limit) if limit else ("nothing", 0, 0)
+        return "nothing", 0, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What of one topic goes into a replay."""
+
+    topic: str
+    entries: Sequence[Entry]
+    position: int | None
+    truncated: bool
+    reset: bool
+
+
+class Reader:
+    """Reads.
+
+    Args:
+        link: To Redis.
+        layout: Names of keys.
+    """
+
+    def __init__(self, link: Link, layout: Layout) -> None:
+        self._link = link
+        self._layout = layout
+
+    async def one(self, topic: str, mode: Mode, mark: int = 0, limit: int = 0) -> Log | None:
+        """One log."""
+        _, logs = await self._read({topic: (mode, mark, limit)})
+        return logs[topic]
+
+    async def replay(
+        self, topics: Sequence[str], wanted: Wanted
+    ) -> tuple[int, dict[str, Log | None]]:
+        """Redis time, and the logs of topics with what a subscriber lacks of them."""
+        now, logs = await self._read({topic: wanted.of(topic) for topic in topics})
+        again: dict[str, tuple[Mode, int, int]] = {}
+        for topic, mark in wanted.after.items():
+            log = logs.get(topic)
+            if log is None:
+                continue
+            elsewhere = mark < log.start - 1 or mark > log.last
+            if elsewhere or len(log.entries) > REPLAY_MESSAGES:
+                again[topic] = ("newest", 0, REPLAY_MESSAGES)
+        if again:
+            _, others = await self._read(again)
+            logs |= others
+        return now, logs
+
+    async def topics(self, since: int, wanted: Callable[[str], bool]) -> list[str]:
+        """Topics with a message since then, Unix ms, that are wanted."""
+        found: list[str] = []
+        for shard in range(len(self._layout.bases)):
+            names = await self._link.topics(self._layout.index(shard), since=since)
+            found += [topic for name in names if wanted(topic := name.decode())]
+        return found
+
+    async def stands(self, known: Mapping[str, int], silence: int) -> dict[str, int]:
+        """Newest position of each topic; see `stand.lua`.
+
+        Args:
+            known: Topics, with the highest position that is known to have been given.
+            silence: Milliseconds a silent topic keeps its numbering.
+        """
+        found: dict[str, int] = {}
+        for base, topics in self._by_shard(known):
+            arguments: list[Argument] = [silence]
+            for topic in topics:
+                arguments += (topic, known[topic])
+            answers = await self._link.stand(base, arguments)
+            found.update(zip(topics, map(int, answers), strict=True))
+        return found
+
+    async def page(
+        self,
+        topic: str,
+        *,
+        since: int | None,
+        before: str | None,
+        after: int | None,
+        limit: int,
+    ) -> Page:
+        """See `backplane.Backplane`."""
+        if after is not None:
+            wanted: tuple[Mode, int, int] = ("after", after, limit + 1)
+        elif before is not None:
+            wanted = ("newest", 0, 0)
+        elif since is not None:
+            wanted = ("since", since, limit + 1)
+        else:
+            wanted = ("newest", 0, limit + 1)
+        now, logs = await self._read({topic: wanted})
+        log = logs[topic]
+        if log is None:
+            return Page((), False, None, False, False)
+        if after is not None:
+            if after < log.start - 1 or after > log.last:
+                first = await self.one(topic, "after", 0, limit + 1)
+                log = first or log
+            entries, _, anew = log.behind(after, now)
+            mark = log.start - 1 if anew else after
+            chosen = entries[:limit]
+            jumps = [entry.seq or 0 for entry in chosen]
+            whole = jumps == list(range(mark + 1, mark + 1 + len(jumps))) and (
+                bool(jumps) or log.last <= mark
+            )
+            return Page(
+                [entry.body for entry in chosen], len(entries) > limit, log.last, not whole, anew
+            )
+        entries, short = log.newer(since or 0, now)
+        if before is not None:
+            place = next((i for i, entry in enumerate(entries) if entry.id == before), None)
+            entries = [] if place is None else entries[:place]
+        chosen = entries[-limit:]
+        return Page(
+            [entry.body for entry in chosen],
+            len(entries) > len(chosen),
+            log.last,
+            since is not None and short,
+            False,
+        )
+
+    async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
+        """See `backplane.Backplane`."""
+        names = nsmallest(limit, await self.topics(0, lambda topic: topic.startswith(prefix)))
+        _, logs = await self._read(dict.fromkeys(names, ("nothing", 0, 0)))
+        return [
+            TopicReport(name, 0, log.size, log.last, log.latest)
+            for name in names
+            if (log := logs[name]) is not None
+        ]
+
+    async def evict(self, topic: str | None, *, log_too: bool) -> None:
+        """See `backplane.Backplane`."""
+        names = await self.topics(0, lambda name: topic is None or name == topic)
+        for name in names:
+            shard = self._layout.shard(name)
+            base = self._layout.bases[shard]
+            kinds = "lsij" if log_too else "l"
+            await self._link.delete([f"{base}:{kind}:{name}" for kind in kinds])
+
+    async def _read(
+        self, wanted: Mapping[str, tuple[Mode, int, int]]
+    ) -> tuple[int, dict[str, Log | None]]:
+        logs: dict[str, Log | None] = {}
+        now = 0
+        for base, topics in self._by_shard(wanted):
+            arguments: list[Argument] = []
+            for topic in topics:
+                arguments += (topic, *wanted[topic])
+            answer: list[Any] = await self._link.read(base, arguments)
+            now = max(now, int(answer[0]))
+            for number, topic in enumerate(topics):
+                state, size, rows = answer[1 + 3 * number : 4 + 3 * number]
+                logs[topic] = read_log(topic, state, size, rows)
+        # In the order asked for.
+        return now, {topic: logs[topic] for topic in wanted}
+
+    def _by_shard(self, topics: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+        shards: dict[int, list[str]] = {}
+        for topic in topics:
+            shards.setdefault(self._layout.shard(topic), []).append(topic)
+        for shard, names in shards.items():
+            for start in range(0, len(names), READ_TOPICS):
+                yield self._layout.bases[shard], names[start : start + READ_TOPICS]
+
+
+def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) -> Chosen:
+    """What of a log a subscriber is told.
+
+    Args:
+        topic: Its topic.
+        log: As it was read.
+        wanted: What the subscriber begins with.
+        now: Redis time, Unix ms.
+        stood: Everything behind this position is delivered to it; None where nothing is.
+    """
+    anew = short = False
+    entries: list[Entry] = []
+    mark = wanted.after.get(topic)
+    if mark is not None:
+        entries, short, anew = log.behind(mark, now)
+    elif wanted.since is not None:
+        entries, short = log.newer(wanted.since, now)
+    elif wanted.newest is not None:
+        entries, _ = log.newer(0, now)
+    if wanted.newest is not None and wanted.newest < len(entries):
+        entries = entries[len(entries) - wanted.newest :]
+        short = short or mark is not None
+    position = log.last
+    if stood is not None and stood < position:
+        entries = [entry for entry in entries if (entry.seq or 0) <= stood]
+        position = stood
+    return Chosen(topic, entries, position or None, short, anew)
+
+
+def gather(found: Sequence[Chosen]) -> Replay:
+    """One replay of what was chosen."""
+    entries = [entry for chosen in found for entry in chosen.entries]
+    truncated = [chosen.topic for chosen in found if chosen.truncated]
+    if len(found) > 1:
+        entries.sort(key=lambda entry: entry.timestamp)
+    if len(entries) > REPLAY_MESSAGES:
+        cut = {entry.topic for entry in entries[:-REPLAY_MESSAGES]}
+        truncated += cut.difference(truncated)
+        entries = entries[-REPLAY_MESSAGES:]
+    positions = {chosen.topic: chosen.position for chosen in found if chosen.position}
+    return Replay(entries, positions, truncated, [each.topic for each in found if each.reset])

@@ -1,0 +1,27 @@
+-- Where topics stand; a log that has forgotten what the caller knows begins anew, beyond it.
+--
+-- KEYS  one prefix with the hash tag of a shard
+-- ARGV  ms a silent topic keeps its numbering; then two for each topic: the topic, and the highest
+--       position known to the caller
+-- gives the newest position of each topic, 0 for one without a log
+local base, silence = KEYS[1], ARGV[1]
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+local function whole(number) return string.format('%.0f', number) end
+
+local answers = {}
+for at = 2, #ARGV, 2 do
+  local topic, known = ARGV[at], tonumber(ARGV[at + 1])
+  local state = base .. ':s:' .. topic
+  local found = redis.call('GET', state)
+  local last = found and tonumber(string.match(found, '^%d+ (%d+) '))
+  if last and last < known then
+    local start = math.max(now * 1000, known + 2)
+    last = start - 1
+    redis.call('DEL', base .. ':l:' .. topic)
+    redis.call('SET', state, whole(start) .. ' ' .. whole(last) .. ' ' .. whole(now) .. ' 0', 'PX',
+      silence)
+  end
+  answers[#answers + 1] = whole(last or 0)
+end
+return answers

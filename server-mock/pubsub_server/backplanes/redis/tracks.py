@@ -1,0 +1,218 @@
+"""What this node has delivered of each topic: in order, nothing twice, and where something lacks.
+
+Pure: it decides, `RedisBackplane` fetches. A jump in the positions means that a message was lost on
+the way; it is fetched from the log before what follows it is delivered.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pubsub_server.backplane import Entry
+
+HELD_MAX: Final = 10_000
+"""Messages that wait for a hole before them; then the log alone knows what follows."""
+
+
+class Track:
+    """Where one topic stands on this node.
+
+    Attributes:
+        topic: Which.
+        last: Position of the newest message that was delivered; 0 where there was no log yet, None
+            while the topic is opening.
+        held: Messages that wait, oldest first, while the topic is opening or is being healed;
+            None otherwise.
+        overflow: Some of what waited was let go of: the log has it.
+    """
+
+    __slots__ = ("held", "last", "overflow", "topic")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.last: int | None = None
+        self.held: list[Entry] | None = None
+        self.overflow = False
+
+    def hold(self, entry: Entry) -> None:
+        """Keep it for later."""
+        if self.held is None:
+            self.held = []
+        if len(self.held) < HELD_MAX:
+            self.held.append(entry)
+        else:
+            self.overflow = True
+
+
+class Journal:
+    """Where topics stood when a replay was asked for, of those that have moved since."""
+
+    def __init__(self) -> None:
+        self.before: dict[str, int] = {}
+
+
+class Tracks:
+    """All topics of one node.
+
+    Args:
+        remembered: Topics that nobody subscribes to by name; those of patterns.
+    """
+
+    def __init__(self, remembered: int) -> None:
+        self._remembered = remembered
+        self._named: dict[str, Track] = {}
+        self._others: OrderedDict[str, Track] = OrderedDict()
+        self._journals: set[Journal] = set()
+
+    def __len__(self) -> int:
+        return len(self._named) + len(self._others)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._named or topic in self._others
+
+    @property
+    def named(self) -> Iterable[Track]:
+        """Those that somebody subscribes to by name."""
+        return self._named.values()
+
+    def get(self, topic: str) -> Track | None:
+        """The track of a topic, if it has one."""
+        return self._named.get(topic) or self._others.get(topic)
+
+    # ------------------------------------------------------------ who wants what
+
+    def join(self, topic: str) -> None:
+        """Somebody subscribes to it by name: it is opened, and what comes waits until it is."""
+        track = self._others.pop(topic, None)
+        if track is None:
+            track = Track(topic)
+            track.held = []
+        self._named[topic] = track
+
+    def leave(self, topic: str, *, keep: bool) -> None:
+        """Nobody does any more: it is forgotten, unless patterns may match it."""
+        track = self._named.pop(topic)
+        if keep and track.last is not None:
+            self._remember(track)
+
+    def forget_others(self) -> None:
+        """No pattern is subscribed to any more: only what is named comes."""
+        self._others.clear()
+
+    # ------------------------------------------------------------ what comes
+
+    def take(self, entry: Entry) -> tuple[bool, Track | None]:
+        """A message has come.
+
+        Returns:
+            Whether it is delivered now; and the track that has to be healed, where a hole was found
+            before it.
+        """
+        seq = entry.seq
+        if seq is None:
+            return True, None
+        track = self.get(entry.topic)
+        if track is None:
+            track = Track(entry.topic)
+            self._remember(track)
+        elif track.held is not None:
+            track.hold(entry)
+            return False, None
+        last = track.last
+        if last:
+            if seq <= last:
+                return False, None
+            if seq > last + 1:
+                track.hold(entry)
+                return False, track
+        self._advance(track, seq)
+        if track.topic in self._others:
+            self._others.move_to_end(track.topic)
+        return True, None
+
+    def settle(
+        self, track: Track, last: int | None, found: Iterable[Entry] = ()
+    ) -> tuple[list[Entry], bool]:
+        """The log was asked: what is to be delivered now, and whether a hole is left.
+
+        Where the track was opening, what the log has is for whoever asked for it, and only what is
+        behind ``last`` is delivered.
+
+        Args:
+            track: One whose messages wait.
+            last: Newest position of the log as it was asked; None where there is none.
+            found: What the log had behind `Track.last`, oldest first.
+        """
+        held, track.held = track.held or [], None
+        overflow, track.overflow = track.overflow, False
+        if track.last is None:
+            track.last = last or 0
+            for journal in self._journals:
+                journal.before.setdefault(track.topic, track.last)
+        waiting = {entry.seq or 0: entry for entry in (*found, *held)}
+        ready: list[Entry] = []
+        order = sorted(seq for seq in waiting if seq > track.last)
+        for index, seq in enumerate(order):
+            if last is not None and seq > last:
+                # What the log does not have up to there is gone; what is lacking behind it is not.
+                if track.last < last:
+                    self._advance(track, last)
+                if seq > track.last + 1:
+                    track.held = [waiting[each] for each in order[index:]]
+                    track.overflow = overflow
+                    return ready, True
+            self._advance(track, seq)
+            ready.append(waiting[seq])
+        if last is not None and track.last < last:
+            self._advance(track, last)
+        if overflow:
+            track.held = []
+        return ready, overflow
+
+    # ------------------------------------------------------------ replays
+
+    def begin(self) -> Journal:
+        """Note from now on where topics stood before they moved."""
+        journal = Journal()
+        self._journals.add(journal)
+        return journal
+
+    def end(self, journal: Journal) -> None:
+        """It is needed no more."""
+        self._journals.discard(journal)
+
+    def stood(self, journal: Journal, topic: str) -> int | None:
+        """Up to where a subscriber is told from the log, as what is behind that is delivered to it.
+
+        Args:
+            journal: Begun when it subscribed.
+            topic: Which.
+
+        Returns:
+            The position; None where all of the log counts.
+        """
+        before = journal.before.get(topic)
+        if before is not None:
+            return before
+        track = self.get(topic)
+        return None if track is None else track.last
+
+    # ------------------------------------------------------------ inside
+
+    def _advance(self, track: Track, seq: int) -> None:
+        if self._journals:
+            before = track.last or seq - 1
+            for journal in self._journals:
+                journal.before.setdefault(track.topic, before)
+        track.last = seq
+
+    def _remember(self, track: Track) -> None:
+        self._others[track.topic] = track
+        if len(self._others) > self._remembered:
+            _, gone = self._others.popitem(last=False)
+            if gone.held is not None:
+                self._others[gone.topic] = gone

@@ -1,0 +1,258 @@
+"""Publishes on their way to Redis: those of one loop turn in one call, one call at a time.
+
+While a call is under way the next ones gather, so that a slow Redis is given larger calls, not more
+of them. A call whose answer was lost is made again with the same ids, which the script knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server.backplanes.redis.link import LINK_ERRORS
+from pubsub_server.errors import ServiceError
+from pubsub_server.interfaces import Published
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pubsub_server.backplanes.redis.layout import Layout
+    from pubsub_server.backplanes.redis.link import Link
+    from pubsub_server.backplanes.redis.records import Parts
+
+    Result = Published | ServiceError
+
+logger = logging.getLogger(__name__)
+
+CALL_MESSAGES: Final = 500
+CALL_BYTES: Final = 1_048_576
+WAITING_MESSAGES: Final = 50_000
+WAITING_BYTES: Final = 64 * 1_048_576
+REFUSED_FOR: Final = 1_000
+"""Milliseconds after which a publisher may try again that was refused for want of Redis."""
+AGAIN_AFTER: Final = 0.05
+AGAIN_AT_MOST: Final = 1.0
+
+
+@dataclass(slots=True)
+class Item:
+    """One message to be published."""
+
+    topic: str
+    id: str
+    ttl: int
+    parts: Parts
+    floor: int
+    tried: bool = False
+
+
+@dataclass(slots=True)
+class _Group:
+    """What one caller waits for."""
+
+    items: Sequence[Item]
+    size: int
+    deadline: float
+    done: asyncio.Future[list[Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much a log keeps, and how long what is known of it.
+
+    Attributes:
+        messages: Retained a topic.
+        age: Milliseconds a message is retained.
+        ids: Remembered a topic, and as many again.
+        remember: Milliseconds ids are remembered after the last publish to a topic.
+        silence: Milliseconds a silent topic keeps its numbering.
+    """
+
+    messages: int
+    age: int
+    ids: int
+    remember: int
+    silence: int
+
+
+class Writer:
+    """Publishes through one connection, so that the order holds.
+
+    Args:
+        link: To Redis.
+        layout: Names of keys.
+        retention: Of the logs.
+        patience: Seconds that a publish waits for Redis before it is refused.
+    """
+
+    def __init__(self, link: Link, layout: Layout, retention: Retention, patience: float) -> None:
+        self._link = link
+        self._layout = layout
+        self._arguments = (
+            retention.messages,
+            retention.age,
+            retention.ids,
+            retention.remember,
+            retention.silence,
+        )
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[_Group] = deque()
+        self._messages = 0
+        self._bytes = 0
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def publish(self, items: Sequence[Item]) -> asyncio.Future[list[Result]]:
+        """Take messages of one publisher; the future gives an answer for each, in order."""
+        done: asyncio.Future[list[Result]] = self._loop.create_future()
+        size = sum(item.parts.size for item in items)
+        if self._closed:
+            done.set_result([refused("the server is shutting down", item) for item in items])
+            return done
+        if self._messages + len(items) > WAITING_MESSAGES or self._bytes + size > WAITING_BYTES:
+            done.set_result([refused("too much waits for Redis", item) for item in items])
+            return done
+        deadline = self._loop.time() + self._patience
+        self._waiting.append(_Group(items, size, deadline, done))
+        self._messages += len(items)
+        self._bytes += size
+        if self._task is None:
+            # It begins to run when this loop turn has said all that it has to say.
+            self._task = self._loop.create_task(self._run())
+        return done
+
+    async def close(self) -> None:
+        """Finish what waits, refuse what comes."""
+        self._closed = True
+        if self._task is not None:
+            await self._task
+
+    # ------------------------------------------------------------ inside
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                groups = self._take()
+                try:
+                    await self._perform(groups)
+                except Exception:
+                    logger.exception("publishing to Redis failed")
+                    failure = ServiceError("internal", "the store failed on this publish")
+                    for group in groups:
+                        _settle(group, [failure] * len(group.items))
+        finally:
+            self._task = None
+
+    def _take(self) -> list[_Group]:
+        groups: list[_Group] = []
+        messages = size = 0
+        while self._waiting:
+            group = self._waiting[0]
+            fits = messages + len(group.items) <= CALL_MESSAGES and size + group.size <= CALL_BYTES
+            if groups and not fits:
+                break
+            groups.append(self._waiting.popleft())
+            messages += len(group.items)
+            size += group.size
+        self._messages -= messages
+        self._bytes -= size
+        return groups
+
+    async def _perform(self, groups: list[_Group]) -> None:
+        pause = AGAIN_AFTER
+        while groups:
+            try:
+                await self._call(groups)
+                return
+            except LINK_ERRORS as error:
+                reason: Exception = error
+            groups = self._refuse_late(groups, reason)
+            if groups:
+                await asyncio.sleep(pause)
+                pause = min(AGAIN_AT_MOST, pause * 2)
+                groups = self._refuse_late(groups, reason)
+
+    async def _call(self, groups: Sequence[_Group]) -> None:
+        items = [item for group in groups for item in group.items]
+        answers: dict[int, bytes] = {}
+        for numbers in self._calls(items):
+            bases: dict[str, int] = {}
+            arguments: list[str | bytes | int] = [*self._arguments]
+            for number in numbers:
+                item = items[number]
+                base = self._layout.bases[self._layout.shard(item.topic)]
+                parts = item.parts
+                arguments += (
+                    bases.setdefault(base, len(bases) + 1),
+                    item.topic,
+                    item.id,
+                    parts.fingerprint,
+                    item.ttl,
+                    item.floor,
+                    parts.head,
+                    parts.middle,
+                    parts.tail,
+                )
+            try:
+                found = await self._link.publish(list(bases), arguments)
+            except BaseException:
+                for item in items:
+                    item.tried = True
+                raise
+            answers.update(zip(numbers, found, strict=True))
+        at = 0
+        for group in groups:
+            results = [
+                _result(item, answers[at + offset]) for offset, item in enumerate(group.items)
+            ]
+            at += len(group.items)
+            _settle(group, results)
+
+    def _calls(self, items: Sequence[Item]) -> list[Sequence[int]]:
+        """Which messages go into one call: all, or those of one shard where Redis is a cluster."""
+        if not self._link.cluster:
+            return [range(len(items))]
+        by_shard: dict[int, list[int]] = {}
+        for number, item in enumerate(items):
+            by_shard.setdefault(self._layout.shard(item.topic), []).append(number)
+        return list(by_shard.values())
+
+    def _refuse_late(self, groups: Sequence[_Group], reason: Exception) -> list[_Group]:
+        now = self._loop.time()
+        rest: list[_Group] = []
+        for group in groups:
+            if group.deadline > now and not self._closed:
+                rest.append(group)
+            else:
+                said = f"the store cannot be reached ({type(reason).__name__})"
+                _settle(group, [refused(said, item) for item in group.items])
+        return rest
+
+
+def refused(why: str, item: Item) -> ServiceError:
+    """A publish that may be tried again with the same id."""
+    return ServiceError("unavailable", why, topic=item.topic, retry_after_ms=REFUSED_FOR)
+
+
+def _result(item: Item, answer: bytes) -> Result:
+    kind, _, rest = answer.partition(b" ")
+    if kind == b"c":
+        return ServiceError(
+            "conflict",
+            "this id was used before, by another sender or for another message",
+            topic=item.topic,
+            field="id",
+        )
+    seq, time = map(int, rest.split(b" "))
+    # Known from a call of this very publish whose answer was lost.
+    again = kind == b"d" and not item.tried
+    return Published(item.id, time, seq or None, again)
+
+
+def _settle(group: _Group, results: list[Result]) -> None:
+    if not group.done.done():
+        group.done.set_result(results)

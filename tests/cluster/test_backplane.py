@@ -1,0 +1,239 @@
+"""Nodes on one store: numbered once, heard everywhere, nothing lost and nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from hanzoai.pubsub import Conflict, Gap, Message, PubSubClient, Subscription
+from pubsub_server.testing import RunningServer, running_server
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from tests.cluster.store import Store
+
+BOUND = 20
+
+
+@asynccontextmanager
+async def nodes(store: Store, count: int = 2) -> AsyncGenerator[list[RunningServer]]:
+    settings: dict[str, object] = {
+        "redis_url": store.url,
+        "publish_rate_service": 10_000,
+        "history_max_messages": 1_000,
+    }
+    async with running_server(**settings) as first:
+        if count == 1:
+            yield [first]
+            return
+        async with nodes(store, count - 1) as others:
+            yield [first, *others]
+
+
+def client(node: RunningServer) -> PubSubClient:
+    return PubSubClient(node.ws, rest_url=node.http, token=node.service_token())
+
+
+async def test_what_is_published_on_one_node_is_heard_on_the_other(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        client(a) as here,
+        client(b) as there,
+    ):
+        sub = await there.subscribe("demo.x")
+        wild = await there.subscribe("demo.*")
+        first = await here.publish("demo.x", {"data": 1})
+        second = await here.publish("demo.x", {"data": 2})
+        assert first.seq is not None
+        assert second.seq == first.seq + 1
+        heard = [(await anext(sub)).seq, (await anext(sub)).seq]
+        assert heard == [first.seq, second.seq]
+        assert [(await anext(wild)).seq, (await anext(wild)).seq] == heard
+        assert [m.data async for m in there.history("demo.x")] == [1, 2]
+
+
+async def test_an_id_counts_once_whatever_node_it_comes_to(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        client(a) as here,
+        client(b) as there,
+    ):
+        first = await here.publish("demo.x", {"data": 1}, id="one")
+        again = await there.publish("demo.x", {"data": 1}, id="one")
+        assert (again.id, again.seq, again.duplicate) == ("one", first.seq, True)
+        with pytest.raises(Conflict):
+            await there.publish("demo.x", {"data": 2}, id="one")
+        assert [m.data async for m in here.history("demo.x")] == [1]
+
+
+async def test_a_node_listens_to_what_its_clients_need_and_no_more(store: Store) -> None:
+    async def channels(shards: int) -> set[str]:
+        async with store.client() as redis:
+            found = await redis.pubsub_shardchannels()
+        names = {name.decode().partition("}:")[2] for name in found}
+        return names - {"alive"} if len(names) < shards else {"all"}
+
+    async with asyncio.timeout(BOUND), nodes(store, 1) as (node,), client(node) as ps:
+        sub = await ps.subscribe("demo.x")
+        assert await channels(64) == {"t:demo.x"}
+        wild = await ps.subscribe("demo.*")
+        async with store.client() as redis:
+            assert len(await redis.pubsub_shardchannels()) >= 64
+        await wild.unsubscribe()
+        await until(lambda: channels(64), {"t:demo.x"})
+        await ps.publish("demo.x", {"data": 1})
+        assert (await anext(sub)).data == 1
+        await sub.unsubscribe()
+        await until(lambda: channels(64), set())
+
+
+class Traffic:
+    """Publishes without end on one node, and knows what was acknowledged."""
+
+    def __init__(self, ps: PubSubClient, *topics: str) -> None:
+        self.ps = ps
+        self.topics = topics
+        self.acknowledged: dict[str, list[int]] = {topic: [] for topic in topics}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._ending = False
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._publish(topic)) for topic in self.topics]
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        self._ending = True
+        await asyncio.gather(*self._tasks)
+
+    async def _publish(self, topic: str) -> None:
+        n = 0
+        while not self._ending:
+            n += 1
+            await self.ps.publish(topic, {"data": n}, timeout=BOUND)
+            self.acknowledged[topic].append(n)
+
+    async def more(self, count: int = 50) -> None:
+        """Wait until so many more are acknowledged on each topic."""
+        goal = {topic: len(done) + count for topic, done in self.acknowledged.items()}
+        await until(lambda: all(len(self.acknowledged[each]) >= goal[each] for each in goal))
+
+
+async def collect(sub: Subscription, heard: dict[str, list[object]]) -> None:
+    async for event in sub.events():
+        if isinstance(event, Gap):
+            heard.setdefault(event.topic, []).append("gap")
+        elif isinstance(event, Message):
+            heard.setdefault(event.topic, []).append(event.data)
+
+
+def differences(heard: dict[str, list[object]], traffic: Traffic) -> dict[str, list[str]]:
+    """Where what was heard of a topic parts from what was acknowledged, for people to read."""
+    found: dict[str, list[str]] = {}
+    for topic, numbers in traffic.acknowledged.items():
+        if heard.get(topic) != numbers:
+            pairs = zip_longest(heard.get(topic, []), numbers)
+            at = next(n for n, (here, there) in enumerate(pairs) if here != there)
+            found[topic] = [f"at {at}", f"heard {heard.get(topic, [])[at - 2 : at + 8]}"]
+            found[topic] += [f"acknowledged {numbers[at - 2 : at + 8]}"]
+    return found
+
+
+async def settled(heard: dict[str, list[object]], traffic: Traffic) -> None:
+    """Wait until the last message of each topic has come."""
+    for topic, numbers in traffic.acknowledged.items():
+        await until(lambda topic=topic: heard.get(topic, [None])[-1], numbers[-1])
+
+
+@pytest.mark.parametrize("pattern", [("demo.x", "demo.y"), ("demo.*",)])
+async def test_a_listening_connection_that_is_cut_loses_nothing(
+    store: Store, pattern: tuple[str, ...]
+) -> None:
+    heard: dict[str, list[object]] = {}
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        client(a) as here,
+        client(b) as there,
+    ):
+        sub = await there.subscribe(list(pattern))
+        task = asyncio.create_task(collect(sub, heard))
+        async with Traffic(here, "demo.x", "demo.y") as traffic:
+            for _ in range(5):
+                await traffic.more()
+                async with store.client() as redis:
+                    await redis.client_kill_filter(_type="pubsub")
+        await settled(heard, traffic)
+        task.cancel()
+        assert there.state == "connected"
+    assert differences(heard, traffic) == {}
+
+
+async def test_a_store_that_is_killed_and_comes_back_loses_nothing_that_was_acknowledged(
+    store: Store,
+) -> None:
+    heard: dict[str, list[object]] = {}
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        client(a) as here,
+        client(b) as there,
+    ):
+        sub = await there.subscribe(["demo.x", "demo.*"])
+        task = asyncio.create_task(collect(sub, heard))
+        async with Traffic(here, "demo.x", "demo.y") as traffic:
+            for _ in range(3):
+                await traffic.more()
+                await store.end()
+                await store.start()
+            await traffic.more()
+        await settled(heard, traffic)
+        task.cancel()
+        assert b.stats.connections_total == 1
+    assert differences(heard, traffic) == {}
+
+
+async def test_a_store_that_forgets_everything_shows_as_one_gap_a_topic(store: Store) -> None:
+    heard: dict[str, list[object]] = {}
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        client(a) as here,
+        client(b) as there,
+    ):
+        sub = await there.subscribe("demo.x")
+        task = asyncio.create_task(collect(sub, heard))
+        for n in (1, 2):
+            await here.publish("demo.x", {"data": n})
+        await until(lambda: heard.get("demo.x"), [1, 2])
+        async with store.client() as redis:
+            await redis.flushall()
+        for n in (3, 4):
+            await here.publish("demo.x", {"data": n})
+        await until(lambda: heard["demo.x"][-1], 4)
+        task.cancel()
+    assert heard == {"demo.x": [1, 2, "gap", 3, 4]}
+
+
+async def test_subscribers_that_come_amid_traffic_hear_each_message_once(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        client(a) as here,
+        Traffic(here, "demo.x") as traffic,
+    ):
+        for round in range(20):
+            await traffic.more(5)
+            async with client(b) as there:
+                pattern = "demo.x" if round % 2 else "demo.*"
+                sub = await there.subscribe(pattern, history=10)
+                numbers = [(await anext(sub)).seq for _ in range(40)]
+                assert numbers[0] is not None
+                assert numbers == list(range(numbers[0], numbers[0] + 40))
