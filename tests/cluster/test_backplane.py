@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Self
 
@@ -146,10 +147,14 @@ def differences(heard: dict[str, list[object]], traffic: Traffic) -> dict[str, l
     return found
 
 
+def last(heard: dict[str, list[object]], topic: str) -> object:
+    return heard.get(topic, [None])[-1]
+
+
 async def settled(heard: dict[str, list[object]], traffic: Traffic) -> None:
     """Wait until the last message of each topic has come."""
     for topic, numbers in traffic.acknowledged.items():
-        await until(lambda topic=topic: heard.get(topic, [None])[-1], numbers[-1])
+        await until(partial(last, heard, topic), numbers[-1])
 
 
 @pytest.mark.parametrize("pattern", [("demo.x", "demo.y"), ("demo.*",)])
