@@ -314,12 +314,6 @@ export interface UsageError extends PubSubError {
   readonly name: 'UsageError';
 }
 
-/** Error class by the name that `spec/errors.yaml` gives it. */
-export const CLASSES: Readonly<Record<ErrorName, ErrorClass<PubSubError>>> =
-  /* @__PURE__ */ Object.fromEntries(
-    Array.from(CODES.values(), ({ error }) => [error, classOf(error)]),
-  ) as never;
-
 /**
  * Build the error that belongs to a code.
  *

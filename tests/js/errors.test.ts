@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-
+import * as errors from '../../js/src/errors.js';
 import {
   AuthError,
-  CLASSES,
   ConnectionFailed,
   fromCode,
   InsecureUrl,
@@ -16,6 +15,8 @@ import {
   TokenExpired,
 } from '../../js/src/errors.js';
 import { CODES } from '../../js/src/generated/errors.js';
+
+const CLASSES = { ...errors };
 
 test('every code builds its class with its remedy', () => {
   assert.ok(CODES.size > 30);
@@ -31,14 +32,15 @@ test('every code builds its class with its remedy', () => {
 });
 
 test('every class has a code of its own name in the table', () => {
-  for (const [name, Class] of Object.entries(CLASSES)) {
-    const error = new Class();
+  const names = new Set(Array.from(CODES.values(), (row) => row.error));
+  for (const name of names) {
+    const error = new CLASSES[name]();
     assert.equal(error.name, name);
     assert.equal(CODES.get(error.code)?.error, name);
     assert.ok(error instanceof PubSubError && error instanceof Error);
     assert.match(error.stack ?? '', new RegExp(`^${name}: `));
   }
-  assert.equal(Object.keys(CLASSES).length, 24);
+  assert.equal(names.size, 24);
 });
 
 test('the tree is that of every SDK', () => {

@@ -69,7 +69,7 @@ export class Driver {
   private readonly _queue: Event[] = [];
   private readonly _inboxes = new Map<number, Inbox>();
   /** Those that got something at last, with the numbers of their subscriptions. */
-  private readonly _touched = new Map<Inbox, number>();
+  private readonly _touched: [inbox: Inbox, sub: number][] = [];
   private readonly _timers = new Map<TimerName, TimerHandle>();
   private readonly _settles = new Map<number, (outcome: Outcome) => void>();
   private readonly _own = new Set<string | undefined>();
@@ -105,7 +105,7 @@ export class Driver {
           if (hurry) this.feed({ kind: 'woke', rested: true });
         },
       },
-      (name, alone) => around.dial(name, options, alone),
+      (name) => around.dial(name, options),
       this.clock,
       options.logger,
     );
@@ -177,7 +177,9 @@ export class Driver {
     cancelTimer: ({ name }) => this._timers.get(name)?.cancel(),
     probe: () => {
       const answer = (ok: boolean): void => this.feed({ kind: 'probed', ok });
-      this._reader.probe(this.options.openTimeout).then(answer, () => answer(false));
+      operations()
+        .then(({ probe }) => probe(this))
+        .then(answer, () => answer(false));
     },
     deliver: ({ sub, message }) => {
       if (!this._own.has(message.id)) this._put(sub, { kind: 'message', message });
@@ -357,16 +359,17 @@ export class Driver {
     const place = event.kind === 'presence' ? inbox?.presence : inbox;
     if (!place) return;
     place.put(event);
-    this._touched.set(place, sub);
+    if (!place.touched) this._touched.push([place, sub]);
+    place.touched = true;
   }
 
   private _settle(): void {
-    for (const [inbox, sub] of this._touched) {
+    for (let next = this._touched.shift(); next; next = this._touched.shift()) {
+      const [inbox, sub] = next;
       inbox.settle();
       if (inbox.full) this._reader.giveWay();
       if (inbox.finished) this.remove(sub);
     }
-    this._touched.clear();
   }
 
   private _changeState({ from: before, public: to, ...about }: StateChanged): void {

@@ -11,6 +11,7 @@ import type { Denial } from '../generated/wire.js';
 import type { Joined } from '../session/effects.js';
 import type { ReceiveQueue } from '../settings/options.js';
 import type { Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
+import type { JsonObject } from '../wire/guard.js';
 import { Stream } from './stream.js';
 
 /** Bytes of a decoded message beside its payload. */
@@ -30,6 +31,8 @@ export class Inbox extends Stream<SubscriptionEvent> {
   denied: readonly Denial[] = [];
   /** Set while a bound is reached; the reader of the transport then gives way. */
   full = false;
+  /** Something was put in and is yet to be settled. */
+  touched = false;
   /** Where presence changes go: here, if nobody else takes them. */
   presence: Inbox = this;
   /** True when the server has answered, or the subscription has ended before. */
@@ -102,6 +105,7 @@ export class Inbox extends Stream<SubscriptionEvent> {
       while (this._length > 1 && isOver()) this._dropOldest();
     }
     this._settled = this._received;
+    this.touched = false;
     this._look();
     this.wake();
   }
@@ -242,7 +246,7 @@ function measure(value: unknown): number {
   if (Array.isArray(value)) {
     for (const item of value) total += 4 + measure(item);
   } else {
-    for (const [key, item] of Object.entries(value)) total += key.length + 4 + measure(item);
+    for (const key in value) total += key.length + 4 + measure((value as JsonObject)[key]);
   }
   return total;
 }

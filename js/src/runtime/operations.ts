@@ -1,6 +1,6 @@
 /**
  * What a first connection does not need: waiting for it, presence, the queue's turnstile, the
- * watch for sleep, and what is said of wrong arguments.
+ * probe of a WebSocket, the watch for sleep, and what is said of wrong arguments.
  */
 
 import { type CodedDetails, ConnectionFailed } from '../errors.js';
@@ -10,6 +10,7 @@ import type { Driver } from './driver.js';
 import { checkPresence } from './refusals.js';
 import { type Waiting, within } from './waiting.js';
 
+export { probe } from './probe.js';
 export { refuseMessage, refuseSubscription } from './refusals.js';
 export { Turnstile } from './turnstile.js';
 export { watch } from './watch.js';

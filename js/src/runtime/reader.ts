@@ -35,11 +35,8 @@ interface Link {
   over: TransportEnd | undefined;
 }
 
-/** Makes a transport that is not open yet; `alone` is one that no other tab shares. */
-export type DialTransport = (
-  name: TransportName,
-  alone?: boolean,
-) => Transport | Promise<Transport>;
+/** Makes a transport that is not open yet. */
+export type DialTransport = (name: TransportName) => Transport | Promise<Transport>;
 
 /** Owns the transport of the present connection. */
 export class Reader {
@@ -121,21 +118,6 @@ export class Reader {
     link?.transport.close(code);
   }
 
-  /** Whether a WebSocket can be opened beside the present transport. */
-  async probe(milliseconds: number): Promise<boolean> {
-    const transport = await this._dial('websocket', true);
-    const ok = await new Promise<boolean>((resolve) => {
-      const timer = this._clock.callLater(milliseconds, () => resolve(false));
-      const answer = (open: boolean): void => {
-        timer.cancel();
-        resolve(open);
-      };
-      transport.open({ opened: () => answer(true), frame: () => {}, ended: () => answer(false) });
-    });
-    transport.close();
-    return ok;
-  }
-
   // ---------------------------------------------------------------- inside
 
   private _open(transport: Transport): void {
@@ -175,7 +157,8 @@ export class Reader {
         this._clock.callSoon(() => this._resume(link));
       }
     }
-    arrived.splice(0, taken);
+    if (taken > 1) arrived.splice(0, taken);
+    else if (taken) arrived.shift();
     this.flush();
     if (link.over && !arrived.length && !link.paused && this._link === link) {
       this._link = undefined;

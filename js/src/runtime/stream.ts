@@ -32,7 +32,7 @@ export abstract class Stream<Value> implements AsyncIterableIterator<Value> {
 
   /** Have the reader look again. */
   wake(): void {
-    for (const wake of this._waiting.splice(0)) wake();
+    if (this._waiting.length) for (const wake of this._waiting.splice(0)) wake();
   }
 
   async next(): Promise<IteratorResult<Value, undefined>> {

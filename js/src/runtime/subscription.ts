@@ -90,8 +90,9 @@ export class Subscription<Data = AnyPayload>
       [Symbol.asyncIterator]: () => iterator,
       next: async () => {
         while (true) {
-          const { done, value: event } = await inbox.next();
-          if (done) return { done, value: undefined };
+          // What is here already is not waited for.
+          const event = inbox.take() ?? (await inbox.next()).value;
+          if (!event) return { done: true, value: undefined };
           if (event.kind === 'gap') await handlers.gap(event.gap, inbox);
           const value = pick(event);
           if (value !== undefined) return { done: false, value };

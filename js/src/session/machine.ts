@@ -61,9 +61,11 @@ export class Machine {
   }
 
   protected _startDue(): void {
-    for (const [name, after] of Object.entries(this._due) as [SessionTimer, number | undefined][]) {
-      if (after !== undefined) this._start(name, after);
+    for (const name of ['pace', 'rejoin'] as const) {
+      const after = this._due[name];
+      if (after === undefined) continue;
       this._due[name] = undefined;
+      this._start(name, after);
     }
   }
 }

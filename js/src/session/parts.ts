@@ -34,6 +34,7 @@ export function partFor(event: Event): PartName | undefined {
   switch (event.kind) {
     case 'received': {
       const { frame } = event;
+      if (frame.type === 'message') return undefined;
       if (frame.type === 'auth.ok') return readPeer(frame, true).current ? undefined : 'plain';
       return frame.type === 'error' || RARE.some((field) => field in frame) ? 'rare' : undefined;
     }

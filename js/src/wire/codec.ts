@@ -10,6 +10,7 @@
 import { type ClientFrame, isServerFrame, type ServerFrame } from '../generated/wire.js';
 
 const DEPTH_MAX = 200;
+const ESCAPE = '\\u';
 const SURROGATE = /\\u[dD][89a-fA-F]/;
 
 /** Something that is no frame in any reading. */
@@ -56,7 +57,7 @@ export function encode(frame: ClientFrame): string {
 
 /** A text in the shape that this project sends. */
 function canonical(data: string | Uint8Array): ServerFrame | undefined {
-  if (typeof data !== 'string' || SURROGATE.test(data)) return undefined;
+  if (typeof data !== 'string' || (data.includes(ESCAPE) && SURROGATE.test(data))) return undefined;
   try {
     const value: unknown = JSON.parse(data);
     if (isServerFrame(value) && (data.length <= 2 * DEPTH_MAX || !isDeep(value))) return value;

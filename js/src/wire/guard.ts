@@ -60,7 +60,10 @@ export function shape<T>(spec: string, ...others: readonly Test[]): Guard<T> {
 }
 
 function testOf(kind: string, others: readonly Test[]): Test {
-  if (kind.startsWith('=')) return (value) => value === kind.slice(1);
+  if (kind.startsWith('=')) {
+    const word = kind.slice(1);
+    return (value) => value === word;
+  }
   const name = kind.replace(/\W+$/, '');
   const test = KINDS[name] ?? (others[Number(name)] as Test);
   if (kind.endsWith('[]')) return (value) => Array.isArray(value) && value.every(test);
