@@ -326,15 +326,21 @@ function isObject(value: unknown): value is JsonObject {
 
 const REQUIRED: ReadonlySet<string> = new Set(['user_id', 'name', 'joined_at', 'last_seen']);
 
-/** A member after a join or update whose data may be only a part; null is absent. */
+/**
+ * A member after a join or update: data with all that a member must have is the member as it is now,
+ * other data is a part of it. Null is absent.
+ */
 function merge(
   before: PresenceMember | undefined,
   data: MemberData,
   at: number,
 ): PresenceMember | undefined {
-  const whole = { user_id: '', name: '', joined_at: at, ...before, last_seen: at, ...data };
+  const isWhole = [...REQUIRED].every((key) => Object.hasOwn(data, key));
+  const known = isWhole ? {} : { user_id: '', name: '', joined_at: at, ...before, last_seen: at };
   const fields: JsonObject = Object.fromEntries(
-    Object.entries(whole).filter(([key, value]) => value !== null || REQUIRED.has(key)),
+    Object.entries({ ...known, ...data }).filter(
+      ([key, value]) => value !== null || REQUIRED.has(key),
+    ),
   );
   return isPresenceMember(fields) ? fields : undefined;
 }

@@ -162,12 +162,14 @@ test('everybody present is told, with every change', async () => {
   const lists: string[][] = [];
   const both = deferred<void>();
   const typing = deferred<PresenceMember>();
+  const cleared = deferred<PresenceMember>();
   const gone = deferred<void>();
   await alice.subscribe('org.acme.room', {
     onPresence: (members, change) => {
       lists.push(members.map(({ user_id }) => user_id));
       if (members.length === 2) both.resolve();
       if (change.member?.status === 'typing') typing.resolve(change.member);
+      if (change.member?.metadata?.['place'] === 4) cleared.resolve(change.member);
       if (change.change === 'leave') gone.resolve();
     },
   });
@@ -175,6 +177,8 @@ test('everybody present is told, with every change', async () => {
   await bounded(both.promise, 'the join');
   await bob.publish('org.acme.room', { type: 'presence.update', data: { status: 'typing' } });
   assert.equal((await bounded(typing.promise, 'the update')).user_id, 'bob');
+  await bob.updatePresence('org.acme.room', { status: null, place: 4 });
+  assert.equal((await bounded(cleared.promise, 'what was deleted')).status, undefined);
   await bob.close();
   await bounded(gone.promise, 'the leave');
   assert.deepEqual(lists.at(-1), ['alice']);

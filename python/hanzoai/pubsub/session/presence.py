@@ -29,6 +29,9 @@ MAX_TOPICS: Final = 10_000
 MAX_MEMBERS: Final = 10_000
 """Members kept of one topic; more are not shown."""
 
+_REQUIRED: Final = frozenset({"user_id", "name", "joined_at", "last_seen"})
+"""With `client_id`, what a member must have."""
+
 
 class Change(NamedTuple):
     """One change of the members of a topic; `member` is None for a snapshot."""
@@ -194,11 +197,17 @@ def _member_data(data: object) -> dict[str, Any] | None:
 def _merge(
     before: PresenceMember | None, data: Mapping[str, Any], at: int
 ) -> PresenceMember | None:
-    """A member after a join or update whose data may be only a part."""
-    fields: dict[str, Any] = {"user_id": "", "name": "", "joined_at": at}
-    if before is not None:
-        fields |= before.wire()
-    fields |= {"last_seen": at, **data}
+    """A member after a join or update.
+
+    Data with all that a member must have is the member as it is now, other data is a part of it.
+    """
+    fields: dict[str, Any] = {}
+    if not data.keys() >= _REQUIRED:
+        fields = {"user_id": "", "name": "", "joined_at": at}
+        if before is not None:
+            fields |= before.wire()
+        fields["last_seen"] = at
+    fields |= data
     try:
         return PresenceMember.model_validate(fields)
     except ValidationError:
