@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hanzoai.pubsub.errors import AuthError, PermissionDenied, PubSubError
+from hanzoai.pubsub.errors import AuthError, PermissionDenied, ProtocolError, PubSubError
 from hanzoai.pubsub.generated.wire import (
     AuthOkFrame,
     Denial,
@@ -24,7 +24,7 @@ from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.session import effects, events
 from hanzoai.pubsub.settings.options import ReceiveQueue, read_options
 from hanzoai.pubsub.testing import VirtualClock
-from hanzoai.pubsub.transports import TransportClosed, TransportFailed
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed, ignore
 from hanzoai.pubsub.values import Gap, StateChange
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class ScriptedTransport:
 
     def __init__(self, clock: VirtualClock) -> None:
         self.last_heard = clock.now()
+        self.malformed: Callable[[str], None] = ignore
         self.sent: list[list[ClientFrame]] = []
         self.closed: list[int] = []
         self.opening: Exception | None = None
@@ -196,6 +197,14 @@ async def test_an_opened_transport_is_told_and_its_end_with_code_and_wait(rig: R
     await rig.clock.settle()
     assert rig.of(events.Dropped) == [events.Dropped(1013, "busy", 2_500)]
     assert transport.closed == [1000]
+
+
+async def test_what_is_no_frame_is_told_as_an_error(rig: Rig) -> None:
+    transport = await rig.dialed()
+    transport.malformed("not UTF-8")
+    ((error, topic),) = rig.errors
+    assert isinstance(error, ProtocolError)
+    assert (error.message, topic) == ("A frame of the server was left out: not UTF-8.", None)
 
 
 async def test_a_transport_that_does_not_open_is_told(rig: Rig) -> None:

@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from hanzoai.pubsub.errors import AuthRefused, PubSubError, from_code
+from hanzoai.pubsub.errors import AuthRefused, ProtocolError, PubSubError, from_code
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import AuthOkFrame, Limits
 from hanzoai.pubsub.runtime.inbox import denial_error
@@ -272,6 +272,10 @@ class Driver:
                 waiter.set_result(None)
 
     # ------------------------------------------------------------ the transport
+
+    def malformed(self, reason: str) -> None:
+        """Something that is no frame was left out: the program is told, and the rest is read."""
+        self._on_error(ProtocolError(f"A frame of the server was left out: {reason}."), None)
 
     def opened(self, *, incremental: bool) -> None:
         """See ``Receiver``."""

@@ -33,6 +33,9 @@ class Receiver(Protocol):
     def receive(self, frame: ServerFrame, at: int) -> None:
         """Handle one frame that came at this time, Unix ms."""
 
+    def malformed(self, reason: str) -> None:
+        """Something that is no frame was left out, for this reason."""
+
     def opened(self, *, incremental: bool) -> None:
         """The transport is open."""
 
@@ -113,6 +116,7 @@ class Reader:
     def dial(self, name: TransportName) -> None:
         """Open a transport and read it."""
         link = self._link = _Link(self._dial(name))
+        link.transport.malformed = self._receiver.malformed
         link.task = self._keeper.spawn(self._serve(link), f"reader ({name})")
 
     def hang_up(self, code: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
 
@@ -70,6 +70,9 @@ class Transport(Protocol):
     largest: int | None
     """Bytes on the wire of the largest live message that came in; None where nobody looked."""
 
+    malformed: Callable[[str], None]
+    """Called with the reason, where something that is no frame came in and was left out."""
+
     async def open(self) -> None:
         """Connect.
 
@@ -95,4 +98,8 @@ class Transport(Protocol):
         """End it, within a second even if the server is frozen. Harmless when it is closed."""
 
 
-__all__ = ["Transport", "TransportClosed", "TransportFailed"]
+def ignore(reason: str) -> None:
+    """What is called while nobody wants to know."""
+
+
+__all__ = ["Transport", "TransportClosed", "TransportFailed", "ignore"]

@@ -64,16 +64,17 @@ class EventStream:
 
     Attributes:
         retry: Seconds to wait before the next one, as the server's `retry:` said.
-        skipped: Events that were malformed or of an unknown kind.
         client_id: Under which presence knows this stream, where the server says so.
     """
 
-    def __init__(self, response: httpx.Response, watched: _Watched) -> None:
+    def __init__(
+        self, response: httpx.Response, watched: _Watched, malformed: Callable[[str], None]
+    ) -> None:
         self._source = EventSource(response)
         self._watched = watched
+        self._malformed = malformed
         self.retry: float | None = None
         self.client_id: str | None = response.headers.get("Client-Id")
-        self.skipped: int = 0
 
     async def frames(self) -> AsyncGenerator[ServerFrame]:
         """The frames, until the server ends the stream.
@@ -92,10 +93,8 @@ class EventStream:
                     continue
                 frame = decode_event(event.event or "message", event.data)
                 if isinstance(frame, Malformed):
-                    self.skipped += 1
-                    logger.warning("an event of the server was left out: %s", frame.reason)
+                    self._malformed(frame.reason)
                 elif isinstance(frame, Unknown):
-                    self.skipped += 1
                     logger.debug("an event of unknown kind %r was ignored", frame.type)
                 else:
                     yield frame
@@ -111,6 +110,7 @@ async def open_stream(
     token: str,
     *,
     heard: Callable[[], None],
+    malformed: Callable[[str], None],
     connect_timeout: float,
     limit: int,
 ) -> AsyncGenerator[EventStream]:
@@ -121,6 +121,7 @@ async def open_stream(
         request: What to ask for.
         token: With or without `Bearer `.
         heard: Called for every chunk of bytes, comments included.
+        malformed: Called with the reason for every event that is left out as it is no frame.
         connect_timeout: Seconds to connect and to get the head of the answer.
         limit: Bytes of the largest event.
 
@@ -159,7 +160,7 @@ async def open_stream(
         )
         response.stream = watched
         response.encoding = "utf-8"
-        yield EventStream(response, watched)
+        yield EventStream(response, watched, malformed)
     finally:
         await response.aclose()
 

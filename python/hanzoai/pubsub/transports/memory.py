@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakValueDictionary
 
 from hanzoai.pubsub.errors import InvalidOption
-from hanzoai.pubsub.transports import TransportClosed, TransportFailed
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed, ignore
 from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode, encode
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ class MemoryTransport:
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
         self.last_heard: float = peer.clock.now()
+        self.malformed: Callable[[str], None] = ignore
 
     async def open(self) -> None:
         """Connect.
@@ -143,7 +144,9 @@ class MemoryTransport:
             frames: list[ServerFrame] = []
             while self._arrived:
                 frame = decode(self._arrived.popleft())
-                if not isinstance(frame, Malformed | Unknown):
+                if isinstance(frame, Malformed):
+                    self.malformed(frame.reason)
+                elif not isinstance(frame, Unknown):
                     frames.append(frame)
             if frames:
                 return frames

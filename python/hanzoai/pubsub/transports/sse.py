@@ -44,13 +44,13 @@ from hanzoai.pubsub.generated.wire import (
 from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, why_unreachable
-from hanzoai.pubsub.transports import TransportClosed
+from hanzoai.pubsub.transports import TransportClosed, ignore
 from hanzoai.pubsub.transports.event_stream import EventTooLarge, StreamRefused, open_stream
 from hanzoai.pubsub.transports.stream_publisher import StreamPublisher
 from hanzoai.pubsub.transports.stream_subscriptions import StreamSubscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from hanzoai.pubsub.clock import Clock
@@ -106,6 +106,7 @@ class SseTransport:
         self._opening: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self.last_heard: float = clock.now()
+        self.malformed: Callable[[str], None] = ignore
 
     # ------------------------------------------------------------ the transport
 
@@ -314,6 +315,7 @@ class SseTransport:
             self._subscriptions.request(),
             self._token or "",
             heard=self._hear,
+            malformed=self.malformed,
             connect_timeout=self._options.open_timeout,
             limit=self._options.max_frame,
         )

@@ -27,12 +27,12 @@ from websockets.protocol import CLOSED, OPEN
 from hanzoai.pubsub.generated.wire import MessageFrame
 from hanzoai.pubsub.http.status import close_code_for, retry_after_of, why_unreachable
 from hanzoai.pubsub.settings.urls import is_loopback
-from hanzoai.pubsub.transports import TransportClosed, TransportFailed
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed, ignore
 from hanzoai.pubsub.version import USER_AGENT
 from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from websockets.client import ClientProtocol
     from websockets.http11 import Response
@@ -79,8 +79,7 @@ class WebSocketTransport:
         self._closed = False
         self.last_heard: float = clock.now()
         self.largest: int | None = 0
-        self.skipped: int = 0
-        """Frames that were malformed or of an unknown type, and were left out."""
+        self.malformed: Callable[[str], None] = ignore
 
     async def open(self) -> None:
         """Dial and shake hands.
@@ -159,10 +158,8 @@ class WebSocketTransport:
                 if len(data) > largest and type(frame) is MessageFrame:
                     self.largest = largest = len(data)
                 if isinstance(frame, Malformed):
-                    self.skipped += 1
-                    logger.warning("a frame of the server was left out: %s", frame.reason)
+                    self.malformed(frame.reason)
                 elif isinstance(frame, Unknown):
-                    self.skipped += 1
                     logger.debug("a frame of unknown type %r was ignored", frame.type)
                 else:
                     frames.append(frame)
