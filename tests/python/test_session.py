@@ -30,9 +30,11 @@ from hanzoai.pubsub.generated.wire import (
     PublishFrame,
     PublishResult,
     SubscribedFrame,
+    SubscribeFrame,
     UnsubscribedFrame,
 )
 from hanzoai.pubsub.session import effects, events, lifecycle, session
+from hanzoai.pubsub.session.asks import MAX_ASKS
 from hanzoai.pubsub.session.effects import Rejected, Settle
 from hanzoai.pubsub.session.events import EVENTS
 from hanzoai.pubsub.session.routes import KNOWN_TOPICS
@@ -399,3 +401,32 @@ def test_a_publish_frame_carries_the_ref_of_its_publish() -> None:
     assert isinstance(sent, effects.Send)
     assert isinstance(sent.frame, PublishFrame)
     assert sent.frame.ref == "p7"
+
+
+def test_of_any_number_of_requests_on_the_way_each_answer_counts() -> None:
+    session = Session(SessionOptions(), lambda: 0.5)
+    hello = AuthOkFrame(client_id="c", version=1, features=["ref", "ack", "seq"])
+    count = MAX_ASKS + 2
+    opening: list[events.Event] = [
+        events.Connect(),
+        events.Token(1, "t"),
+        events.Opened(incremental=True),
+        events.Received(hello, 1),
+    ]
+    for event in opening:
+        session.handle(event)
+    refs: list[str | None] = []
+    for number in range(count):
+        for effect in session.handle(events.Subscribe(number, (f"a.t{number}",))):
+            if isinstance(effect, effects.Send):
+                assert isinstance(effect.frame, SubscribeFrame)
+                refs.append(effect.frame.ref)
+    joined = [
+        effect.sub
+        for number, ref in enumerate(refs)
+        for effect in session.handle(
+            events.Received(SubscribedFrame(topics=[f"a.t{number}"], positions={}, ref=ref), 1)
+        )
+        if isinstance(effect, effects.Joined)
+    ]
+    assert joined == list(range(count))

@@ -26,9 +26,12 @@ class Asks:
         self._number += 1
         return f"{kind}{self._number}"
 
-    def add(self, join: Join) -> str:
-        """A request for all patterns of a subscription; its `ref`."""
-        if len(self._asks) >= MAX_ASKS:
+    def add(self, join: Join, *, echoed: bool) -> str:
+        """A request for all patterns of a subscription; its `ref`.
+
+        Where the peer echoes it, a subscription has one request at a time, and none is forgotten.
+        """
+        if not echoed and len(self._asks) >= MAX_ASKS:
             del self._asks[next(iter(self._asks))]
         ref = self.next_ref("s")
         self._asks[ref] = (join, frozenset(join.patterns))

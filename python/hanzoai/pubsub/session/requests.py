@@ -77,7 +77,7 @@ class Requests:
             return
         if peer.ref:
             self._asks.drop(join.ask)
-        ref = self._asks.add(join)
+        ref = self._asks.add(join, echoed=peer.ref)
         join.ask = ref
         join.phase = JOINING
         join.again = False
