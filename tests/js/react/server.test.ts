@@ -1,0 +1,49 @@
+/** What is rendered on a server, and in a browser before it has taken over from the server. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createElement, type ReactNode } from 'react';
+import { renderToString } from 'react-dom/server';
+
+import {
+  PubSubProvider,
+  useConnectionState,
+  usePresence,
+  useTopic,
+} from '../../../js/src/react/index.js';
+import { keyOf, openStore } from '../../../js/src/react/stores.js';
+import { bounded, deferred } from '../runtime/server.js';
+import { turns, virtualClient } from '../runtime/virtual.js';
+
+function Room({ topic }: { readonly topic: string }): ReactNode {
+  const { messages, last, status, error } = useTopic(topic);
+  const { members } = usePresence(topic);
+  return JSON.stringify([useConnectionState(), status, messages, last, error, members.size]);
+}
+
+test('a server renders the state before anything is known, whatever its client knows, and opens nothing', async () => {
+  const { ps, peer } = virtualClient();
+  const store = openStore(ps, keyOf('a.b'));
+  const shown = deferred<void>();
+  const stop = store.use({}, () => {
+    if (store.state.last) shown.resolve();
+  });
+  await turns();
+  peer.socket.receive(peer.message('a.b', { text: 'known' }));
+  await bounded(shown.promise, 'the message is shown');
+  assert.equal(ps.state, 'connected');
+
+  const rooms = ['a.b', 'c.d'].map((topic) => createElement(Room, { topic, key: topic }));
+  const html = renderToString(createElement(PubSubProvider, { client: ps }, rooms));
+  await turns();
+
+  const unknown = JSON.stringify(['initialized', 'idle', [], undefined, undefined, 0]);
+  const text = html.replaceAll('&quot;', '"').replaceAll('<!-- -->', '');
+  assert.equal(text, unknown + unknown);
+  assert.deepEqual(
+    peer.socket.frames('subscribe').map(({ topics }) => topics),
+    [['a.b']],
+  );
+  stop();
+  await ps.close({ timeout: 0 });
+});
