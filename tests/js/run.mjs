@@ -9,9 +9,15 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const built = join(root, 'node_modules', '.cache', 'js-tests', String(process.pid));
 
+// Where a program of this terminal connects to is not where the tests do.
+const env = Object.fromEntries(
+  Object.entries(process.env).filter(([name]) => !/^HANZO_PUBSUB_(URL|REST_URL|TOKEN)$/.test(name)),
+);
+
 function node(...args) {
   const { status } = spawnSync(process.execPath, args, {
     cwd: root,
+    env,
     stdio: ['ignore', 2, 2],
     timeout: 600_000,
   });
