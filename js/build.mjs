@@ -3,7 +3,7 @@
 // Usage: node build.mjs [--pack FOLDER]; with --pack the package is also packed into that folder.
 
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -145,7 +145,10 @@ function buildTypes() {
     'bin',
     'tsc',
   );
-  const options = ['--declaration', '--emitDeclarationOnly', '--declarationMap', '--outDir', dist];
+  const options = [
+    ...['--declaration', '--emitDeclarationOnly', '--declarationMap', '--stripInternal'],
+    ...['--outDir', dist],
+  ];
   run(process.execPath, [compiler, '--project', here, ...options]);
   const reached = new Set();
   const visit = (file) => {
@@ -179,5 +182,6 @@ buildTypes();
 
 if (process.argv[2] === '--pack') {
   const folder = resolve(process.argv[3] ?? dist);
+  mkdirSync(folder, { recursive: true });
   run('npm', ['pack', '--silent', '--ignore-scripts', '--pack-destination', folder], { cwd: here });
 }

@@ -41,7 +41,10 @@ export class PubSub<Topics extends object = Record<never, never>> {
    * @throws InvalidOption An option is of a wrong type or out of range; the error names it.
    * @throws InsecureUrl The token would go over an unencrypted connection.
    */
-  constructor(options: PubSubOptions = {}, /** @internal */ around: Surroundings = platform) {
+  constructor(options?: PubSubOptions);
+  /** @internal With a clock and transports of a test. */
+  constructor(options: PubSubOptions, around: Surroundings);
+  constructor(options: PubSubOptions = {}, around: Surroundings = platform) {
     this._driver = new Driver(readOptions(options), around);
   }
 

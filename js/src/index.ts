@@ -7,7 +7,7 @@ export type { MessageHandler, PresenceHandler, StateLoader } from './runtime/han
 export type { HistoryOptions } from './runtime/http_operations.js';
 export type { PublishOptions } from './runtime/publishing.js';
 export type { SubscribeOptions } from './runtime/subscribing.js';
-export { Subscription } from './runtime/subscription.js';
+export type { Subscription } from './runtime/subscription.js';
 export type { Waiting } from './runtime/waiting.js';
 export type {
   PubSubOptions,
@@ -19,7 +19,7 @@ export type {
   WebSocketConstructor,
   WebSocketLike,
 } from './settings/options.js';
-export { TopicHandle } from './topic.js';
+export type { TopicHandle } from './topic.js';
 export { isWildcard, matches } from './topics.js';
 export { validatePattern, validateTopic } from './validate.js';
 export type * from './values.js';

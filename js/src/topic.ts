@@ -11,9 +11,10 @@ import type { Message, Outgoing, PayloadOf, Published } from './values.js';
 
 /** One topic of a client. */
 export class TopicHandle<Topics extends object, Topic extends string> {
-  /** @param name The topic, or for `subscribe` alone a pattern. */
+  /** @internal `PubSub.topic` makes it. */
   constructor(
     private readonly _client: PubSub<Topics>,
+    /** The topic, or for `subscribe` alone a pattern. */
     readonly name: Topic,
   ) {}
 

@@ -137,3 +137,13 @@ test('no file names a folder of the machine that packed it', () => {
     assert.ok(!readFileSync(file, 'utf8').includes(ROOT), file);
   }
 });
+
+test('declarations show nothing that is internal', () => {
+  for (const file of ending('.d.ts', '.d.cts')) {
+    const text = readFileSync(file, 'utf8');
+    assert.ok(!text.includes('@internal'), file);
+  }
+  for (const name of ['runtime/driver', 'runtime/inbox', 'session/session']) {
+    assert.ok(!existsSync(join(INSTALLED, 'dist', `${name}.d.ts`)), `${name} is reached`);
+  }
+});

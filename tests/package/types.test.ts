@@ -9,13 +9,15 @@ const COMPILER = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
 /** What an application's compiler is set to, beside what all of these have. */
 const SETTINGS: Record<string, { files: string[]; compilerOptions: object }> = {
   'by Node, with the types of browsers': {
-    files: ['application.mts', 'common.cts'],
+    files: ['application.mts', 'common.cts', 'browser_socket.mts'],
     compilerOptions: { module: 'nodenext', lib: ['ES2022', 'DOM', 'ESNext.Disposable'] },
   },
   'by Node, with the types of Node alone': {
-    files: ['application.mts', 'common.cts'],
+    files: ['application.mts', 'common.cts', 'node_socket.mts'],
     compilerOptions: {
       module: 'nodenext',
+      esModuleInterop: true,
+      paths: { ws: [join(ROOT, 'node_modules', '@types', 'ws')] },
       lib: ['ES2022', 'ESNext.Disposable'],
       types: ['node'],
       typeRoots: [join(ROOT, 'node_modules', '@types')],

@@ -47,7 +47,7 @@ export interface TopicOptions extends Pick<SubscribeOptions, 'since' | 'history'
   readonly limit?: number | undefined;
 }
 
-/** When things happen. */
+/** @internal When things happen. */
 export interface Pace {
   /** Call a function when something can be drawn; again does no harm. */
   frame(callback: () => void): void;
@@ -55,7 +55,7 @@ export interface Pace {
   later(milliseconds: number, callback: () => void): () => void;
 }
 
-/** One set of topics, as components use it. */
+/** @internal One set of topics, as components use it. */
 export interface TopicStore {
   /** What is shown at this moment. */
   readonly state: TopicState;
@@ -70,7 +70,7 @@ export interface TopicStore {
 }
 
 /**
- * Make the store of one set of topics.
+ * @internal Make the store of one set of topics.
  *
  * @param client Whose.
  * @param topics Topics or patterns.

@@ -21,7 +21,7 @@ export type PresenceHandler = Handler<[members: readonly PresenceMember[], chang
  */
 export type StateLoader = Handler<[gap: Gap, positions: Readonly<Record<string, number>>]>;
 
-/** The handlers of one subscription, as the program gave them. */
+/** @internal The handlers of one subscription, as the program gave them. */
 export interface Given {
   readonly onMessage?: Handler<[Message]> | undefined;
   readonly onPresence?: PresenceHandler | undefined;
@@ -29,7 +29,7 @@ export interface Given {
   readonly stateLoader?: StateLoader | undefined;
 }
 
-/** Calls the handlers of one subscription. */
+/** @internal Calls the handlers of one subscription. */
 export class Handlers {
   /**
    * @param given What the program passed to `subscribe`.
@@ -80,7 +80,7 @@ export class Handlers {
   }
 }
 
-/** Call a function of the program; the promise, where it returned one, never rejects. */
+/** @internal Call a function of the program; the promise, where it returned one, never rejects. */
 export function call<A extends unknown[]>(
   handler: Handler<A> | undefined,
   given: A,

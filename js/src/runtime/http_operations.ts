@@ -36,7 +36,7 @@ export interface HistoryOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The HTTP side of a client. */
+/** @internal The HTTP side of a client. */
 export class HttpApi {
   private readonly _rest: Rest;
   private _order: Promise<unknown> = Promise.resolve();

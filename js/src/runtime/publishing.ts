@@ -36,7 +36,7 @@ export interface PublishOptions extends Waiting {
   readonly via?: Via | undefined;
 }
 
-/** A publication that can be sent. */
+/** @internal A publication that can be sent. */
 export interface Prepared {
   readonly publication: Publication;
   readonly id: string;
@@ -44,7 +44,7 @@ export interface Prepared {
   readonly size: number;
 }
 
-/** Publish one message; see `PubSub.publish`. */
+/** @internal Publish one message; see `PubSub.publish`. */
 export async function publish(
   driver: Driver,
   topic: string,
@@ -101,7 +101,7 @@ function prepare(
   return { publication, id, size: sizes.reduce((sum, size) => sum + size) };
 }
 
-/** Publish several, in frames that the server takes; see `PubSub.publishMany`. */
+/** @internal Publish several, in frames that the server takes; see `PubSub.publishMany`. */
 export async function publishMany(
   driver: Driver,
   messages: readonly unknown[],

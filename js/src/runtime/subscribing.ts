@@ -19,9 +19,9 @@ import { operations } from './lazy.js';
 import { Subscription } from './subscription.js';
 import { type Waiting, within } from './waiting.js';
 
-/** Patterns that one subscription takes. */
+/** @internal Patterns that one subscription takes. */
 export const PATTERNS_MAX = 1_000;
-/** Messages of a topic that `history` may ask for. */
+/** @internal Messages of a topic that `history` may ask for. */
 export const HISTORY_MAX = 10_000;
 
 /** Arguments in which nothing is wrong; what is wrong with others, `refuseSubscription` knows. */
@@ -65,7 +65,7 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Subscribe, and wait until the server has answered; see `PubSub.subscribe`. */
+/** @internal Subscribe, and wait until the server has answered; see `PubSub.subscribe`. */
 export async function subscribe<Data>(
   driver: Driver,
   topics: unknown,

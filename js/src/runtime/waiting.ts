@@ -11,7 +11,7 @@ export interface Waiting {
 }
 
 /**
- * The value of a promise, or undefined where the time passes first.
+ * @internal The value of a promise, or undefined where the time passes first.
  *
  * @param clock Measures the time; without one it is not bounded.
  * @throws The reason of the signal, where that is aborted first.

@@ -7,7 +7,6 @@
 import { InvalidOption } from '../errors.js';
 import { CLIENT } from '../generated/defaults.js';
 import * as LIMITS from '../generated/limits.js';
-import type { SendPolicy as SessionPolicy } from '../session/events.js';
 import type { Logger, TokenCallback } from '../values.js';
 import { VERSION } from '../version.js';
 import {
@@ -32,7 +31,7 @@ import { endpoints, refusePlaintext } from './urls.js';
  * What a full queue of unsent publishes does: reject with QueueFull, wait, give up the oldest, or
  * keep only the newest of each key.
  */
-export type SendPolicy = SessionPolicy | 'block';
+export type SendPolicy = 'error' | 'block' | 'drop_oldest' | 'latest';
 
 /** What a full queue of a subscription does: give up the oldest and tell a gap, or end with an error. */
 export type ReceivePolicy = 'gap' | 'error';
@@ -73,7 +72,8 @@ export interface WebSocketLike {
   readonly readyState: number;
   send(data: string): void;
   close(code?: number, reason?: string): void;
-  addEventListener(type: string, listener: (event: never) => void): void;
+  // biome-ignore lint/suspicious/noExplicitAny: each platform has event types of its own
+  addEventListener(type: string, listener: (event: any) => void): void;
 }
 
 /** The constructor of one. */
@@ -158,7 +158,7 @@ export interface PubSubOptions extends Partial<Settings> {
   readonly logger?: Logger | undefined;
 }
 
-/** Everything a client is set to, checked. */
+/** @internal Everything a client is set to, checked. */
 export interface ClientOptions extends Settings {
   readonly socketUrl: string;
   readonly httpUrl: string;
@@ -232,7 +232,7 @@ const ARGUMENTS = [
 ];
 
 /**
- * Join what was given, the environment and the defaults, and check it all.
+ * @internal Join what was given, the environment and the defaults, and check it all.
  *
  * @throws InvalidOption A value has a wrong type or lies out of range, a needed one is missing, or
  *   a name is not known; `field` names it.
@@ -286,7 +286,7 @@ export function readOptions(
   };
 }
 
-/** Bounds of one subscription, checked; what is not given comes from the client's. */
+/** @internal Bounds of one subscription, checked; what is not given comes from the client's. */
 export function readReceiveQueue(
   given: Partial<ReceiveQueue>,
   base: ReceiveQueue = {
@@ -299,7 +299,7 @@ export function readReceiveQueue(
   return checkGroup(field, given, base, { ...QUEUE, policy: ['gap', 'error'] });
 }
 
-/** What the session needs of it. */
+/** @internal What the session needs of it. */
 export function sessionOptionsOf(options: ClientOptions): SessionOptions {
   const { retry, sendQueue, getToken, name = '@hanzoai/pubsub', ...others } = options;
   return sessionOptions({

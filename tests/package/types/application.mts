@@ -64,3 +64,9 @@ export async function typed(): Promise<void> {
   // @ts-expect-error There is no such option.
   new PubSub({ ur: 'wss://pubsub.example.com/ws' });
 }
+
+export function made(sub: Subscription, options: object, around: object): void {
+  // @ts-expect-error What tests put around a client is no part of the package.
+  new PubSub(options, around);
+  sub satisfies AsyncIterable<Message>;
+}
