@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Mapping, Sequence
 
     from pubsub_server.auth.identity import Identity as Identity
@@ -382,6 +383,14 @@ class Service(Protocol):
         """
         ...
 
-    async def drain(self, seconds: float) -> None:
-        """Refuse what is new, close every connection with 1001, wait until they are gone."""
+    async def drain(
+        self, seconds: float, spread: float = 0.0, hurry: asyncio.Event | None = None
+    ) -> None:
+        """Refuse what is new, answer what is published, close every connection with 1001.
+
+        Args:
+            seconds: For all of it.
+            spread: Seconds between the first end and the last; no more than 3/4 of all.
+            hurry: When it is set, the rest ends at once.
+        """
         ...

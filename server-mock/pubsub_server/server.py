@@ -68,6 +68,7 @@ class Server:
         self.console: Console | None = None
         self._hub: Hub | None = None
         self._ready = False
+        self._hurry = asyncio.Event()
         self._audit: AuditLog | None = None
         self._audit_file: FileSink | None = None
         self._jwks: JwksAuthenticator | None = None
@@ -100,9 +101,15 @@ class Server:
 
     async def stop(self) -> None:
         """Takes nothing new, lets open work end within `drain_timeout`, and closes everything."""
+        settings = self.settings
+        if self._ready and settings.drain_notice:
+            self._ready = False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(settings.drain_notice / 1000):
+                    await self._hurry.wait()
         self._ready = False
         loop = asyncio.get_running_loop()
-        end = loop.time() + self.settings.drain_timeout / 1000
+        end = loop.time() + settings.drain_timeout / 1000
 
         def left() -> float:
             return max(0.0, end - loop.time())
@@ -111,15 +118,22 @@ class Server:
             if listener is not None:
                 listener.stop_listening()
         if self._hub is not None:
-            await self._hub.drain(left())
+            await self._hub.drain(left(), settings.spread / 1000, self._hurry)
         listeners = (self._ws_listener, self._http_listener)
         await asyncio.gather(*(each.stop(left()) for each in listeners if each is not None))
+        if self._hub is not None:
+            # Requests that were open could still publish.
+            await self._hub.close()
         if self._webhooks is not None:
             await self._webhooks.close(left())
         if self._jwks is not None:
             await self._jwks.close()
         if self._audit_file is not None:
             await asyncio.to_thread(self._audit_file.close)
+
+    def hurry(self) -> None:
+        """Ends what `stop` spreads over time at once."""
+        self._hurry.set()
 
     async def _start(self) -> None:
         settings = self.settings
@@ -235,9 +249,15 @@ async def run(settings: Settings, out: TextIO | None = None) -> None:
     server = Server(settings)
     await server.start()
     end = asyncio.Event()
+
+    def ask() -> None:
+        if end.is_set():
+            server.hurry()
+        end.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, end.set)
+            loop.add_signal_handler(number, ask)
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, server.reopen)
     try:

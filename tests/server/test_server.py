@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 import trustme
+import websockets
 import yaml
 from aiohttp import web
 
+from hanzoai.pubsub import PubSubClient
 from pubsub_server import commands
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth.api_keys import generate, hash_key
@@ -400,6 +402,42 @@ async def test_while_it_drains_a_server_is_not_ready() -> None:
         answer = await client.get("/readyz")
         assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
         assert answer.headers["retry-after"]
+
+
+async def test_a_server_is_not_ready_for_a_while_before_it_takes_nothing_new() -> None:
+    async with (
+        running_server(drain_notice=3_600_000) as server,
+        httpx.AsyncClient(base_url=server.http) as client,
+    ):
+        stopping = asyncio.create_task(server.server.stop())
+        async with asyncio.timeout(PATIENCE):
+            answer = await client.get("/readyz")
+            assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+            # Whoever keeps a connection goes elsewhere with the next request.
+            assert answer.headers["connection"] == "close"
+            async with PubSubClient(server.ws, token=server.service_token()) as ps:
+                await ps.publish("demo.x", {"data": 1})
+            server.server.hurry()
+            await stopping
+        with pytest.raises(httpx.ConnectError):
+            await client.get("/readyz")
+
+
+async def test_a_second_signal_ends_at_once_what_is_spread_over_time(
+    environ: dict[str, str],
+) -> None:
+    flags = ("--drain-timeout", "2h", "--drain-spread", "1h")
+    async with program(*SERVE, *flags, environ=environ) as process, asyncio.timeout(PATIENCE):
+        line = await ready(process)
+        sockets = [await websockets.connect(line["ws"]) for _ in range(3)]
+        process.send_signal(signal.SIGTERM)
+        ends = [asyncio.create_task(each.wait_closed()) for each in sockets]
+        _, waiting = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        assert len(waiting) == 2
+        process.send_signal(signal.SIGTERM)
+        assert (await ended(process))[0] == 0
+        await asyncio.gather(*ends)
+        assert {each.close_code for each in sockets} == {1001}
 
 
 async def test_sighup_opens_the_audit_log_anew(environ: dict[str, str], tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class Server:
         self.listener.stop_listening()
         await self.hub.drain(1)
         await self.listener.stop(1)
+        await self.hub.close()
 
     async def until_gone(self, rest: int = 0) -> None:
         """Until the server holds no more connections than these."""

@@ -20,6 +20,7 @@ from pubsub_server.hub.codec import error_frame
 from pubsub_server.hub.connection import PAUSED, Connection
 from pubsub_server.hub.core import Core
 from pubsub_server.hub.delivery import Delivery
+from pubsub_server.hub.draining import end_all
 from pubsub_server.hub.inbound import Inbound
 from pubsub_server.hub.presence import Presence
 from pubsub_server.hub.publishing import Publishing
@@ -387,23 +388,36 @@ class Hub:
 
     # ------------------------------------------------------------ end
 
-    async def drain(self, seconds: float) -> None:
+    async def drain(
+        self, seconds: float, spread: float = 0.0, hurry: asyncio.Event | None = None
+    ) -> None:
         """See `interfaces.Service`."""
         self._draining = True
-        for connection in list(self._open):
-            self.end(connection, ServiceError("going_away", "the server is shutting down"))
+        last = self._loop.time() + seconds
+        await end_all(
+            self._open,
+            self.end,
+            self.inbound.unanswered,
+            seconds=seconds,
+            spread=spread,
+            hurry=hurry or asyncio.Event(),
+        )
         tasks = list(self._tasks)
         if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
+            await asyncio.wait(tasks, timeout=max(0.0, last - self._loop.time()))
         for task in self._tasks:
             task.cancel()
+
+    async def close(self) -> None:
+        """Stop, after `drain`."""
         self.core.wheel.stop()
         await self.core.backplane.close()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

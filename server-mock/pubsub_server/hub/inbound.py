@@ -62,6 +62,9 @@ class Inbound:
         attendance: Performs `presence.update`.
         end: Ends a connection.
         spawn: Runs what must wait in a task.
+
+    Attributes:
+        unanswered: Publishes under way.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class Inbound:
         publishing: Publishing,
         attendance: Attendance,
         end: End,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._core = core
         self._admission = admission
@@ -82,6 +85,7 @@ class Inbound:
         self._end = end
         self._spawn = spawn
         self._surveying = asyncio.Lock()
+        self.unanswered: set[asyncio.Task[None]] = set()
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
         """Take one frame; see `interfaces.Service`."""
@@ -293,7 +297,9 @@ class Inbound:
             )
         results = self._publishing.publish(identity, request.items, connection)
         if isinstance(results, Awaitable):
-            self._spawn(self._answer_later(connection, request, results))
+            task = self._spawn(self._answer_later(connection, request, results))
+            self.unanswered.add(task)
+            task.add_done_callback(self.unanswered.discard)
         else:
             self._answer(connection, request, results)
 

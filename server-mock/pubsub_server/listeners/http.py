@@ -316,6 +316,9 @@ class HttpListener:
         resource = request.match_info.route.resource
         route = resource.canonical if resource is not None else "unknown"
         self._metrics.request(route, request.method, response.status, seconds)
+        if not self._ready():
+            # The next request goes to another node.
+            response.force_close()
         _LOG.debug(
             "request %s: %s %s %d %.1f ms",
             identifier, request.method, route, response.status, seconds * 1000,

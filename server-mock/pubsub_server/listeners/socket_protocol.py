@@ -142,6 +142,8 @@ class SocketProtocol(asyncio.Protocol):
         self._closing = True
         frame = Frame(Opcode.CLOSE, Close(code, reason[:120]).serialize())
         transport.write(frame.serialize(mask=False))
+        # The client's answer has to be read.
+        self._read_unless(HELD, False)
         self._expire_in(CLOSE_SECONDS)
 
     def abort(self) -> None:

@@ -26,6 +26,9 @@ from pubsub_server.auth.identity import DEFAULT_CLAIMS
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
+SPREAD_AMONG_NODES = 3_000
+"""Milliseconds; a node that is alone ends all at once, for nobody else could take them."""
+
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
 _SOCKET_URL = re.compile(r"wss?://[a-zA-Z0-9.\[\]:-]+(?:/[a-zA-Z0-9._~/-]*)?", re.ASCII)
@@ -246,6 +249,14 @@ class Settings(BaseModel):
     )
     max_headers: int = Field(default=64, ge=8, le=1024, description="header lines of a request")
     drain_timeout: Wait = Field(default=5_000, description="for open work at shutdown")
+    drain_spread: Wait | None = Field(
+        default=None,
+        description="connections end over so long at shutdown, 3/4 of `drain_timeout` at most;"
+        " default: `3s` on Redis, else 0",
+    )
+    drain_notice: Wait = Field(
+        default=0, description="`/readyz` says 503 so long before nothing new is taken"
+    )
 
     # what they say
     log_level: Annotated[
@@ -332,6 +343,13 @@ class Settings(BaseModel):
     def on_redis(self) -> bool:
         """Whether the backplane is `redis`."""
         return self.backplane == "redis" or (self.backplane is None and self.redis_url is not None)
+
+    @property
+    def spread(self) -> int:
+        """Milliseconds over which connections end at shutdown, before `drain_timeout` bounds it."""
+        if self.drain_spread is None:
+            return SPREAD_AMONG_NODES if self.on_redis else 0
+        return self.drain_spread
 
     @property
     def tls(self) -> bool:

@@ -1,0 +1,75 @@
+"""Shutting down: connections end over a while, each when what it has published is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server.errors import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from pubsub_server.hub.connection import Connection
+
+STEP: Final = 0.05
+"""Seconds between two groups of connections that end."""
+SHARE: Final = 0.75
+"""Of the time for all of it, at most, over which ends are spread; the rest is for what is open."""
+
+
+async def end_all(
+    opened: Collection[Connection],
+    end: Callable[[Connection, ServiceError], None],
+    unanswered: Collection[asyncio.Task[None]],
+    *,
+    seconds: float,
+    spread: float,
+    hurry: asyncio.Event,
+) -> None:
+    """End every connection.
+
+    Who comes back does so a little after its end, so the ends are spread. Where the time for that
+    is cut short, a connection is told to stay away for what is left of its share.
+
+    Args:
+        opened: Those that are open; the set shrinks as they end.
+        end: Ends one, and says why.
+        unanswered: Publishes under way; the set shrinks as they are answered.
+        seconds: For all of it.
+        spread: Seconds between the first end and the last.
+        hurry: Set: the rest ends at once.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    order = list(opened)
+    random.shuffle(order)
+    share = spread / max(1, len(order))
+    bound = min(spread, seconds * SHARE)
+    ended = 0
+    while opened:
+        passed = loop.time() - began
+        whole = hurry.is_set() or passed >= bound
+        until = len(order) if whole else min(len(order), int(passed / share) + 1)
+        some = [each for each in order[ended:until] if not each.closed]
+        for connection in some:
+            # What is read no more is not acknowledged: its publisher sends it elsewhere.
+            connection.sink.hold(True)
+        if unanswered and some:
+            await asyncio.wait(list(unanswered), timeout=max(0.0, seconds - passed))
+        for number, connection in enumerate(some, ended):
+            early = number * share - (loop.time() - began)
+            wait = round(early * 1000) if whole and early > 0 else None
+            end(connection, _reason(wait))
+        ended = until
+        if ended >= len(order):
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STEP):
+                await hurry.wait()
+
+
+def _reason(wait: int | None) -> ServiceError:
+    return ServiceError("going_away", "the server is shutting down", retry_after_ms=wait)

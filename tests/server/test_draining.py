@@ -1,0 +1,111 @@
+"""Shutting down: ends are spread over time, and what was published is answered before."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pubsub_server.backplanes.history import MemoryStore
+from pubsub_server.backplanes.memory import MemoryBackplane
+from pubsub_server.errors import ServiceError
+from pubsub_server.settings.config import Settings
+from tests.cluster.waiting import until
+from tests.server.hub_rig import START_MS, Peer, Rig
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from pubsub_server.hub.requests import Draft
+    from pubsub_server.interfaces import Published
+
+HOUR = 3600.0
+
+
+class Slow(MemoryBackplane):
+    """Answers a publish when its gate is opened."""
+
+    def __init__(self) -> None:
+        store = MemoryStore(max_messages=100, max_age=3600, max_bytes=10**9, max_topics=100)
+        super().__init__(store, lambda: START_MS)
+        self.gate = asyncio.Event()
+
+    def publish(  # type: ignore[override]
+        self, drafts: Sequence[Draft], sender: tuple[str, str]
+    ) -> Awaitable[list[Published | ServiceError]]:
+        async def later() -> list[Published | ServiceError]:
+            await self.gate.wait()
+            return MemoryBackplane.publish(self, drafts, sender)
+
+        return later()
+
+
+def ended(peers: Sequence[Peer]) -> int:
+    return sum(peer.ending() is not None for peer in peers)
+
+
+async def test_connections_end_one_after_the_other_and_hurry_ends_the_rest() -> None:
+    rig = Rig()
+    peers = [await rig.client(f"u{n}") for n in range(10)]
+    hurry = asyncio.Event()
+    async with asyncio.timeout(5):
+        draining = asyncio.create_task(rig.hub.drain(2 * HOUR, HOUR, hurry))
+        await until(lambda: ended(peers), 1)
+        first = next(peer for peer in peers if peer.ending() is not None)
+        with pytest.raises(ServiceError, match="shutting down"):
+            rig.stranger()
+        hurry.set()
+        await draining
+    assert {peer.ending() for peer in peers} == {(1001, "going_away")}
+    errors = [peer.hear()[-1] for peer in peers if peer is not first]
+    assert {error["code"] for error in errors} == {"going_away"}
+    waits = sorted(error["retry_after_ms"] for error in errors)
+    # Each is told to stay away for what is left of its share of the hour.
+    assert all(abs(wait - 360_000 * (n + 1)) < 10_000 for n, wait in enumerate(waits))
+    assert "retry_after_ms" not in first.hear()[-1]
+
+
+async def test_a_drain_takes_no_longer_than_its_time() -> None:
+    rig = Rig()
+    peers = [await rig.client(f"u{n}") for n in range(4)]
+    async with asyncio.timeout(5):
+        await rig.hub.drain(0.1, HOUR)
+    assert {peer.ending() for peer in peers} == {(1001, "going_away")}
+
+
+async def test_a_drain_without_connections_waits_for_nobody() -> None:
+    async with asyncio.timeout(5):
+        await Rig().hub.drain(HOUR, HOUR)
+
+
+async def test_a_publish_under_way_is_answered_before_its_connection_ends() -> None:
+    backplane = Slow()
+    rig = Rig(backplane=backplane)
+    alice = await rig.client("alice")
+    alice.publish("a", 1)
+    alice.say("publish", ref="7", message={"topic": "a", "type": "t", "data": 2})
+    async with asyncio.timeout(5):
+        draining = asyncio.create_task(rig.hub.drain(HOUR))
+        await until(lambda: alice.sink.holds, [True])
+        assert alice.ending() is None
+        backplane.gate.set()
+        await draining
+    answer, error = alice.hear()
+    assert (answer["type"], answer["ref"], error["code"]) == ("published", "7", "going_away")
+    assert alice.ending() == (1001, "going_away")
+
+
+async def test_a_store_that_does_not_answer_holds_up_the_end_for_its_time_only() -> None:
+    rig = Rig(backplane=Slow())
+    alice = await rig.client("alice")
+    alice.publish("a", 1)
+    async with asyncio.timeout(5):
+        await rig.hub.drain(0.05)
+    assert alice.ending() == (1001, "going_away")
+
+
+def test_nodes_on_a_store_spread_the_ends_and_one_alone_does_not() -> None:
+    assert Settings().spread == 0
+    assert Settings.model_validate({"redis_url": "redis://x"}).spread == 3_000
+    assert Settings.model_validate({"drain_spread": "7s"}).spread == 7_000
