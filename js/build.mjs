@@ -35,6 +35,9 @@ const TARGET = 'es2022';
 /** What the first entry loads at once for the client. */
 const CLIENT = './src/client.ts';
 
+/** What programs do not load, but their tests. */
+const TESTING = 'src/testing/index.ts';
+
 /** Modules of which the first entry gives something away: apart, so that one can do without others. */
 const apart = [
   ...readFileSync(join(here, entries[0]), 'utf8').matchAll(
@@ -88,13 +91,20 @@ async function buildModules() {
     sourcesContent: false,
     logLevel: 'warning',
   };
-  const { metafile } = await build({ ...settings, metafile: true, write: false });
+  // Names that are used often become the shortest: what tests use takes none of them.
+  const { metafile, mangleCache } = await build({
+    ...settings,
+    entryPoints: settings.entryPoints.filter((path) => path !== TESTING),
+    mangleCache: {},
+    metafile: true,
+    write: false,
+  });
   const lazy = Object.values(metafile.inputs)
     .flatMap(({ imports }) => imports)
     .filter(({ kind }) => kind === 'dynamic-import');
   const alone = [...entries.slice(1), ...lazy.map(({ path }) => path)];
   const whole = staysWhole(new Set(alone.map((path) => join(here, path))));
-  await build({ ...settings, plugins: [whole] });
+  await build({ ...settings, mangleCache, plugins: [whole] });
   // What is apart is in a chunk; nobody comes by its entry.
   for (const source of apart) remove(join(dist, source.replace(/^src\/(.*)\.ts$/, '$1.js')));
 }

@@ -1,0 +1,163 @@
+/** Who a connection is: authentication, first and again, the end of a token, signs of life. */
+
+import type { AuthExpiringFrame, AuthOkFrame, Limits, SessionInfo } from '../generated/wire.js';
+import { compact } from '../wire/compact.js';
+import type { Connection } from './connection.js';
+import type { Core } from './core.js';
+import { Problem } from './problem.js';
+import type { Identity } from './tokens.js';
+
+const FEATURES = ['ref', 'ack', 'seq', 'idempotency', 'batch', 'resume', 'meta'];
+
+/** Gives a connection its identity, and takes it away. */
+export class Admission {
+  /**
+   * @param _core The parts of the hub.
+   * @param _end Ends a connection with an error and its close code.
+   * @param _drop Ends a subscription that is allowed no longer.
+   */
+  constructor(
+    private readonly _core: Core,
+    private readonly _end: (connection: Connection, problem: Problem) => void,
+    private readonly _drop: (connection: Connection, pattern: string) => void,
+  ) {}
+
+  /** A connection has come, and must authenticate in time. */
+  expect(connection: Connection): void {
+    const { clock, settings } = this._core;
+    connection.deadline = clock.now() + settings.authDeadline;
+    this._watch(connection);
+  }
+
+  /**
+   * Identify a connection, first or again.
+   *
+   * @throws Problem `token_invalid`, `token_expired`, `connection_limit`.
+   */
+  admit(connection: Connection, token: string, clientId?: string): AuthOkFrame {
+    const identity = this._core.tokens.authenticate(token);
+    if (connection.identity) this._renew(connection, connection.identity, identity);
+    else this._enter(connection, identity, clientId);
+    return { type: 'auth.ok', ...this.describe(identity, connection.clientId) };
+  }
+
+  /** What `auth.ok` says, and `GET /v1/session`. */
+  describe(identity: Identity, clientId: string): SessionInfo & { readonly client_id: string } {
+    const { clock, rates, settings } = this._core;
+    const limits: Limits = {
+      publish_rate: rates.rate(identity),
+      max_payload: settings.maxPayload,
+      history_max: settings.historyMaxMessages,
+      max_subscriptions: settings.maxSubscriptions,
+      max_batch: settings.maxBatch,
+    };
+    return compact<SessionInfo & { readonly client_id: string }>({
+      client_id: clientId,
+      user_id: identity.userId,
+      version: 1,
+      features: FEATURES,
+      expires_at: identity.expiresAt,
+      server_time: clock.wallMs(),
+      limits,
+    });
+  }
+
+  private _enter(connection: Connection, identity: Identity, clientId: string | undefined): void {
+    const { connections, limiter, presence, stats } = this._core;
+    const resumed =
+      clientId !== undefined && presence.mayResume(clientId, identity) ? clientId : undefined;
+    const replaced = resumed === undefined ? undefined : connections.get(resumed);
+    if (replaced) {
+      // The old connection is dead without the server knowing: the client is here.
+      this._end(replaced, new Problem('replaced', "another connection took this one's place"));
+    }
+    limiter.acquire(identity);
+    connection.clientId = resumed ?? this._core.clientId();
+    connection.identity = identity;
+    connections.set(connection.clientId, connection);
+    stats.authenticated += 1;
+    presence.refresh(connection.clientId, identity);
+    this._setEnd(connection, identity);
+  }
+
+  private _renew(connection: Connection, held: Identity, identity: Identity): void {
+    if (held.userId !== identity.userId || held.kind !== identity.kind) {
+      const said = 'this token names somebody else than the connection; open another connection';
+      throw new Problem('token_invalid', said, { field: 'token' });
+    }
+    connection.identity = identity;
+    this._core.presence.refresh(connection.clientId, identity);
+    this._setEnd(connection, identity);
+    this._review(connection, identity);
+  }
+
+  /** Take back what the identity may not have. */
+  private _review(connection: Connection, identity: Identity): void {
+    for (const topic of [...connection.patterns.keys()]) {
+      if (this._core.mayHold(identity, topic)) continue;
+      this._drop(connection, topic);
+      const said = 'the access rules no longer allow this subscription; it has ended';
+      this._core.refuse(connection, new Problem('forbidden', said, { topic }));
+    }
+  }
+
+  private _setEnd(connection: Connection, { expiresAt }: Identity): void {
+    const { clock } = this._core;
+    connection.noticed = false;
+    connection.deadline =
+      expiresAt === undefined
+        ? Number.POSITIVE_INFINITY
+        : clock.now() + Math.max(0, expiresAt - clock.wallMs());
+    this._watch(connection);
+  }
+
+  /** Look after a connection when something about it is due. */
+  private _watch(connection: Connection): void {
+    const { clock } = this._core;
+    connection.timer?.cancel();
+    const wait = this._next(connection) - clock.now();
+    // A moment later: what is due is not to be missed by a rounding.
+    connection.timer = clock.callLater(Math.max(0, wait) + 0.01, () => this._look(connection));
+  }
+
+  private _next(connection: Connection): number {
+    const { clock, settings } = this._core;
+    const { deadline, lastHeard, identity, noticed, sink } = connection;
+    if (!identity) return deadline;
+    const now = clock.now();
+    const notice = noticed ? deadline : Math.max(now, deadline - settings.expiringNotice);
+    if (sink.isStream) return Math.min(notice, now + settings.sseKeepalive);
+    const { serverPingInterval, presenceTimeout } = settings;
+    const isQuiet = now - lastHeard >= serverPingInterval;
+    return Math.min(notice, lastHeard + (isQuiet ? presenceTimeout : serverPingInterval));
+  }
+
+  private _look(connection: Connection): void {
+    const { clock, settings } = this._core;
+    const { deadline, identity, lastHeard, sink } = connection;
+    const now = clock.now();
+    if (now >= deadline) {
+      const problem = identity
+        ? new Problem('token_expired', 'the token has ended and no new one came')
+        : new Problem('auth_timeout', 'no `auth` came in time after the opening');
+      this._end(connection, problem);
+      return;
+    }
+    const silence = now - lastHeard;
+    if (identity) {
+      if (!connection.noticed && now >= deadline - settings.expiringNotice) {
+        connection.noticed = true;
+        const expires_in = Math.max(0, Math.floor(deadline - now));
+        const { expiresAt: expires_at } = identity;
+        sink.write(compact<AuthExpiringFrame>({ type: 'auth.expiring', expires_in, expires_at }));
+      }
+      if (!sink.isStream && silence >= settings.presenceTimeout) {
+        const said = 'nothing was heard from the client for too long';
+        this._end(connection, new Problem('idle_timeout', said));
+        return;
+      }
+      if (sink.isStream || silence >= settings.serverPingInterval) sink.ping();
+    }
+    this._watch(connection);
+  }
+}

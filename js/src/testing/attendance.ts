@@ -1,0 +1,104 @@
+/** Tells the readers of a topic who is on it. */
+
+import type { Envelope, JsonObject } from '../generated/wire.js';
+import { isWildcard, TopicTrie } from '../topics.js';
+import type { PresenceChangeKind, Published } from '../values.js';
+import type { Connection } from './connection.js';
+import type { Core } from './core.js';
+import type { Seat } from './presence.js';
+import type { Identity } from './tokens.js';
+
+/** Snapshots that one subscription by patterns brings. */
+const SNAPSHOTS_MAX = 1_000;
+
+/** Joins members with connections. */
+export class Attendance {
+  constructor(private readonly _core: Core) {}
+
+  /** The connection has subscribed to this topic by name. */
+  enter(connection: Connection, identity: Identity, topic: string): void {
+    const { presence } = this._core;
+    const seat = presence.join(connection.clientId, identity, topic, this._core.wall());
+    if (seat) this._tell('join', seat, connection);
+  }
+
+  /** It has ended this subscription. */
+  quit(connection: Connection, topic: string): void {
+    const seat = this._core.presence.leave(connection.clientId, topic);
+    if (seat) this._tell('leave', seat, connection);
+  }
+
+  /** The client is gone for good. */
+  depart(clientId: string): void {
+    for (const seat of this._core.presence.leaveAll(clientId)) this._tell('leave', seat);
+  }
+
+  /** The connection broke: others are told after the grace, if it does not come back. */
+  lose(connection: Connection, grace: number): void {
+    const { presence, clock } = this._core;
+    presence.lose(
+      connection.clientId,
+      this._core.lastSeen(connection),
+      (lapse) => clock.callLater(grace, lapse),
+      (seat) => this._tell('leave', seat),
+    );
+  }
+
+  /**
+   * The client changes its state.
+   *
+   * @param topic Where; undefined everywhere it is a member.
+   * @throws Problem See `Presence.update`.
+   */
+  update(
+    { clientId }: Connection,
+    topic: string | undefined,
+    data: JsonObject,
+  ): Published & { readonly timestamp: number } {
+    const timestamp = this._core.wall();
+    const id = this._core.messageId();
+    for (const seat of this._core.presence.update(clientId, topic, data, timestamp)) {
+      this._tell('update', seat, undefined, id);
+    }
+    return { id, timestamp, seq: undefined, duplicate: false };
+  }
+
+  /** Send snapshots of the topics that a new subscription covers. */
+  show(connection: Connection, identity: Identity, patterns: readonly string[]): void {
+    const trie = new TopicTrie<string>();
+    for (const pattern of patterns) trie.insert(pattern, pattern);
+    const found = this._core.presence.topics.filter(
+      (topic) => trie.match(topic).length && this._core.mayRead(identity, topic),
+    );
+    const named = patterns.filter((pattern) => !isWildcard(pattern));
+    const topics = new Set([...named, ...found.slice(0, SNAPSHOTS_MAX)]);
+    for (const topic of topics) this._snapshot(connection, topic);
+  }
+
+  private _snapshot({ sink }: Connection, topic: string): void {
+    const members = this._core.presence.members(topic);
+    sink.write({ type: 'presence.snapshot', topic, members });
+  }
+
+  private _tell(
+    change: Exclude<PresenceChangeKind, 'snapshot'>,
+    { topic, member, kind }: Seat,
+    but?: Connection,
+    id = this._core.messageId(),
+  ): void {
+    this._core.stats.presenceChanges += 1;
+    const message: Envelope = {
+      id,
+      topic,
+      type: `presence.${change}`,
+      data: member,
+      sender: { type: kind, id: member.user_id },
+      timestamp: this._core.wall(),
+    };
+    for (const connection of this._core.readers(topic)) {
+      if (connection === but || !connection.hears(topic)) continue;
+      if (connection.sink.isStream) this._snapshot(connection, topic);
+      else connection.sink.write({ type: 'message', message });
+    }
+  }
+}

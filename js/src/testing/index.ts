@@ -1,0 +1,8 @@
+/** What tests of programs need: a server in memory, a clock to move, faults. */
+
+export { type Clock, SystemClock, type TimerHandle } from '../clock.js';
+export { VirtualClock } from './clock.js';
+export type { Stats } from './core.js';
+export { type Fault, MemoryServer, type MemoryServerOptions } from './server.js';
+export type { Rules, ServerSettings } from './settings.js';
+export type { Identity, Kind, TokenClaims } from './tokens.js';

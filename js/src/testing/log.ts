@@ -1,0 +1,277 @@
+/** The bounded log of each topic: append, number, trim, replay (HIP-56 Message History and Replay). */
+
+import type { Envelope, HistoryPage } from '../generated/wire.js';
+import { TopicTrie } from '../topics.js';
+import type { Published } from '../values.js';
+import { compact } from '../wire/compact.js';
+import { Problem } from './problem.js';
+import type { Draft } from './requests.js';
+import type { ServerSettings } from './settings.js';
+
+/** A log that begins is numbered from the time, so that its numbers exceed those of a lost one. */
+const SEQ_PER_MS = 1_000;
+/** Logs; the one that was written to least recently goes first. */
+const TOPICS_MAX = 10_000;
+/** Ids known after their messages have left the logs, or that were never kept. */
+const REMEMBERED_IDS = 100_000;
+const REMEMBERED_MS = 600_000;
+/** Messages of one replay. */
+const REPLAY_MESSAGES = 10_000;
+
+/** A message that was published. */
+export interface Entry {
+  readonly message: Envelope;
+  /** Its JSON. */
+  readonly body: string;
+  /** When its retention ends, Unix milliseconds. */
+  readonly expires: number;
+}
+
+/** What a subscription begins with. */
+export interface Replay {
+  readonly entries: readonly Entry[];
+  readonly positions: Readonly<Record<string, number>>;
+  readonly truncated: readonly string[];
+  readonly reset: readonly string[];
+}
+
+/** What was asked for of history. */
+export interface Wanted {
+  readonly since?: number | undefined;
+  readonly after?: Readonly<Record<string, number>> | undefined;
+  readonly history?: number | undefined;
+}
+
+class Log {
+  last: number;
+  lastAt = 0;
+  /** Timestamp of the newest message that has left the log. */
+  lostAt = 0;
+  entries: Entry[] = [];
+
+  constructor(readonly start: number) {
+    this.last = start - 1;
+  }
+
+  /** Let go of what has come to its age. */
+  expire(now: number): readonly Entry[] {
+    const gone = this.entries.filter(({ expires }) => expires <= now);
+    for (const { message } of gone) this.lostAt = Math.max(this.lostAt, message.timestamp);
+    if (gone.length) this.entries = this.entries.filter(({ expires }) => expires > now);
+    return gone;
+  }
+}
+
+/** All logs. */
+export class Store {
+  private readonly _logs = new Map<string, Log>();
+  private readonly _seen = new Map<string, Entry>();
+  /** Beyond every number of a log that is gone, by more than one: a jump must be seen. */
+  private _floor = 0;
+
+  constructor(private readonly _settings: ServerSettings) {}
+
+  /**
+   * Number and keep a message.
+   *
+   * @param id The publisher's id, or a fresh one.
+   * @returns The entry to deliver, or what was answered before where the id is known.
+   * @throws Problem `conflict`: the id is known for something else.
+   */
+  append(draft: Draft, id: string, sender: Envelope['sender'], now: number): Entry | Published {
+    const known = draft.id === undefined ? undefined : this._known(draft, draft.id, sender, now);
+    if (known) return known;
+    const { historyMaxAge, historyMaxMessages } = this._settings;
+    const seconds = Math.min(draft.ttl ?? historyMaxAge, historyMaxAge);
+    if (draft.ttl === 0) {
+      const entry = entryOf(draft, id, sender, now, undefined, now);
+      if (draft.id !== undefined) this._remember(entry);
+      return entry;
+    }
+    const log = this._logs.get(draft.topic) ?? this._begin(now);
+    this._logs.delete(draft.topic);
+    this._logs.set(draft.topic, log);
+    log.last += 1;
+    log.lastAt = now;
+    const entry = entryOf(draft, id, sender, now, log.last, now + seconds * 1000);
+    log.entries.push(entry);
+    this._expire(log, now);
+    while (log.entries.length > historyMaxMessages) this._dropFirst(log);
+    return entry;
+  }
+
+  /** What a subscription begins with. */
+  replay(patterns: readonly string[], wanted: Wanted, now: number, mayRead: MayRead): Replay {
+    const { since, after = {}, history } = wanted;
+    const trie = new TopicTrie<string>();
+    for (const pattern of patterns) trie.insert(pattern, pattern);
+    let entries: Entry[] = [];
+    const truncated: string[] = [];
+    const reset: string[] = [];
+    const positions: Record<string, number> = {};
+    for (const [topic, log] of this._logs) {
+      if (!trie.match(topic).length || !mayRead(topic)) continue;
+      positions[topic] = log.last;
+      const mark = Object.hasOwn(after, topic) ? after[topic] : undefined;
+      if (mark === undefined && since === undefined && history === undefined) continue;
+      const read = this._read(log, now, mark, since, history);
+      entries.push(...read.entries);
+      if (read.short) truncated.push(topic);
+      if (read.anew) reset.push(topic);
+    }
+    entries.sort((one, other) => one.message.timestamp - other.message.timestamp);
+    if (entries.length > REPLAY_MESSAGES) {
+      const cut = new Set(entries.slice(0, -REPLAY_MESSAGES).map(({ message }) => message.topic));
+      truncated.push(...[...cut].filter((topic) => !truncated.includes(topic)));
+      entries = entries.slice(-REPLAY_MESSAGES);
+    }
+    return { entries, positions, truncated, reset };
+  }
+
+  /** One page: the newest, the one before an id, or the one after a position. */
+  page(topic: string, query: PageQuery, limit: number, now: number): HistoryPage {
+    const { since, before, after } = query;
+    const log = this._logs.get(topic);
+    if (!log) return { messages: [], has_more: false };
+    const read = this._read(log, now, after, since, undefined);
+    let { entries } = read;
+    if (after === undefined && before !== undefined) {
+      const place = entries.findIndex(({ message }) => message.id === before);
+      entries = entries.slice(0, Math.max(0, place));
+    }
+    const chosen = after === undefined ? entries.slice(-limit) : entries.slice(0, limit);
+    return compact<HistoryPage>({
+      messages: chosen.map(({ message }) => message),
+      has_more: entries.length > chosen.length,
+      position: log.last,
+      truncated: read.short || undefined,
+      reset: read.anew || undefined,
+    });
+  }
+
+  /** Topics with a log: how many messages it has, its position, and when it was written to. */
+  reports(now: number): Map<string, { messages: number; position: number; last: number }> {
+    const told = [...this._logs].map(([topic, log]) => {
+      this._expire(log, now);
+      const { last: position, lastAt: last } = log;
+      return [topic, { messages: log.entries.length, position, last }] as const;
+    });
+    return new Map(told);
+  }
+
+  /** Drop what is retained as if it had been too much; with `positions` the numbering, too. */
+  evict(topic: string | undefined, positions: boolean): void {
+    for (const name of topic === undefined ? [...this._logs.keys()] : [topic]) {
+      const log = this._logs.get(name);
+      if (!log) continue;
+      while (log.entries.length) this._dropFirst(log);
+      if (positions) this._end(name, log);
+    }
+    if (positions) this._seen.clear();
+  }
+
+  private _read(
+    log: Log,
+    now: number,
+    after: number | undefined,
+    since: number | undefined,
+    newest: number | undefined,
+  ): { entries: Entry[]; short: boolean; anew: boolean } {
+    this._expire(log, now);
+    let { entries } = log;
+    const anew = after !== undefined && (after < log.start - 1 || after > log.last);
+    let short = false;
+    if (after !== undefined) {
+      const mark = anew ? log.start - 1 : after;
+      entries = entries.filter(({ message }) => (message.seq ?? 0) > mark);
+      short = entries.length < log.last - mark;
+    } else if (since !== undefined) {
+      entries = entries.filter(({ message }) => message.timestamp > since);
+      short = log.lostAt > since;
+    }
+    if (newest !== undefined && newest < entries.length) {
+      entries = entries.slice(entries.length - newest);
+      short ||= after !== undefined;
+    }
+    return { entries, short, anew };
+  }
+
+  private _known(
+    draft: Draft,
+    id: string,
+    sender: Envelope['sender'],
+    now: number,
+  ): Published | undefined {
+    const log = this._logs.get(draft.topic);
+    const found =
+      log?.entries.find(({ message }) => message.id === id) ??
+      this._seen.get(keyOf(draft.topic, id));
+    if (!found) return undefined;
+    const { timestamp, seq } = found.message;
+    const isKept = log?.entries.includes(found);
+    if (!isKept && timestamp + REMEMBERED_MS <= now) return undefined;
+    const again = entryOf(draft, id, sender, timestamp, seq, 0);
+    if (again.body === found.body) return { id, timestamp, seq, duplicate: true };
+    const said = 'this id was used before, by another sender or for another message';
+    throw new Problem('conflict', said, { topic: draft.topic, field: 'id' });
+  }
+
+  private _begin(now: number): Log {
+    for (const [topic, log] of this._logs) {
+      if (this._logs.size < TOPICS_MAX) break;
+      this._end(topic, log);
+    }
+    return new Log(Math.max(now * SEQ_PER_MS, this._floor));
+  }
+
+  private _end(topic: string, log: Log): void {
+    this._floor = Math.max(this._floor, log.last + 2);
+    this._logs.delete(topic);
+  }
+
+  private _expire(log: Log, now: number): void {
+    for (const entry of log.expire(now)) this._remember(entry);
+  }
+
+  private _dropFirst(log: Log): void {
+    const entry = log.entries.shift();
+    if (!entry) return;
+    log.lostAt = entry.message.timestamp;
+    this._remember(entry);
+  }
+
+  private _remember(entry: Entry): void {
+    this._seen.set(keyOf(entry.message.topic, entry.message.id), entry);
+    for (const key of this._seen.keys()) {
+      if (this._seen.size <= REMEMBERED_IDS) break;
+      this._seen.delete(key);
+    }
+  }
+}
+
+/** Whether somebody may read a topic. */
+export type MayRead = (topic: string) => boolean;
+
+/** Which page of history. */
+export interface PageQuery {
+  readonly since?: number | undefined;
+  readonly before?: string | undefined;
+  readonly after?: number | undefined;
+}
+
+function keyOf(topic: string, id: string): string {
+  return `${topic} ${id}`;
+}
+
+function entryOf(
+  { topic, type, data, ttl, meta }: Draft,
+  id: string,
+  sender: Envelope['sender'],
+  timestamp: number,
+  seq: number | undefined,
+  expires: number,
+): Entry {
+  const fields = { id, topic, type, data, sender, timestamp, ttl, seq, meta };
+  const message = compact<Envelope>(fields);
+  return { message, body: JSON.stringify(message), expires };
+}

@@ -1,0 +1,71 @@
+/** Why the server refuses something, in the form in which frames and HTTP answers tell it. */
+
+import { CODES } from '../generated/errors.js';
+import type { ErrorInfo } from '../generated/wire.js';
+import { compact } from '../wire/compact.js';
+
+/** What else is known of a refusal. */
+export interface ProblemDetails {
+  readonly topic?: string | undefined;
+  readonly field?: string | undefined;
+  /** Milliseconds. */
+  readonly retryAfter?: number | undefined;
+}
+
+/** A refusal by the server. */
+export class Problem extends Error {
+  constructor(
+    readonly code: string,
+    message: string,
+    readonly details: ProblemDetails = {},
+  ) {
+    super(message);
+  }
+
+  /** As frames and results carry it. */
+  get info(): ErrorInfo {
+    const { code, message, details } = this;
+    return compact<ErrorInfo>({
+      code,
+      message,
+      remedy: CODES.get(code)?.remedy,
+      topic: details.topic,
+      retry_after_ms: details.retryAfter,
+    });
+  }
+
+  /** Close code of a connection that this ends (`close` of spec/errors.yaml). */
+  get close(): number {
+    return this.code === 'replaced' ? 4409 : (CODES.get(this.code)?.close ?? 4401);
+  }
+}
+
+/** Statuses of HTTP (`status` of spec/errors.yaml); others are 400. */
+const STATUSES: Readonly<Record<string, number>> = {
+  invalid_payload: 422,
+  payload_too_large: 413,
+  unauthenticated: 401,
+  token_invalid: 401,
+  token_expired: 401,
+  forbidden: 403,
+  not_found: 404,
+  conflict: 409,
+  rate_limited: 429,
+  connection_limit: 429,
+  subscription_limit: 429,
+  unavailable: 503,
+  going_away: 503,
+  internal: 500,
+};
+
+/** Body and status of an answer over HTTP (RFC 9457). */
+export function problemResponse(problem: Problem): Response {
+  const { message: detail, ...info } = problem.info;
+  const status = STATUSES[problem.code] ?? 400;
+  const { field, retryAfter } = problem.details;
+  const type = `urn:hanzo:pubsub:error:${problem.code}`;
+  const body = { ...info, type, title: problem.code, status, detail, field };
+  const headers = new Headers({ 'Content-Type': 'application/problem+json' });
+  if (retryAfter !== undefined) headers.set('Retry-After', String(Math.ceil(retryAfter / 1000)));
+  return new Response(JSON.stringify(body), { status, headers });
+}

@@ -1,0 +1,81 @@
+/** How much: publishes a second (HIP-56 Security 4) and open connections (Security 7). */
+
+import { Problem } from './problem.js';
+import type { ServerSettings } from './settings.js';
+import type { Identity } from './tokens.js';
+
+interface Bucket {
+  level: number;
+  at: number;
+}
+
+/** Publishes a second of each connection; what one user publishes over HTTP shares one budget. */
+export class RateLimiter {
+  private readonly _buckets = new Map<string, Bucket>();
+
+  constructor(
+    private readonly _settings: ServerSettings,
+    private readonly _now: () => number,
+  ) {}
+
+  /** Publishes a second that an identity has. */
+  rate({ kind }: Identity): number {
+    const { publishRateService, publishRateUser } = this._settings;
+    return kind === 'service' || kind === 'admin' ? publishRateService : publishRateUser;
+  }
+
+  /** Take up to `count`; how many are granted, and in how many milliseconds there is one more. */
+  take(
+    identity: Identity,
+    clientId: string | undefined,
+    count: number,
+  ): readonly [granted: number, wait: number] {
+    const rate = this.rate(identity) / 1000;
+    const burst = Math.max(1, rate * this._settings.publishBurst);
+    const key = keyOf(identity, clientId);
+    const now = this._now();
+    const bucket = this._buckets.get(key) ?? { level: burst, at: now };
+    this._buckets.set(key, bucket);
+    bucket.level = Math.min(burst, bucket.level + (now - bucket.at) * rate);
+    bucket.at = now;
+    const granted = Math.min(count, Math.floor(bucket.level + 1e-9));
+    bucket.level -= granted;
+    if (granted === count) return [granted, 0];
+    return [granted, Math.ceil(Math.max(0, (1 - bucket.level) / rate))];
+  }
+
+  /** The connection is gone, and its budget with it. */
+  forget(identity: Identity, clientId: string): void {
+    this._buckets.delete(keyOf(identity, clientId));
+  }
+}
+
+/** Open connections of each user; event streams count, too. */
+export class ConnectionLimiter {
+  private readonly _users = new Map<string, number>();
+
+  constructor(private readonly _most: number) {}
+
+  /** @throws Problem `connection_limit`; nothing is counted then. */
+  acquire(identity: Identity): void {
+    const key = keyOf(identity, undefined);
+    const open = this._users.get(key) ?? 0;
+    if (open >= this._most) {
+      const said = `${identity.userId} has ${open} connections, as many as a user may`;
+      throw new Problem('connection_limit', said, { retryAfter: 5_000 });
+    }
+    this._users.set(key, open + 1);
+  }
+
+  /** One connection less. */
+  release(identity: Identity): void {
+    const key = keyOf(identity, undefined);
+    const left = (this._users.get(key) ?? 0) - 1;
+    if (left > 0) this._users.set(key, left);
+    else this._users.delete(key);
+  }
+}
+
+function keyOf({ kind, userId }: Identity, clientId: string | undefined): string {
+  return JSON.stringify([kind, userId, clientId]);
+}

@@ -1,0 +1,396 @@
+/**
+ * `MemoryServer`: the service in this process, without a socket.
+ *
+ * Rules, history, positions, presence, limits and re-authentication are as those of the reference
+ * server; tests run the same scenarios against both.
+ */
+
+import { PubSub } from '../client.js';
+import type { Clock } from '../clock.js';
+import { fromCode, UsageError } from '../errors.js';
+import type { JsonObject } from '../generated/wire.js';
+import { parse } from '../http/problems.js';
+import { operations } from '../runtime/lazy.js';
+import { PARTS } from '../runtime/parts.js';
+import { platform } from '../runtime/surroundings.js';
+import type { TransportName } from '../session/effects.js';
+import { checkNumber } from '../settings/checks.js';
+import type { ClientOptions, PubSubOptions, WebSocketConstructor } from '../settings/options.js';
+import type { Receiver, Transport } from '../transports/transport.js';
+import { WebSocketTransport } from '../transports/websocket.js';
+import type { Outgoing, Published } from '../values.js';
+import { VirtualClock } from './clock.js';
+import { Core, type Stats } from './core.js';
+import { answer } from './http.js';
+import { Hub } from './hub.js';
+import { type End, type Host, Link } from './link.js';
+import { Problem } from './problem.js';
+import { readPublication } from './requests.js';
+import { type Rules, readSettings, type ServerSettings } from './settings.js';
+import { MemorySocket, type Refusal } from './socket.js';
+import { identityOf, type TokenClaims } from './tokens.js';
+
+/** Frames and attempts that are kept for the test to look at. */
+const KEPT = 10_000;
+
+/** Where the server is, as a client's options take it; nothing is sent there. */
+const URL = 'ws://memory.localhost/ws';
+
+/** What `new MemoryServer` takes: a clock, rules, a seed, and settings by name. */
+export interface MemoryServerOptions<C extends Clock = VirtualClock>
+  extends Partial<ServerSettings> {
+  /**
+   * Time for the server and its clients; default a `VirtualClock`, which stands still until the
+   * test moves it. `new SystemClock()` makes both run in real time.
+   */
+  readonly clock?: C | undefined;
+  /** Who may do what; default everybody may do everything. */
+  readonly rules?: Rules | undefined;
+  /** For ids, and the jitter of the clients' retries; a whole number, default 0. */
+  readonly seed?: number | undefined;
+}
+
+/** What is wrong until it is ended: by `end()`, or by the end of the block with `using`. */
+export interface Fault extends Disposable {
+  /** All is well again. Harmless when it has ended. */
+  end(): void;
+}
+
+/**
+ * A server for tests.
+ *
+ *     await using server = await new MemoryServer().start();
+ *     const ps = server.client();
+ *     const sub = await ps.subscribe('chat.1');
+ *     await server.publish('chat.1', { type: 'token', data: { content: 'Hi' } });
+ *     const { value: message } = await sub[Symbol.asyncIterator]().next();
+ *     server.cut(); // the connection breaks
+ *     await server.clock.advance(30_000); // the client comes back, in no time
+ */
+export class MemoryServer<C extends Clock = VirtualClock> {
+  /** Time of the server and its clients. */
+  readonly clock: C;
+  /** Numbers from 0 inclusive to 1 exclusive, by the seed. */
+  readonly random: () => number;
+  /** Frames that clients sent, newest last, without tokens; at most 10,000. */
+  readonly received: JsonObject[] = [];
+  /** Transports that clients dialed, newest last; at most 10,000. */
+  readonly attempts: TransportName[] = [];
+  /** What to pass as `url` to a client that the program makes itself; `options` has the rest. */
+  readonly url: string = URL;
+  private readonly _hub: Hub;
+  private readonly _links = new Set<Link>();
+  private readonly _clients: Pick<PubSub, 'close'>[] = [];
+  private readonly _losing = new Map<string, number>();
+  private _refusal: (Refusal & { readonly transport: TransportName | undefined }) | undefined;
+  private _isFrozen = false;
+  private _isRunning = false;
+
+  /**
+   * @throws InvalidOption A setting is not known, of a wrong type, or out of range.
+   */
+  constructor(options: MemoryServerOptions<C> = {}) {
+    const { clock = new VirtualClock(), rules = {}, seed = 0, ...settings } = options;
+    this.clock = clock as C;
+    this.random = randomOf(checkNumber('seed', seed, [0, 2 ** 32 - 1, 'a number']));
+    this._hub = new Hub(new Core(clock, readSettings(settings), rules, this.random));
+  }
+
+  // ---------------------------------------------------------------- life
+
+  /** Start: load what clients would load later, so that no file is waited for in virtual time. */
+  async start(): Promise<this> {
+    await Promise.all([
+      operations(),
+      ...Object.values(PARTS).map((load) => load()),
+      import('../runtime/http_operations.js'),
+      import('../transports/sse.js'),
+      import('../wire/lenient.js'),
+    ]);
+    this._isRunning = true;
+    return this;
+  }
+
+  /** Close the clients that `client()` made, and end. Idempotent. */
+  async stop(): Promise<void> {
+    this._isFrozen = false;
+    await Promise.all(this._clients.splice(0).map((client) => client.close({ timeout: 0 })));
+    this._isRunning = false;
+    this._hub.drain();
+  }
+
+  /** `stop()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  // ---------------------------------------------------------------- what a test uses
+
+  /**
+   * A client of this server, which lives by its clock, and is closed with it.
+   *
+   * @param options As `new PubSub` takes them; without a token it is a service.
+   * @throws UsageError The server is not running.
+   */
+  client<Topics extends object = Record<never, never>>(
+    options: PubSubOptions = {},
+  ): PubSub<Topics> {
+    this._refuseStopped();
+    const { clock, random } = this;
+    const own = options.getToken || options.token !== undefined ? {} : this._ownToken();
+    const client = new PubSub<Topics>(
+      { ...this._ways(), ...own, ...options },
+      {
+        ...platform,
+        clock,
+        random,
+        dial: (name, all) => this._dial(name, all),
+      },
+    );
+    this._clients.push(client);
+    return client;
+  }
+
+  /**
+   * What a program needs that makes its own `new PubSub(server.options)`: such a client lives by
+   * real time, so give the server `clock: new SystemClock()`.
+   */
+  get options(): PubSubOptions & { readonly token: string } {
+    return { ...this._ways(), ...this._ownToken() };
+  }
+
+  /**
+   * A token that this server takes.
+   *
+   * @param user Whom it names.
+   */
+  token(user = 'alice', claims: TokenClaims = {}): string {
+    this._refuseStopped();
+    return this._hub.core.tokens.make(user, claims);
+  }
+
+  /**
+   * Publish as a service, without any client.
+   *
+   * @param options `after`: milliseconds by `clock` to wait before.
+   * @throws PubSubError As `PubSub.publish` throws it.
+   */
+  async publish(
+    topic: string,
+    message: Outgoing,
+    options: { readonly after?: number | undefined } = {},
+  ): Promise<Published> {
+    this._refuseStopped();
+    const { after = 0 } = options;
+    if (after) await new Promise<void>((resolve) => this.clock.callLater(after, resolve));
+    try {
+      const body: unknown = JSON.parse(JSON.stringify(message));
+      const draft = readPublication(body, this._hub.core.settings.maxPayload, topic);
+      const [result] = this._hub.publishing.publish(identityOf('server', 'service'), [draft]);
+      if (result && !(result instanceof Problem)) return result;
+      throw result;
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      const { code, details } = error;
+      throw fromCode(code, error.message, details);
+    }
+  }
+
+  /** Open connections. */
+  get connections(): number {
+    return this._links.size;
+  }
+
+  /** What the server counts. */
+  get stats(): Readonly<Stats> {
+    return this._hub.core.stats;
+  }
+
+  // ---------------------------------------------------------------- faults
+
+  /**
+   * Break every connection.
+   *
+   * @param code Close code of the server; undefined breaks it like a network does, and loses what
+   *   is under way.
+   * @param reason In words.
+   * @returns How many there were.
+   */
+  cut(code?: number, reason = ''): number {
+    const links = [...this._links];
+    for (const link of links) link.cut(code, reason);
+    return links.length;
+  }
+
+  /**
+   * Break every connection, and take no other until the fault has ended.
+   *
+   * @param code Close code with which new ones fail; undefined like a network that is down.
+   * @param reason In words.
+   * @param options `retryAfter`: milliseconds that the server asks clients to wait; `transport`:
+   *   only connections of this one, the other is let through.
+   */
+  refusing(
+    code?: number,
+    reason = 'refused by the test',
+    options: {
+      readonly retryAfter?: number | undefined;
+      readonly transport?: TransportName | undefined;
+    } = {},
+  ): Fault {
+    const { retryAfter, transport } = options;
+    const refusal = { code, reason, retryAfter, transport };
+    this._refusal = refusal;
+    for (const link of [...this._links]) {
+      if (transport === undefined || link.transport === transport) link.cut(undefined, reason);
+    }
+    return faultOf(() => {
+      if (this._refusal === refusal) this._refusal = undefined;
+    });
+  }
+
+  /** Until the fault has ended nothing goes either way, and connections stay open. */
+  frozen(): Fault {
+    this._isFrozen = true;
+    return faultOf(() => {
+      this._isFrozen = false;
+      for (const link of [...this._links]) link.thaw();
+    });
+  }
+
+  /** Lose the next frames of a type on their way to clients, for example `published`. */
+  loseNext(type: string, count = 1): void {
+    this._losing.set(type, (this._losing.get(type) ?? 0) + count);
+  }
+
+  /** End what `loseNext` began. */
+  loseNothing(): void {
+    this._losing.clear();
+  }
+
+  /**
+   * Drop what is retained, as trimming does.
+   *
+   * @param topic Of this topic; undefined of all.
+   * @param options `positions`: the numbering begins anew too, as where the whole log is lost.
+   */
+  forgetHistory(
+    topic?: string,
+    { positions = false }: { readonly positions?: boolean | undefined } = {},
+  ): void {
+    this._hub.core.store.evict(topic, positions);
+  }
+
+  /** Make every token that was made so far end now. */
+  expireTokens(): void {
+    this._hub.core.tokens.expireAll();
+  }
+
+  // ---------------------------------------------------------------- inside
+
+  /** How clients get here. */
+  private _ways(): PubSubOptions {
+    const accept = (end: End): Promise<Link> => this._accept(end);
+    const made = function make() {
+      return new MemorySocket(accept);
+    } as unknown as WebSocketConstructor;
+    return {
+      url: URL,
+      WebSocket: made,
+      fetch: (input, init) => this._fetch(input, init),
+    };
+  }
+
+  private _ownToken(): { readonly token: string } {
+    return { token: this.token('tests', { kind: 'service' }) };
+  }
+
+  private _dial(name: TransportName, options: ClientOptions): Transport | Promise<Transport> {
+    const { clock, random } = this;
+    if (this._refuses(name) && this._refusal) {
+      keep(this.attempts, name);
+      return refused(this._refusal, clock);
+    }
+    if (name === 'websocket') return new WebSocketTransport(options, clock);
+    return import('../transports/sse.js').then(
+      (sse) => new sse.SseTransport(options, clock, random),
+    );
+  }
+
+  private async _accept(end: End): Promise<Link> {
+    const { transport } = end;
+    keep(this.attempts, transport);
+    // It is never answered.
+    if (this._isFrozen) await new Promise(() => {});
+    if (this._refuses(transport)) throw this._refusal;
+    if (!this._isRunning) throw { code: undefined, reason: 'the server is not running' };
+    return new Link(this._host, this._hub, end);
+  }
+
+  private async _fetch(input: RequestInfo | URL, init: RequestInit = {}): Promise<Response> {
+    if (!this._isRunning) throw new TypeError('fetch failed: the server is not running');
+    return answer(this._hub, (end) => this._accept(end), input, init);
+  }
+
+  private readonly _host: Host = ((server: MemoryServer<C>): Host => ({
+    get isFrozen(): boolean {
+      return server._isFrozen;
+    },
+    takes(type: string): boolean {
+      const left = server._losing.get(type) ?? 0;
+      if (left) server._losing.set(type, left - 1);
+      return !left;
+    },
+    note: (text) => {
+      const frame = parse(text) ?? {};
+      keep(server.received, frame['type'] === 'auth' ? { ...frame, token: '...' } : frame);
+    },
+    came: (link) => void server._links.add(link),
+    gone: (link) => void server._links.delete(link),
+  }))(this);
+
+  private _refuses(transport: TransportName): boolean {
+    if (!this._refusal) return false;
+    return [transport, undefined].includes(this._refusal.transport);
+  }
+
+  private _refuseStopped(): void {
+    if (this._isRunning) return;
+    throw new UsageError('The server is not running.', {
+      remedy: 'Use `await using server = await new MemoryServer().start()`.',
+    });
+  }
+}
+
+/** A transport that cannot be opened. */
+function refused({ code, reason, retryAfter }: Refusal, clock: Clock): Transport {
+  return {
+    incremental: true,
+    lastHeard: clock.now(),
+    open: (receiver: Receiver) => {
+      void Promise.resolve().then(() => receiver.ended({ code, reason, retryAfter }));
+    },
+    send: () => {},
+    close: () => {},
+  };
+}
+
+function faultOf(end: () => void): Fault {
+  return { end, [Symbol.dispose]: end };
+}
+
+function keep<T>(list: T[], value: T): void {
+  list.push(value);
+  if (list.length > KEPT) list.shift();
+}
+
+/** Numbers from a seed: mulberry32. */
+function randomOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}

@@ -1,0 +1,145 @@
+/** Subscribe and unsubscribe: register, replay, then live. */
+
+import type { ErrorFrame, SubscribedFrame, UnsubscribedFrame } from '../generated/wire.js';
+import { isWildcard } from '../topics.js';
+import { compact } from '../wire/compact.js';
+import type { Attendance } from './attendance.js';
+import type { Connection, Sink } from './connection.js';
+import type { Core } from './core.js';
+import type { Entry, Replay } from './log.js';
+import { Problem } from './problem.js';
+import type { Subscribe } from './requests.js';
+import type { Identity } from './tokens.js';
+
+/** Characters of history in one `subscribed`; the rest follows in others (`more`). */
+const FRAME_SIZE = 1_048_576;
+
+/** Performs both. */
+export class Subscriptions {
+  constructor(
+    private readonly _core: Core,
+    private readonly _attendance: Attendance,
+  ) {}
+
+  /** Register, then replay; what is refused is told beside what stands. */
+  subscribe(connection: Connection, identity: Identity, wanted: Subscribe): void {
+    const { sink } = connection;
+    const granted: string[] = [];
+    const denied = [...wanted.invalid];
+    const isLoud = wanted.presence !== false;
+    for (const pattern of wanted.topics) {
+      const problem = this._register(connection, identity, pattern, isLoud);
+      if (problem) denied.push(problem);
+      else granted.push(pattern);
+    }
+    const now = this._core.wall();
+    const mayRead = (topic: string): boolean => this._core.mayRead(identity, topic);
+    const replay = this._core.store.replay(granted, wanted, now, mayRead);
+    this._answer(sink, wanted, granted, denied, replay, now);
+    for (const problem of denied) {
+      this._core.count(problem);
+      if (wanted.ref !== undefined) continue;
+      sink.write(compact<ErrorFrame>({ type: 'error', ...problem.info }));
+    }
+    // A reader of an event stream is a member only where it says so; HIP-56 lets it watch.
+    const isMember = !sink.isStream || wanted.presence;
+    const named = granted.filter((pattern) => isMember && !isWildcard(pattern));
+    for (const topic of named) this._attendance.enter(connection, identity, topic);
+    if (isLoud) this._attendance.show(connection, identity, granted);
+  }
+
+  /** End subscriptions by exactly these patterns. */
+  unsubscribe(connection: Connection, patterns: readonly string[], ref: string | undefined): void {
+    const topics = patterns.filter((pattern) => connection.patterns.has(pattern));
+    for (const pattern of topics) this.drop(connection, pattern);
+    if (ref === undefined) return;
+    const told: UnsubscribedFrame = { type: 'unsubscribed', topics, ref };
+    connection.sink.write(told);
+  }
+
+  /** End one subscription. */
+  drop(connection: Connection, pattern: string): void {
+    connection.patterns.delete(pattern);
+    this._core.stats.subscriptions -= 1;
+    if (!isWildcard(pattern)) this._attendance.quit(connection, pattern);
+  }
+
+  private _register(
+    { patterns }: Connection,
+    identity: Identity,
+    topic: string,
+    isLoud: boolean,
+  ): Problem | undefined {
+    const { maxSubscriptions } = this._core.settings;
+    if (!this._core.mayHold(identity, topic)) {
+      return new Problem('forbidden', 'the access rules do not allow this subscription', { topic });
+    }
+    if (!patterns.has(topic)) {
+      if (patterns.size >= maxSubscriptions) {
+        const said = `this connection has ${maxSubscriptions} subscriptions, and no more are taken`;
+        return new Problem('subscription_limit', said, { topic });
+      }
+      this._core.stats.subscriptions += 1;
+    }
+    patterns.set(topic, isLoud);
+    return undefined;
+  }
+
+  private _answer(
+    sink: Sink,
+    { ref }: Subscribe,
+    topics: readonly string[],
+    denied: readonly Problem[],
+    { entries, positions, truncated, reset }: Replay,
+    now: number,
+  ): void {
+    this._core.stats.replayed += entries.length;
+    const refused = denied.map(({ info: { topic = '', code, message } }) => {
+      return { topic, code, message };
+    });
+    const parts = split(entries);
+    for (const [n, part] of parts.entries()) {
+      const isLast = n + 1 === parts.length;
+      const frame = compact<SubscribedFrame>({
+        type: 'subscribed',
+        topics,
+        history: part.map(({ message }) => message),
+        // One less than now: what is published within this millisecond is newer than it.
+        timestamp: now - 1,
+        truncated: n ? undefined : some(truncated),
+        reset: n ? undefined : some(reset),
+        denied: n ? undefined : some(refused),
+        more: isLast ? undefined : true,
+        positions: isLast ? positions : undefined,
+        ref,
+      });
+      sink.write(frame, isLast ? markOf(positions, now - 1) : undefined);
+    }
+  }
+}
+
+function some<T>(values: readonly T[]): readonly T[] | undefined {
+  return values.length ? values : undefined;
+}
+
+function split(entries: readonly Entry[]): Entry[][] {
+  let part: Entry[] = [];
+  const parts = [part];
+  let size = 0;
+  for (const entry of entries) {
+    size += entry.body.length;
+    if (size > FRAME_SIZE && part.length) {
+      part = [];
+      parts.push(part);
+      size = entry.body.length;
+    }
+    part.push(entry);
+  }
+  return parts;
+}
+
+/** Where a stream resumes that is cut before its first message. */
+function markOf(positions: Readonly<Record<string, number>>, timestamp: number): string {
+  const [first] = Object.entries(positions);
+  return first ? `${timestamp}-${first[0]}@${first[1]}` : String(timestamp);
+}

@@ -1,0 +1,345 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import {
+  AuthError,
+  ConnectionFailed,
+  InvalidOption,
+  InvalidTopic,
+  PermissionDenied,
+  PubSub,
+  PubSubError,
+  RateLimited,
+  type SubscriptionEvent,
+  UsageError,
+} from '../../../js/src/index.js';
+import { MemoryServer, SystemClock } from '../../../js/src/testing/index.js';
+
+const QUIET = { logger: { warn: () => {}, error: () => {} } };
+
+/** Payloads of messages, and how many a gap says are missing. */
+function tell(event: SubscriptionEvent): unknown {
+  if (event.kind === 'message') return event.message.data;
+  return event.kind === 'gap' ? `${event.gap.reason} ${event.gap.missed}` : event.presence.change;
+}
+
+async function take<T>(values: AsyncIterable<T>, count: number): Promise<T[]> {
+  const iterator = values[Symbol.asyncIterator]();
+  const taken: T[] = [];
+  while (taken.length < count) {
+    const { value } = await iterator.next();
+    taken.push(value);
+  }
+  return taken;
+}
+
+test('what was lost while the network was down is told in its place', async () => {
+  await using server = await new MemoryServer().start();
+  const ps = server.client();
+  const sub = await ps.subscribe('chat.1');
+  await server.publish('chat.1', { data: 'hello' });
+  {
+    using _down = server.refusing();
+    await server.publish('chat.1', { data: 'lost' });
+    server.forgetHistory();
+    await server.publish('chat.1', { data: 'kept' });
+  }
+  await server.clock.advanceUntil(() => ps.state === 'connected');
+  await server.publish('chat.1', { data: 'hello again' });
+  const told = (await take(sub.events(), 4)).map(tell);
+  assert.deepEqual(told, ['hello', 'history_trimmed 1', 'kept', 'hello again']);
+});
+
+test('a log that begins anew is told', async () => {
+  await using server = await new MemoryServer().start();
+  const ps = server.client();
+  const sub = await ps.subscribe('chat.1');
+  await server.publish('chat.1', { data: 1 });
+  assert.deepEqual((await take(sub.events(), 1)).map(tell), [1]);
+  server.cut();
+  await server.clock.advance(10);
+  server.forgetHistory('chat.1', { positions: true });
+  await server.publish('chat.1', { data: 2 });
+  await server.clock.advanceUntil(() => ps.state === 'connected');
+  assert.deepEqual((await take(sub.events(), 2)).map(tell), ['log_reset undefined', 2]);
+});
+
+test('a token that ends is renewed in time, and one that cannot be ends the client', async () => {
+  await using server = await new MemoryServer().start();
+  const reasons: string[] = [];
+  const renewed = server.client({
+    getToken: ({ reason }) => {
+      reasons.push(reason);
+      return server.token('alice', { ttl: 300_000 });
+    },
+  });
+  const fixed = server.client({ token: server.token('bob', { ttl: 10_000 }), ...QUIET });
+  await renewed.connect();
+  await fixed.connect();
+  await server.clock.advance(600_000);
+  assert.equal(renewed.state, 'connected');
+  assert.deepEqual(reasons.slice(0, 2), ['connect', 'expiring']);
+  assert.equal(fixed.state, 'failed');
+  server.expireTokens();
+  server.cut();
+  await server.clock.advance(60_000);
+  assert.equal(renewed.state, 'connected');
+  await assert.rejects(server.client({ token: 'made-up', ...QUIET }).connect(), AuthError);
+});
+
+test('a server refuses with code, reason and a time to wait', async () => {
+  await using server = await new MemoryServer().start();
+  const ps = server.client();
+  const waits: (number | undefined)[] = [];
+  ps.on('state', ({ retryIn }) => void waits.push(retryIn));
+  const busy = server.refusing(1013, 'too busy', { retryAfter: 90_000 });
+  const connecting = assert.rejects(ps.connect({ timeout: 2_000 }), (error) => {
+    return error instanceof ConnectionFailed && /too busy/.test(error.message);
+  });
+  await server.clock.advance(2_000);
+  await connecting;
+  busy.end();
+  const passed = await server.clock.advanceUntil(() => ps.state === 'connected');
+  assert.ok(passed > 80_000, `${passed}`);
+  assert.ok(waits.some((wait) => wait !== undefined && wait >= 90_000));
+});
+
+test('where no WebSocket gets through, an event stream does the same', async () => {
+  await using server = await new MemoryServer().start();
+  using _blocked = server.refusing(undefined, 'no sockets here', { transport: 'websocket' });
+  const ps = server.client();
+  const subscribing = ps.subscribe('chat.*');
+  await server.clock.advanceUntil(() => ps.state === 'connected');
+  const sub = await subscribing;
+  await ps.publish('chat.1', { data: 'one' });
+  await server.publish('chat.2', { data: 'two' });
+  assert.deepEqual((await take(sub.events(), 2)).map(tell), ['one', 'two']);
+  assert.equal(server.attempts.at(-1), 'sse');
+  server.cut();
+  await server.publish('chat.1', { data: 'three' });
+  await server.clock.advanceUntil(() => ps.state === 'connected');
+  assert.deepEqual((await take(sub.events(), 1)).map(tell), ['three']);
+});
+
+test('a frozen server answers nothing, and then everything', async () => {
+  await using server = await new MemoryServer().start();
+  const ps = server.client();
+  await ps.connect();
+  const positions: unknown[] = [];
+  {
+    using _frozen = server.frozen();
+    void ps.publish('a.b', { data: 1 }).then(({ seq }) => positions.push(seq));
+    await server.clock.advance(5_000);
+    assert.deepEqual(positions, []);
+    assert.equal(server.connections, 1);
+  }
+  await server.clock.settle();
+  assert.equal(positions.length, 1);
+});
+
+test('a client finds out that nothing comes any more, and connects anew', async () => {
+  await using server = await new MemoryServer().start();
+  const ps = server.client();
+  await ps.connect();
+  const frozen = server.frozen();
+  await server.clock.advanceUntil(() => ps.state !== 'connected');
+  frozen.end();
+  await server.clock.advanceUntil(() => ps.state === 'connected');
+  assert.deepEqual(server.attempts.slice(0, 2), ['websocket', 'websocket']);
+});
+
+test('a lost answer leads to no second message', async () => {
+  await using server = await new MemoryServer().start();
+  const ps = server.client();
+  const sub = await ps.subscribe('a.b');
+  server.loseNext('published');
+  const publishing = ps.publish('a.b', { data: 1 });
+  await server.clock.settle();
+  server.cut();
+  await server.clock.advanceUntil(() => ps.state === 'connected');
+  assert.equal((await publishing).duplicate, true);
+  server.loseNext('published', 5);
+  server.loseNothing();
+  await ps.publish('a.b', { data: 2 });
+  assert.deepEqual((await take(sub.events(), 2)).map(tell), [1, 2]);
+  assert.deepEqual([server.stats.published, server.stats.duplicates], [2, 1]);
+});
+
+test('a client that comes back in time has never left', async () => {
+  await using server = await new MemoryServer().start();
+  const seen: string[] = [];
+  const alice = server.client({ token: server.token('alice') });
+  await alice.subscribe('room.1', {
+    onPresence: (members, { change }) => {
+      seen.push(`${change} ${members.map(({ user_id }) => user_id).join()}`);
+    },
+  });
+  const bob = server.client({ token: server.token('bob') });
+  const sub = await bob.subscribe('room.1');
+  await server.clock.settle();
+  assert.deepEqual(seen, ['snapshot alice', 'join alice,bob']);
+  seen.length = 0;
+  const { clientId } = bob;
+  server.cut();
+  await server.clock.advance(4_000);
+  assert.equal(bob.state, 'connected');
+  assert.equal(bob.clientId, clientId);
+  await server.clock.advance(10_000);
+  assert.ok(
+    seen.every((change) => !change.startsWith('leave')),
+    seen.join(),
+  );
+  await bob.updatePresence('room.1', { status: 'typing' });
+  await server.clock.settle();
+  assert.equal(seen.at(-1), 'update alice,bob');
+  await sub.unsubscribe();
+  await server.clock.settle();
+  assert.equal(seen.at(-1), 'leave alice');
+});
+
+test('a client that does not come back leaves after the grace', async () => {
+  await using server = await new MemoryServer({ presenceGrace: 3_000 }).start();
+  const watcher = server.client();
+  const bob = server.client({ token: server.token('bob') });
+  await bob.subscribe('room.1', { onMessage: () => {} });
+  await watcher.connect();
+  const members = async (): Promise<unknown> =>
+    (await watcher.presence('room.1')).map(({ user_id }) => user_id);
+  assert.deepEqual(await members(), ['bob']);
+  using _down = server.refusing();
+  await server.clock.advance(2_000);
+  assert.deepEqual(await members(), ['bob']);
+  await server.clock.advance(2_000);
+  assert.deepEqual(await members(), []);
+});
+
+test('what the rules deny is refused with typed errors', async () => {
+  await using server = await new MemoryServer({
+    rules: {
+      maySubscribe: (_, topic) => !topic.startsWith('secret.'),
+      mayPublish: ({ userId }, topic) => topic.startsWith(`user.${userId}.`),
+    },
+  }).start();
+  const ps = server.client({ token: server.token('alice') });
+  await assert.rejects(ps.subscribe('secret.a'), PermissionDenied);
+  const sub = await ps.subscribe(['secret.a', 'open.a', 'user.**']);
+  assert.deepEqual(
+    sub.denied.map(({ topic }) => topic),
+    ['secret.a'],
+  );
+  await assert.rejects(ps.publish('user.bob.a', { data: 1 }), PermissionDenied);
+  await ps.publish('user.alice.a', { data: 1 });
+  await assert.rejects(async () => {
+    for await (const _ of ps.history('secret.a'));
+  }, PermissionDenied);
+  await assert.rejects(ps.topics(), PermissionDenied);
+  await assert.rejects(server.publish('user.*', { data: 1 }), InvalidTopic);
+});
+
+test('history, topics and batches are there', async () => {
+  await using server = await new MemoryServer({ historyMaxMessages: 3 }).start();
+  const ps = server.client({ historyPage: 2 });
+  const results = await ps.publishMany([1, 2, 3, 4].map((data) => ['list.1', { data }] as const));
+  assert.ok(results.every((result) => !(result instanceof PubSubError)));
+  const kept: unknown[] = [];
+  for await (const { data } of ps.history('list.1')) kept.push(data);
+  assert.deepEqual(kept, [2, 3, 4]);
+  const [topic] = await ps.topics('list');
+  assert.deepEqual([topic?.topic, topic?.messages], ['list.1', 3]);
+  await server.clock.advance(3_601_000);
+  for await (const message of ps.history('list.1')) assert.fail(String(message.data));
+});
+
+test('who publishes too often waits, or is told', async () => {
+  await using server = await new MemoryServer({ publishRateUser: 10 }).start();
+  const ps = server.client({ token: server.token('alice') });
+  const all = Promise.all(Array.from({ length: 30 }, (_, data) => ps.publish('a.b', { data })));
+  const began = server.clock.now();
+  let isDone = false;
+  void all.then(() => {
+    isDone = true;
+  });
+  await server.clock.advanceUntil(() => isDone);
+  assert.ok(server.clock.now() - began >= 1_900);
+  const other = server.client({ token: server.token('bob'), restAttempts: 1 });
+  const many = Array.from({ length: 11 }, (_, data) =>
+    other.publish('a.b', { data }, { via: 'rest' }),
+  );
+  const refused = (await Promise.allSettled(many)).flatMap((one) =>
+    one.status === 'rejected' ? [one.reason as unknown] : [],
+  );
+  assert.equal(refused.length, 1);
+  assert.ok(refused[0] instanceof RateLimited);
+});
+
+test('a machine that has slept connects anew at once', async () => {
+  await using server = await new MemoryServer().start();
+  const ps = server.client();
+  await ps.connect();
+  await server.clock.machineSleeps(3_600_000);
+  await server.clock.advance(10_000);
+  assert.equal(ps.state, 'connected');
+  assert.deepEqual(server.attempts.slice(), ['websocket', 'websocket']);
+});
+
+test('the server shows what clients sent, without their tokens', async () => {
+  await using server = await new MemoryServer().start();
+  await server.client({ token: server.token('alice') }).publish('a.b', { data: 1 });
+  assert.deepEqual(
+    server.received.map(({ type }) => type),
+    ['auth', 'publish'],
+  );
+  assert.equal(server.received[0]?.['token'], '...');
+  assert.deepEqual(server.attempts, ['websocket']);
+  assert.equal(server.connections, 1);
+  assert.equal(server.stats.published, 1);
+});
+
+test('the same seed makes the same run', async () => {
+  const run = async (seed: number): Promise<unknown> => {
+    await using server = await new MemoryServer({ seed }).start();
+    const ps = server.client();
+    const sub = await ps.subscribe('a.b');
+    const { id } = await server.publish('a.b', { data: 1 });
+    using _down = server.refusing();
+    await server.clock.advance(60_000);
+    await sub.unsubscribe();
+    return [id, server.attempts.length, server.clock.now()];
+  };
+  assert.deepEqual(await run(7), await run(7));
+  assert.notDeepEqual(await run(7), await run(8));
+});
+
+test('nothing is left when the server has ended', async () => {
+  const server = await new MemoryServer().start();
+  const ps = server.client();
+  await ps.subscribe('a.b', { onMessage: () => {} });
+  const cut = server.client();
+  await cut.subscribe('a.b', { onMessage: () => {} });
+  server.cut();
+  await server.stop();
+  await server.stop();
+  await server.clock.settle();
+  assert.equal(ps.state, 'closed');
+  assert.equal(server.connections, 0);
+  assert.equal(server.clock.pending, 0);
+  for (const use of [() => server.client(), () => server.token()]) {
+    assert.throws(use, UsageError);
+  }
+  await assert.rejects(server.publish('a.b', { data: 1 }), UsageError);
+});
+
+test('a client that a program makes itself needs nothing but the options', async () => {
+  await using server = await new MemoryServer({ clock: new SystemClock() }).start();
+  await using ps = new PubSub(server.options);
+  const sub = await ps.subscribe('a.b');
+  await server.publish('a.b', { data: 'hi' });
+  assert.deepEqual((await take(sub.events(), 1)).map(tell), ['hi']);
+  assert.equal(ps.url, server.url);
+});
+
+test('an unknown setting, and one out of range, are refused', () => {
+  for (const given of [{ historyMax: 1 }, { historyMaxMessages: -1 }, { seed: 0.5 }]) {
+    assert.throws(() => new MemoryServer(given as object), InvalidOption);
+  }
+});

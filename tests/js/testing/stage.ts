@@ -1,0 +1,240 @@
+/** Plays a scenario on a server, and writes down what everybody was told. */
+
+import type { WebSocketLike } from '../../../js/src/index.js';
+import { bounded, deferred } from '../runtime/server.js';
+import type { Frame, Step } from './scenarios.js';
+
+/** A server, as raw clients reach it. */
+export interface Side {
+  connect(): WebSocketLike;
+  readonly http: string;
+  readonly fetch: typeof fetch;
+  token(user: string): string;
+}
+
+/** Frames of one connection. */
+class Peer {
+  readonly told: Frame[] = [];
+  private readonly _waiting = new Map<unknown, () => void>();
+  private _isOver = false;
+
+  constructor(private readonly _socket: WebSocketLike) {
+    const listen = (
+      type: string,
+      listener: (event: { readonly data: string; readonly code: number }) => void,
+    ): void => _socket.addEventListener(type, listener);
+    listen('message', ({ data }: { readonly data: string }) => {
+      const frame = JSON.parse(data) as Frame;
+      const mark = this._waiting.get(frame['ref']);
+      if (mark) mark();
+      else this.told.push(frame);
+    });
+    listen('close', ({ code }: { readonly code: number }) => {
+      this._isOver = true;
+      this.told.push({ closed: code });
+      for (const done of this._waiting.values()) done();
+    });
+  }
+
+  static async open(socket: WebSocketLike): Promise<Peer> {
+    const opened = deferred<void>();
+    socket.addEventListener('open', () => opened.resolve());
+    const peer = new Peer(socket);
+    await bounded(opened.promise, 'an open socket');
+    return peer;
+  }
+
+  send(frame: Frame | string): void {
+    this._socket.send(typeof frame === 'string' ? frame : JSON.stringify(frame));
+  }
+
+  end(code: number): void {
+    this._isOver = true;
+    this._socket.close(code);
+  }
+
+  /** Everything that was on its way has come. */
+  async settle(number: number): Promise<void> {
+    if (this._isOver) return;
+    const ref = `mark ${number}`;
+    const done = deferred<void>();
+    this._waiting.set(ref, () => done.resolve());
+    this.send({ type: 'ping', ref });
+    await bounded(done.promise, 'an answer or the end');
+    this._waiting.delete(ref);
+  }
+}
+
+/** Events of one stream. */
+class Reader {
+  readonly told: Frame[] = [];
+  private _text = '';
+  private _hears: () => void = () => {};
+
+  constructor(response: Response) {
+    void this._read(response).catch(() => {});
+  }
+
+  private async _read({ body }: Response): Promise<void> {
+    const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
+    for (;;) {
+      const { done, value } = (await reader?.read()) ?? { done: true };
+      if (done) return;
+      this._text += value;
+      for (let end = this._text.indexOf('\n\n'); end >= 0; end = this._text.indexOf('\n\n')) {
+        this._take(this._text.slice(0, end));
+        this._text = this._text.slice(end + 2);
+      }
+    }
+  }
+
+  private _take(block: string): void {
+    const lines = block.split('\n').map((line) => line.split(/: ?(.*)/, 2));
+    const fields = Object.fromEntries(lines) as Readonly<Record<string, string>>;
+    if (fields['data'])
+      this.told.push({ event: fields['event'], data: JSON.parse(fields['data']) });
+    this._hears();
+  }
+
+  /** A message with this id has come; what was sent before it has, too. */
+  async settle(id: string): Promise<void> {
+    const has = (): boolean =>
+      this.told.some(
+        ({ data }) => (data as Frame)['id'] === id || JSON.stringify(data).includes(id),
+      );
+    while (!has()) {
+      const heard = deferred<void>();
+      this._hears = () => heard.resolve();
+      await bounded(heard.promise, `the event ${id}`);
+    }
+  }
+}
+
+/** What everybody was told, with what differs from run to run made alike. */
+export async function play(side: Side, steps: readonly Step[]): Promise<unknown> {
+  const peers = new Map<string, Peer>();
+  const readers = new Map<string, Reader>();
+  const answers: unknown[] = [];
+  const alike = new Alike();
+  let marks = 0;
+  const aborted = new AbortController();
+  for (const step of steps) {
+    const [who] = step;
+    if (step[1] === 'sends') {
+      const peer = peers.get(who) ?? (await Peer.open(side.connect()));
+      peers.set(who, peer);
+      const [, , frame] = step;
+      peer.send(typeof frame === 'string' ? frame : alike.filled(frame, side));
+    } else if (step[1] === 'ends') {
+      peers.get(who)?.end(step[2]);
+    } else {
+      const [, does, method, path, body] = step;
+      const headers: Record<string, string> = { 'Content-Type': 'application/json' };
+      if (who !== 'nobody') headers['Authorization'] = `Bearer ${side.token(who)}`;
+      const response = await side.fetch(side.http + path, {
+        method,
+        headers,
+        ...(body && { body: JSON.stringify(alike.filled(body, side)) }),
+        signal: aborted.signal,
+      });
+      const { status } = response;
+      if (does === 'streams' && status === 200) readers.set(who, new Reader(response));
+      else answers.push([status, alike.seen(await response.json())]);
+    }
+    // An end is heard of by the others when it has come: theirs is asked for after that.
+    for (let round = 0; round < (step[1] === 'ends' ? 3 : 1); round += 1) {
+      for (const peer of peers.values()) {
+        marks += 1;
+        await peer.settle(marks);
+        for (const frame of peer.told) alike.learn(frame);
+      }
+      if (step[1] === 'ends') await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+  if (readers.size) {
+    const last = side.token('worker');
+    await side.fetch(`${side.http}/v1/topics/demo.room.last/messages`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${last}` },
+      body: '{"data":0,"id":"the last"}',
+    });
+  }
+  const streams: Record<string, unknown> = {};
+  for (const [who, reader] of readers) {
+    const isWaited = steps.some((step) => step[1] === 'streams' && step[2] === 'POST');
+    await reader.settle(isWaited ? 'the last' : 'nine');
+    streams[who] = alike.seen(reader.told);
+  }
+  const told = Object.fromEntries([...peers].map(([who, peer]) => [who, alike.seen(peer.told)]));
+  for (const peer of peers.values()) peer.end(1000);
+  aborted.abort();
+  return { told, answers, streams };
+}
+
+/** Times, positions and ids of two runs, made alike. */
+class Alike {
+  private readonly _bases = new Map<string, number>();
+  private readonly _clients = new Map<unknown, string>();
+
+  /** Learn where the positions of topics begin. */
+  learn(value: unknown): void {
+    if (Array.isArray(value)) {
+      for (const one of value) this.learn(one);
+    } else if (typeof value === 'object' && value !== null) {
+      for (const one of Object.values(value)) this.learn(one);
+      const { seq } = value as Frame;
+      if (typeof seq === 'number') this._bases.set('', Math.min(seq, this._bases.get('') ?? seq));
+    }
+  }
+
+  /** The frame with tokens and positions in it. */
+  filled(frame: Frame, side: Side): Frame {
+    const text = JSON.stringify(frame, (key, value: unknown) => {
+      if (key === 'token' && typeof value === 'string') {
+        return value.replace(/^\$(.*)/, (_, user: string) => side.token(user));
+      }
+      if (key !== 'after') return value;
+      const entries = Object.entries(value as Frame).map(([topic, seq]) => {
+        return [topic, typeof seq === 'number' ? (this._bases.get('') ?? 0) + seq : seq];
+      });
+      return Object.fromEntries(entries);
+    });
+    return JSON.parse(text) as Frame;
+  }
+
+  /** What was told, without what differs. */
+  seen(value: unknown, key = ''): unknown {
+    if (Array.isArray(value)) return value.map((one) => this.seen(one));
+    if (typeof value === 'object' && value !== null) {
+      const entries = Object.entries(value as Frame)
+        .filter(
+          ([name]) => !/^(message|title|detail|instance|field|remedy)$/.test(name) || name in LEFT,
+        )
+        .filter(([name, one]) => name !== 'message' || typeof one === 'object')
+        .map(([name, one]): [string, unknown] => {
+          return [name, key === 'positions' ? this._position(one) : this.seen(one, name)];
+        });
+      return Object.fromEntries(entries.sort(([one], [other]) => (one < other ? -1 : 1)));
+    }
+    if (/^(timestamp|server_time|joined_at|last_seen|last_message_at|expires_at)$/.test(key)) {
+      return 'a time';
+    }
+    if (key === 'retry_after_ms') return typeof value;
+    if (key === 'seq' || key === 'position') return this._position(value);
+    if (key === 'client_id') {
+      const name = this._clients.get(value) ?? `client ${this._clients.size + 1}`;
+      this._clients.set(value, name);
+      return name;
+    }
+    if (key === 'id' && /^msg_/.test(String(value))) return 'an id';
+    return value;
+  }
+
+  private _position(value: unknown): unknown {
+    const base = this._bases.get('');
+    // A log begins at a thousand times its milliseconds.
+    return base === undefined ? 'a position' : (Number(value) - base) % 1_000;
+  }
+}
+
+const LEFT: Readonly<Record<string, true>> = { message: true };
