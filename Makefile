@@ -90,6 +90,7 @@ check-js: packages ## format, lint, types and imports of the TypeScript code
 	cd examples/demo/browser && ../../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/package && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/conformance && ../../$(NODE_BIN)/biome check --error-on-warnings
+	cd tests/bench/node && ../../../$(NODE_BIN)/biome check --error-on-warnings
 
 check-spec: packages ## generated files are current, both descriptions are valid
 	$(BIN)/python spec/generate.py --check
@@ -121,6 +122,7 @@ format: packages ## put the code in order
 	cd examples/demo/browser && ../../../$(NODE_BIN)/biome check --write
 	cd tests/package && ../../$(NODE_BIN)/biome check --write
 	cd tests/conformance && ../../$(NODE_BIN)/biome check --write
+	cd tests/bench/node && ../../../$(NODE_BIN)/biome check --write
 
 docs: packages ## the site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -1,7 +1,8 @@
 """`python -m tests.bench [--quick] [ROOM …]`: measures, prints the tables, writes the page.
 
-A full run takes about ten minutes and ends by itself; `--quick` takes about one and writes nothing.
-A run of all rooms writes `docs/performance.md` and `tests/bench/results/latest.json`.
+A full run takes about fifteen minutes and ends by itself; `--quick` takes about two and writes
+nothing. A run of all rooms writes `docs/performance.md` and `tests/bench/results/latest.json`; with
+`--keep`, a run of `typescript` alone takes its place among the results of the last one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import connecting, fanout, latency, memory, receive, report
+from tests.bench import connecting, fanout, latency, memory, receive, report, typescript
 from tests.bench.readers import raise_limit
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ ROOMS = {
     "connecting": connecting.measure,
     "fanout": fanout.measure,
     "memory": memory.measure,
+    "typescript": typescript.measure,
 }
+# Rooms that say themselves when and with what they were measured.
+SELF_CONTAINED = {"typescript"}
 RESULTS = Path(__file__).with_name("results") / "latest.json"
 
 
@@ -35,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds; writes nothing")
     parser.add_argument("--render", action="store_true", help="write the page from the last run")
+    parser.add_argument("--keep", action="store_true", help="write a run of `typescript`, too")
     parser.add_argument("rooms", nargs="*", metavar="ROOM", help=", ".join(ROOMS))
     options = parser.parse_args()
     if options.render:
@@ -43,6 +48,8 @@ def main() -> None:
     unknown = set(options.rooms) - set(ROOMS)
     if unknown:
         parser.error(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(ROOMS)}")
+    if options.keep and (options.quick or not options.rooms or set(options.rooms) - SELF_CONTAINED):
+        parser.error(f"only a full run of {', '.join(SELF_CONTAINED)} can be kept on its own")
     raise_limit()
     run: Json = {
         "date": datetime.now(UTC).date().isoformat(),
@@ -58,7 +65,10 @@ def main() -> None:
     # Keys of JSON are texts; what is shown now and what is read back later shall be the same.
     run = json.loads(json.dumps(run))
     print(report.render(run))
-    if not options.quick and not options.rooms:
+    if options.keep:
+        kept = {name: run[name] for name in options.rooms}
+        run = {**json.loads(RESULTS.read_text(encoding="utf-8")), **kept}
+    if options.keep or not (options.quick or options.rooms):
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
         report.write(run)

@@ -20,8 +20,20 @@ from tests.bench.samples import FIRST_SEQ, START, TOPIC, WIRE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+Json = dict[str, Any]
 PIECE = 65_536
-FEATURES = ["ref", "ack", "seq", "idempotency", "batch", "resume", "meta"]
+AUTH_OK: Json = {
+    "type": "auth.ok",
+    "client_id": "cl_1",
+    "version": 1,
+    "features": ["ref", "ack", "seq", "idempotency", "batch", "resume", "meta"],
+    "server_time": START,
+    "limits": {},
+}
+NATS_INFO = (
+    b'INFO {"server_id":"b","version":"2.10.0","proto":1,"max_payload":1048576,'
+    b'"host":"127.0.0.1","port":4222,"headers":true}\r\n'
+)
 
 
 def main(protocol: str, count: int) -> None:
@@ -61,8 +73,7 @@ def _hip56(connection: socket.socket) -> None:
         answer: dict[str, Any] | None = None
         match frame["type"]:
             case "auth":
-                answer = {"type": "auth.ok", "client_id": "cl_1", "version": 1}
-                answer |= {"features": FEATURES, "server_time": START, "limits": {}}
+                answer = dict(AUTH_OK)
             case "subscribe":
                 answer = {"type": "subscribed", "topics": frame["topics"], "history": []}
                 answer |= {"positions": {TOPIC: FIRST_SEQ - 1}, "timestamp": START}
@@ -98,9 +109,7 @@ def _centrifugo(connection: socket.socket) -> None:
 
 
 def _nats(connection: socket.socket) -> None:
-    info = {"server_id": "b", "version": "2.10.0", "proto": 1, "max_payload": 1 << 20}
-    info |= {"host": "127.0.0.1", "port": 4222, "headers": True}
-    connection.sendall(b"INFO " + json.dumps(info).encode() + b"\r\n")
+    connection.sendall(NATS_INFO)
     said = b""
     while data := connection.recv(PIECE):
         said += data

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.bench import typescript
 from tests.bench.processes import ROOT
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def render(run: Json) -> str:
         "connecting": _connecting,
         "fanout": _fanout,
         "memory": _memory,
+        "typescript": typescript.render,
     }
     where = run["machine"]
     packages = ", ".join(f"{name} {number}" for name, number in where["packages"].items())

@@ -1,0 +1,50 @@
+// What is measured of a process: its CPU time for each message, after the first tenth has warmed it up.
+
+export const TOPIC = 'chat.session.sess_abc123';
+
+/** Counts messages; `done` gets the figures when the last one was there. */
+export class Meter {
+  constructor(count) {
+    this.count = count;
+    this.warm = Math.floor(count / 10);
+    this.seen = 0;
+    this.done = new Promise((resolve) => {
+      this.finish = resolve;
+    });
+  }
+
+  /** Takes one message; true for the last one. */
+  tick(index) {
+    if (index !== this.seen) throw new Error(`${index} came where ${this.seen} was due`);
+    this.seen += 1;
+    if (this.seen === this.warm) {
+      this.cpu = process.cpuUsage();
+      this.began = process.hrtime.bigint();
+    } else if (this.seen === this.count) {
+      const { user, system } = process.cpuUsage(this.cpu);
+      const seconds = Number(process.hrtime.bigint() - this.began) / 1e9;
+      const counted = this.count - this.warm;
+      this.finish({ cpu_us: (user + system) / counted, per_second: counted / seconds });
+      return true;
+    }
+    return false;
+  }
+}
+
+/** Runs one of the contenders, and prints what it took. */
+export async function run(contenders) {
+  const [name, port, count] = process.argv.slice(2);
+  const meter = new Meter(Number(count));
+  const late = setTimeout(() => {
+    process.stderr.write(`${name} got ${meter.seen} of ${count}\n`);
+    process.exit(1);
+  }, 120_000);
+  Promise.resolve(contenders[name](Number(port), meter)).catch((error) => {
+    process.stderr.write(`${error.stack}\n`);
+    process.exit(1);
+  });
+  const result = await meter.done;
+  clearTimeout(late);
+  // Those who feed answer no closing handshake, so nobody says goodbye.
+  process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0));
+}

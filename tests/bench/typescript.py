@@ -1,0 +1,168 @@
+"""What the TypeScript SDK costs beside the named peers: in Node and, where there is one, Chromium."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tests.bench.processes import ROOT, Json, interleave, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+RECEIVERS = {
+    "ws, counting only": "hip56",
+    "ws + JSON.parse": "hip56",
+    "@hanzoai/pubsub, for await": "hip56",
+    "@hanzoai/pubsub, onMessage": "hip56",
+    "centrifuge-js": "centrifugo",
+    "nats.js, for await": "nats",
+    "nats.js, callback": "nats",
+}
+PUBLISHERS = {
+    "ws + JSON, answers by ref": "hip56",
+    "@hanzoai/pubsub": "hip56",
+    "centrifuge-js": "centrifugo",
+    "nats.js, request": "nats",
+}
+PAGES = {"WebSocket + JSON.parse": "hip56", "@hanzoai/pubsub, for await": "hip56"}
+PACKAGES = ("ws", "centrifuge", "@nats-io/transport-node")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def measure(*, quick: bool) -> Json:
+    node = _program("node")
+    subprocess.run([node, "js/build.mjs"], cwd=ROOT, check=True)
+    count, rounds = (20_000, 3) if quick else (200_000, 7)
+    load = [round(os.getloadavg()[0], 2)]
+    room: Json = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "node": _version(node),
+        "packages": {name: _package(name) for name in PACKAGES},
+        "receive": _rounds("blasters", "receivers", RECEIVERS, count, rounds),
+        "publish": _rounds("answerers", "publishers", PUBLISHERS, count // 8, rounds),
+    }
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser:
+        found = _rounds("blasters", "browser", PAGES, count // 4, 2 if quick else 5)
+        room["browser"] = {"version": _version(browser), **found}
+    room["load"] = [*load, round(os.getloadavg()[0], 2)]
+    return room
+
+
+def _rounds(
+    servers: str, clients: str, contenders: Mapping[str, str], count: int, rounds: int
+) -> Json:
+    node = _program("node")
+
+    def run(name: str) -> Mapping[str, float]:
+        fed = (str(count),) if servers == "blasters" else ()
+        with worker(f"tests.bench.{servers}", contenders[name], *fed) as server:
+            port = server.read()["port"]
+            script = f"tests/bench/node/{clients}.mjs"
+            with worker(node, script, name, str(port), str(count)) as client:
+                return client.read()
+
+    found = interleave(list(contenders), rounds, run)
+    return {"messages": count, "rounds": rounds, "contenders": found}
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if not found:
+        raise RuntimeError(f"{name} is not on PATH; `make setup` says what is needed")
+    return found
+
+
+def _version(program: str) -> str:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    return said.stdout.split(" built", maxsplit=1)[0].strip().lstrip("v")
+
+
+def _package(name: str) -> str:
+    manifest = ROOT / "node_modules" / name / "package.json"
+    return str(json.loads(manifest.read_text(encoding="utf-8"))["version"])
+
+
+# ---------------------------------------------------------------- the tables
+
+
+def render(room: Json) -> str:
+    packages = ", ".join(f"{name} {number}" for name, number in room["packages"].items())
+    text = (
+        "### The TypeScript client\n\n"
+        f"A run of {room['date']}, Node {room['node']}; {packages}. Load average "
+        f"{room['load'][0]:.1f} when it began and {room['load'][1]:.1f} when it ended; the run "
+        "itself makes 2 of it. CPU time of the process that is measured, all its threads, after "
+        "the first tenth of the messages; medians, and in brackets the least and the most of all "
+        f"rounds.\n\n{_receiving(room['receive'])}\n\n{_publishing(room['publish'])}"
+    )
+    return f"{text}\n\n{_browsing(room['browser'])}" if "browser" in room else text
+
+
+def _receiving(found: Json) -> str:
+    cost = _costs(found)
+    floor, best = cost["ws + JSON.parse"], cost["@hanzoai/pubsub, for await"]
+    centrifuge = cost["centrifuge-js"]
+    nats = min(cost[name] for name in cost if name.startswith("nats.js"))
+    verdict = (
+        f"Target: at most 2.5 times `ws` with `JSON.parse` ({_met(best <= 2.5 * floor)}: "
+        f"{best / floor:.2f}), and ahead of centrifuge-js ({_met(best < centrifuge)}: it costs "
+        f"{centrifuge / best:.2f} times as much) and nats.js ({_met(best < nats)}: "
+        f"{nats / best:.2f}). NATS comes over plain TCP, without WebSocket frames: what `ws` and "
+        f"`JSON.parse` alone take is {floor / nats:.2f} times what nats.js takes."
+    )
+    return (
+        f"Receiving: {found['messages']:,} back-to-back messages of about 250 bytes; every client "
+        "but the first decodes the JSON of each, reads a field of it and checks the order; "
+        f"{found['rounds']} rounds.\n\n"
+        f"{_table(found, 'ws + JSON.parse', '@hanzoai/pubsub, for await')}\n\n{verdict}"
+    )
+
+
+def _publishing(found: Json) -> str:
+    return (
+        f"Publishing: {found['messages']:,} messages, 32 at a time without an answer, each "
+        "acknowledged by the server before its promise resolves (NATS: request and reply, as "
+        f"JetStream does it); {found['rounds']} rounds.\n\n"
+        f"{_table(found, 'ws + JSON, answers by ref', '@hanzoai/pubsub')}"
+    )
+
+
+def _browsing(found: Json) -> str:
+    return (
+        f"Receiving in {found['version']}, headless: {found['messages']:,} messages, CPU time of "
+        "the page's process, compilation included, most of it the browser's own for each frame; "
+        f"{found['rounds']} rounds.\n\n"
+        f"{_table(found, 'WebSocket + JSON.parse', '@hanzoai/pubsub, for await')}"
+    )
+
+
+def _costs(found: Json) -> dict[str, float]:
+    return {name: one["median"]["cpu_us"] for name, one in found["contenders"].items()}
+
+
+def _table(found: Json, floor: str, ours: str) -> str:
+    cost = _costs(found)
+    head: Sequence[str] = ("client", "CPU µs a message", "messages/s", f"to {floor}", f"to {ours}")
+    lines = [head, ("---", *["--:"] * (len(head) - 1))]
+    for name, one in found["contenders"].items():
+        values = one["values"]["cpu_us"]
+        lines.append(
+            (
+                name,
+                f"{cost[name]:.2f} ({min(values):.2f} to {max(values):.2f})",
+                f"{one['median']['per_second']:,.0f}",
+                f"{cost[name] / cost[floor]:.2f}",
+                f"{cost[name] / cost[ours]:.2f}",
+            )
+        )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "**missed**"
