@@ -65,7 +65,7 @@ test: setup ## every test
 	node tests/package/run.mjs
 	$(BIN)/python -m pytest
 
-check: check-python check-js check-spec check-wheels check-package docs ## format, lint, types, imports, generated code, packages, site
+check: check-python check-js check-spec check-wheels check-package check-sizes docs ## format, lint, types, imports, generated code, packages, site
 
 check-python: packages ## format, lint, types and imports of the Python code
 	$(BIN)/ruff format --check .
