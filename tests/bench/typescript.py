@@ -1,4 +1,4 @@
-"""What the TypeScript SDK costs beside the named peers: in Node and, where there is one, Chromium."""
+"""What the TypeScript SDK costs beside the named peers: in Node and, where it is, in Chromium."""
 
 from __future__ import annotations
 
