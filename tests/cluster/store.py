@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import random
 import shutil
 import signal
 import socket
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BOUND = 20
+_GIVEN: set[int] = set()
+BELOW_OUTGOING = range(10_240, 32_768)
 
 
 def program(kind: str) -> str:
@@ -38,11 +41,21 @@ def program(kind: str) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on, nor an outgoing connection takes while its server is away.
+
+    Raises:
+        OSError: There is none.
+    """
+    for port in random.sample(BELOW_OUTGOING, 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in _GIVEN:
+            _GIVEN.add(port)
+            return port
+    raise OSError("no port is free")
 
 
 class Store:

@@ -1,0 +1,138 @@
+"""HAProxy and nginx before the nodes of a test, with the configurations of server-mock/deploy/."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cluster.store import free_port
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.cluster.nodes import Node
+
+DEPLOY = Path(__file__).parents[2] / "server-mock" / "deploy"
+NGINX = """daemon off;
+worker_processes 1;
+pid nginx.pid;
+error_log error.log warn;
+events {{ worker_connections 16384; }}
+http {{
+    access_log off;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+{}
+}}
+"""
+BOUND = 20
+
+
+def program(kind: str) -> str:
+    """The balancer's program.
+
+    Raises:
+        RuntimeError: It is not installed.
+    """
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+    found = shutil.which(kind, path=path)
+    if found is None:
+        raise RuntimeError(f"{kind} is not installed (scripts/install_balancers.sh)")
+    return found
+
+
+class Balancer:
+    """One address before several nodes.
+
+    Args:
+        kind: `haproxy` or `nginx`.
+        folder: For its files.
+        nodes: What is behind it.
+        sticky: A client comes to the same node again while that is there: by `client` in the URL of
+            the WebSocket, by its address over HTTP.
+    """
+
+    def __init__(self, kind: str, folder: Path, nodes: Sequence[Node], *, sticky: bool) -> None:
+        self.kind = kind
+        self.http_port, self.ws_port = free_port(), free_port()
+        self.http = f"http://127.0.0.1:{self.http_port}"
+        self.ws = f"ws://127.0.0.1:{self.ws_port}/ws"
+        self._folder = folder
+        self._nodes = nodes
+        self._sticky = sticky
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Run it, and wait until it takes connections."""
+        self._folder.mkdir()
+        make = self._haproxy if self.kind == "haproxy" else self._nginx
+        file = self._folder / "balancer.cfg"
+        file.write_text(make(), encoding="utf-8")
+        options = ["-db", "-f"] if self.kind == "haproxy" else ["-p", str(self._folder), "-c"]
+        with (self._folder / "balancer.log").open("wb") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                program(self.kind), *options, str(file), stdout=log, stderr=log
+            )
+        async with asyncio.timeout(BOUND):
+            for port in (self.http_port, self.ws_port):
+                await until(partial(_takes, port))
+
+    async def end(self) -> None:
+        """End it, and every connection through it."""
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            process.terminate()
+            await process.wait()
+
+    def _haproxy(self) -> str:
+        text = (DEPLOY / "haproxy.cfg").read_text(encoding="utf-8")
+        text = re.sub(r"inter \w+", "inter 100ms", text)
+        text = text.replace("maxconn 100000", "maxconn 8000")
+        if self._sticky:
+            http, ws = text.split("backend ws\n    balance leastconn")
+            http = http.replace("balance leastconn", "balance source\n    hash-type consistent")
+            ws = "\n    balance url_param client\n    hash-type consistent" + ws
+            text = f"{http}backend ws{ws}"
+        return self._placed(text, "bind :{}", "bind 127.0.0.1:{}")
+
+    def _nginx(self) -> str:
+        text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+        if self._sticky:
+            http, ws = text.split("upstream pubsub_ws {\n    least_conn;")
+            http = http.replace("least_conn;", "ip_hash;")
+            text = f"{http}upstream pubsub_ws {{\n    hash $arg_client consistent;{ws}"
+        return NGINX.format(self._placed(text, "listen {};", "listen 127.0.0.1:{};"))
+
+    def _placed(self, text: str, everywhere: str, here: str) -> str:
+        """The text with the addresses of this test."""
+        for port, own in ((8056, self.http_port), (8057, self.ws_port)):
+            assert everywhere.format(port) in text
+            text = text.replace(everywhere.format(port), here.format(own))
+        for number, node in enumerate(self._nodes, 1):
+            text = text.replace(f"10.0.0.{number}:8056", f"127.0.0.1:{node.http_port}")
+            text = text.replace(
+                f"10.0.0.{number}:8057 check port 8056",
+                f"10.0.0.{number}:8057 check port {node.http_port}",
+            )
+            text = text.replace(f"10.0.0.{number}:8057", f"127.0.0.1:{node.ws_port}")
+        assert "10.0.0." not in text
+        return text
+
+
+async def _takes(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    await writer.wait_closed()
+    return True

@@ -1,0 +1,127 @@
+"""What was acknowledged to publishers beside what each subscriber heard."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import zip_longest
+from typing import TYPE_CHECKING, TypeAlias
+
+from hanzoai.pubsub import Gap, Message
+from hanzoai.pubsub.topics import matches
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hanzoai.pubsub import PubSubClient, Subscription
+
+Stream: TypeAlias = tuple[str, str]
+"""Topic and publisher: what one publishes on one topic is in order."""
+
+PATIENCE = 60.0
+"""Seconds that a publish may wait for nodes and store to come back."""
+
+
+class Publisher:
+    """Publishes numbers, one after the other, each until it is acknowledged.
+
+    Args:
+        ps: Its client.
+        name: In its messages.
+        topics: In turn.
+        pause: Seconds between two messages.
+    """
+
+    def __init__(self, ps: PubSubClient, name: str, topics: Sequence[str], pause: float) -> None:
+        self.ps = ps
+        self.name = name
+        self.pause = pause
+        self.acknowledged: dict[Stream, list[int]] = {(topic, name): [] for topic in topics}
+        self._ending = False
+
+    def end(self) -> None:
+        """Publish no more once the message under way is acknowledged."""
+        self._ending = True
+
+    async def run(self) -> None:
+        """Publish until `end`."""
+        number = 0
+        while not self._ending:
+            number += 1
+            for (topic, _), numbers in self.acknowledged.items():
+                data = {"by": self.name, "n": number}
+                await self.ps.publish(topic, {"data": data}, timeout=PATIENCE)
+                numbers.append(number)
+                await asyncio.sleep(self.pause)
+
+
+class Subscriber:
+    """Writes down what it hears.
+
+    Args:
+        ps: Its client.
+        name: For people.
+        pattern: What it subscribes to.
+    """
+
+    def __init__(self, ps: PubSubClient, name: str, pattern: str) -> None:
+        self.ps = ps
+        self.name = name
+        self.pattern = pattern
+        self.heard: dict[Stream, list[int]] = {}
+        self.gaps: list[Gap] = []
+
+    async def run(self, sub: Subscription) -> None:
+        """Listen until it is cancelled."""
+        async for event in sub.events():
+            if isinstance(event, Gap):
+                self.gaps.append(event)
+            elif isinstance(event, Message):
+                self.heard.setdefault((event.topic, event.data["by"]), []).append(event.data["n"])
+
+
+def gather(publishers: Sequence[Publisher]) -> dict[Stream, list[int]]:
+    """All that was acknowledged."""
+    return {key: numbers for each in publishers for key, numbers in each.acknowledged.items()}
+
+
+def faults(subscriber: Subscriber, acknowledged: dict[Stream, list[int]]) -> list[str]:
+    """Where what a subscriber heard parts from what was acknowledged, for people to read."""
+    wanted = {k: v for k, v in acknowledged.items() if matches(subscriber.pattern, k[0]) and v}
+    found = [f"{subscriber.name}: {gap}" for gap in subscriber.gaps]
+    for stream in wanted.keys() | subscriber.heard.keys():
+        numbers, heard = wanted.get(stream, []), subscriber.heard.get(stream, [])
+        if heard != numbers:
+            pairs = enumerate(zip_longest(heard, numbers))
+            at = next(n for n, (here, there) in pairs if here != there)
+            some = slice(max(0, at - 2), at + 6)
+            told = f"heard {heard[some]}, acknowledged {numbers[some]}"
+            found.append(f"{subscriber.name} {stream} at {at}: {told}")
+    return found
+
+
+async def settled(
+    subscribers: Sequence[Subscriber], acknowledged: dict[Stream, list[int]], seconds: float
+) -> None:
+    """Wait until each has heard the last message of all that it subscribes to; so long at most."""
+    waiting = list(subscribers)
+
+    def all_told() -> bool:
+        waiting[:] = [each for each in waiting if not complete(each, acknowledged)]
+        return not waiting
+
+    try:
+        async with asyncio.timeout(seconds):
+            await until(all_told)
+    except TimeoutError:
+        # What lacks is told by `faults`.
+        return
+
+
+def complete(subscriber: Subscriber, acknowledged: dict[Stream, list[int]]) -> bool:
+    """Whether it has heard the last message of each stream."""
+    return all(
+        (subscriber.heard.get(stream) or [0])[-1] >= numbers[-1]
+        for stream, numbers in acknowledged.items()
+        if numbers and matches(subscriber.pattern, stream[0])
+    )

@@ -1,0 +1,76 @@
+"""Nodes as an operator runs them: processes of the server, restarted on the same ports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.store import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BOUND = 30
+
+
+class Node:
+    """One process.
+
+    Args:
+        name: For its log.
+        folder: For its log.
+        flags: Of its command line.
+    """
+
+    def __init__(self, name: str, folder: Path, *flags: str) -> None:
+        self.name = name
+        self.http_port, self.ws_port = free_port(), free_port()
+        self.log = folder / f"{name}.log"
+        self.codes: list[int] = []
+        self.ready: dict[str, Any] = {}
+        self._flags = flags
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Run it, and wait until it takes connections."""
+        ports = ("--http-port", str(self.http_port), "--ws-port", str(self.ws_port))
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "pubsub_server", "serve", "--dev", *ports, *self._flags),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+            )
+        assert self._process.stdout is not None
+        async with asyncio.timeout(BOUND):
+            line = await self._process.stdout.readline()
+        assert line, self.log.read_text(encoding="utf-8")
+        self.ready = json.loads(line)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def end(self, number: int = signal.SIGTERM) -> int:
+        """End it, and answer its exit code."""
+        process, self._process = self._process, None
+        assert process is not None
+        if process.returncode is None:
+            process.send_signal(number)
+        async with asyncio.timeout(BOUND):
+            return await process.wait()
+
+    async def restart(self, number: int = signal.SIGTERM) -> int:
+        """End it, answer its exit code, and run it again on the same ports."""
+        code = await self.end(number)
+        await self.start()
+        return code
+
+    @property
+    def running(self) -> bool:
+        """Whether it has been started and not ended."""
+        return self._process is not None

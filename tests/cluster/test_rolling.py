@@ -1,0 +1,188 @@
+"""Nodes and store restarted under traffic, behind balancers: nothing lost and nothing twice.
+
+With HANZO_PUBSUB_SOAK set the same with 2,000 clients for a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hanzoai.pubsub import PubSubClient, RetryOptions
+from pubsub_server.auth import dev_tokens
+from tests.cluster.balancers import Balancer
+from tests.cluster.ledger import Publisher, Subscriber, faults, gather, settled
+from tests.cluster.nodes import Node
+from tests.cluster.store import Store
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+    from pathlib import Path
+
+SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
+
+
+@dataclass(frozen=True)
+class Load:
+    clients: int
+    topics: int
+    publishers: int
+    pause: float
+    seconds: float
+    """At least so long under traffic."""
+    bound: float
+    """For all of it, so that a failure ends."""
+    at_once: int
+    """Clients that connect at the same time."""
+
+
+LOAD = Load(2_000, 40, 4, 0.2, 60, 600, 100) if SOAK else Load(36, 6, 4, 0.02, 0, 120, 36)
+FLAGS = (
+    *("--publish-rate-service", "10000", "--connections-per-user", "10000"),
+    *("--history-max-messages", "5000", "--log-level", "warning"),
+    *("--drain-notice", "300ms", "--drain-spread", "2s" if SOAK else "300ms"),
+    *("--drain-timeout", "10s"),
+)
+CASES = [
+    *(("haproxy", False), ("nginx", True)),
+    *((("haproxy", True), ("nginx", False)) if SOAK else ()),
+]
+
+
+class Cluster:
+    """Three nodes on one store behind one balancer."""
+
+    def __init__(self, folder: Path, store: Store, key: bytes) -> None:
+        flags = ("--redis-url", store.url, "--dev-key-file", str(folder / "dev.key"), *FLAGS)
+        self.store = store
+        self.nodes = [Node(f"node{n}", folder, *flags) for n in (1, 2, 3)]
+        self.key = key
+
+    def client(self, balancer: Balancer, name: str, *, streams: bool) -> PubSubClient:
+        return PubSubClient(
+            f"{balancer.ws}?client={name}",
+            dev_tokens.mint(self.key, name, kind="service"),
+            rest_url=balancer.http,
+            transport="sse" if streams else "websocket",
+            retry=RetryOptions(base=0.2, cap=2.0),
+        )
+
+
+@asynccontextmanager
+async def cluster(folder: Path, store: Store) -> AsyncGenerator[Cluster]:
+    key = dev_tokens.load_key(folder / "dev.key")
+    made = Cluster(folder, store, key)
+    try:
+        await asyncio.gather(*(node.start() for node in made.nodes))
+        yield made
+    finally:
+        for node in made.nodes:
+            if node.running:
+                await node.end(signal.SIGKILL)
+
+
+@asynccontextmanager
+async def traffic(
+    made: Cluster, balancer: Balancer
+) -> AsyncGenerator[tuple[list[Publisher], list[Subscriber]]]:
+    """Clients that listen and clients that publish, while it is open; then all is settled."""
+    topics = [f"demo.g{n % 3}.t{n}" for n in range(LOAD.topics)]
+    patterns = [*topics, *topics, "demo.g0.*", "demo.g1.*", "demo.g2.*"]
+    if SOAK:
+        patterns *= 4
+    patterns.append("demo.**")
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        subscribers: list[Subscriber] = []
+        gate = asyncio.Semaphore(LOAD.at_once)
+
+        async def subscribe(number: int) -> None:
+            pattern = patterns[number % len(patterns)]
+            name = f"reader{number}"
+            async with gate:
+                ps = await enter(made.client(balancer, name, streams=number % 4 == 3))
+                subscriber = Subscriber(ps, name, pattern)
+                sub = await enter(await ps.subscribe(pattern))
+                task = asyncio.create_task(subscriber.run(sub))
+            stack.callback(task.cancel)
+            subscribers.append(subscriber)
+
+        await asyncio.gather(*(subscribe(number) for number in range(LOAD.clients)))
+        publishers: list[Publisher] = []
+        for number in range(LOAD.publishers):
+            name = f"writer{number}"
+            ps = await enter(made.client(balancer, name, streams=number % 2 == 1))
+            publishers.append(Publisher(ps, name, topics, LOAD.pause))
+        running = [asyncio.create_task(each.run()) for each in publishers]
+        yield publishers, subscribers
+        for publisher in publishers:
+            publisher.end()
+        await asyncio.gather(*running)
+        await settled(subscribers, gather(publishers), 30)
+
+
+async def more(publishers: Sequence[Publisher]) -> None:
+    """Wait until each publisher had two rounds of its topics acknowledged."""
+    for publisher in publishers:
+        first = next(iter(publisher.acknowledged.values()))
+        await until(partial(_longer, first, len(first) + 2))
+
+
+def _longer(numbers: Sequence[int], goal: int) -> bool:
+    return len(numbers) >= goal
+
+
+@pytest.mark.timeout(LOAD.bound)
+@pytest.mark.parametrize(("kind", "sticky"), CASES)
+async def test_nodes_and_store_are_restarted_and_nothing_is_lost_and_nothing_comes_twice(
+    kind: str, sticky: bool, tmp_path: Path
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    folder = tmp_path / "store"
+    folder.mkdir()
+    store = Store("redis", folder, "--appendonly", "yes", "--appendfsync", "always")
+    await store.start()
+    began = time.monotonic()
+    codes: list[int] = []
+    try:
+        async with cluster(tmp_path, store) as made:
+            balancer = Balancer(kind, tmp_path / "balancer", made.nodes, sticky=sticky)
+            await balancer.start()
+            try:
+                async with traffic(made, balancer) as (publishers, subscribers):
+                    began = time.monotonic()
+                    await more(publishers)
+                    while True:
+                        for node in made.nodes:
+                            codes.append(await node.restart())
+                            await more(publishers)
+                        await made.nodes[0].restart(signal.SIGKILL)
+                        await more(publishers)
+                        await store.end()
+                        await store.start()
+                        await more(publishers)
+                        if time.monotonic() - began >= LOAD.seconds:
+                            break
+                acknowledged = gather(publishers)
+            finally:
+                await balancer.end()
+    finally:
+        await store.end()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    found = [fault for each in subscribers for fault in faults(each, acknowledged)]
+    published = sum(map(len, acknowledged.values()))
+    heard = sum(len(numbers) for each in subscribers for numbers in each.heard.values())
+    print(f"{kind}: {published:,} acknowledged, {heard:,} heard by {len(subscribers):,}")
+    assert found == []
+    assert set(codes) == {0}
