@@ -8,11 +8,13 @@ A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import dataclasses
 import difflib
 import inspect
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,13 +23,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hanzoai.pubsub.settings.options import ClientOptions, ReceiveQueue, RetryOptions, SendQueue
 from pubsub_server.auth.identity import DEFAULT_CLAIMS, Identity
+from pubsub_server.backplanes.redis.backplane import RedisBackplane
+from pubsub_server.backplanes.redis.layout import Layout
+from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.hub.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
-from pubsub_server.interfaces import Stats
 from pubsub_server.observe.metrics import PREFIX, Metrics
 from pubsub_server.settings.config import Settings
+from pubsub_server.testing import running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PLACE: Final = re.compile(
@@ -120,10 +125,8 @@ def plain(value: object) -> str:
 
 def metrics() -> str:
     """Every metric of its own that the server exposes."""
-    text, _ = Metrics(Stats, [(n, t, float) for n, t in gauges()]).exposition()
-    families = [
-        f for f in text_string_to_metric_families(text.decode()) if f.name.startswith(PREFIX)
-    ]
+    text = asyncio.run(exposition())
+    families = [f for f in text_string_to_metric_families(text) if f.name.startswith(PREFIX)]
     rows = (
         [
             f"`{family.name}{'_total' if family.type == 'counter' else ''}`",
@@ -136,10 +139,19 @@ def metrics() -> str:
     return markdown(("metric", "type", "labels", "meaning"), rows)
 
 
-def gauges() -> Iterator[tuple[str, str]]:
-    """Gauges that the server adds where the feature is on."""
-    source = (ROOT / "server-mock/pubsub_server/server.py").read_text(encoding="utf-8")
-    yield from re.findall(r'gauges\.append\(\(\s*"(\w+)", "([^"]+)"', source)
+async def exposition() -> str:
+    """What a server says that has everything switched on."""
+    with tempfile.TemporaryDirectory() as folder:
+        hook = {"url": "http://127.0.0.1:1", "secret": "0123456789abcdef", "topics": ["none"]}
+        async with running_server(
+            audit_topics=["none"], audit_file=Path(folder) / "audit", webhooks=[hook]
+        ) as server:
+            link = Link("redis://127.0.0.1:1", cluster=False)
+            redis = RedisBackplane(link, Layout("x", 1), max_messages=1, max_age=1)
+            everything = (*server.server.instruments(), *redis.instruments())
+            text, _ = Metrics(lambda: server.stats, everything).exposition()
+            await redis.close()
+    return text.decode()
 
 
 def claims() -> str:
@@ -249,6 +261,9 @@ LIMITS: Final[dict[str, tuple[str, str]]] = {
 LABELS: Final = {
     ("connections", "gauge"): "`form`",
     ("refused", "counter"): "`code`",
+    ("tokens_refused", "counter"): "`code`",
+    ("info", "gauge"): "`version`",
+    ("redis_seconds", "histogram"): "`call`",
     ("http_requests", "counter"): "`route`, `method`, `status`",
     ("http_request_seconds", "histogram"): "`route`",
 }

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pubsub_server.errors import ServiceError
     from pubsub_server.hub.requests import Draft
     from pubsub_server.hub.topic_index import Survey
+    from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import Page, Published, TopicReport
 
 
@@ -122,6 +123,10 @@ class Backplane(Protocol):
 
     def evict(self, topic: str | None, *, log_too: bool) -> None:
         """Drop retained messages (of all topics for None), for tests; the numbering too."""
+        ...
+
+    def instruments(self) -> Sequence[Instrument]:
+        """What it measures of itself."""
         ...
 
     async def close(self) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from pubsub_server.instruments import Distribution
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Mapping, Sequence
@@ -152,13 +154,22 @@ class Webhooks(Protocol):
 
 @dataclass(slots=True)
 class Stats:
-    """What the hub counts; `/metrics` reads it when asked. Only plain integers, never reset."""
+    """What the hub counts and times; `/metrics` reads it when asked. Never reset.
+
+    Attributes:
+        refused: Requests, by error code.
+        tokens_refused: Tokens, by error code.
+        answering: Seconds from a publish to its answer, where the backplane answers later.
+        writing: Seconds from the first bytes that a loop turn has to send to the end of its
+            writes.
+        publish_to_write: Seconds from the time in the first message that a loop turn delivers to
+            the end of its writes; a millisecond fine, and as right as the clocks of the nodes.
+    """
 
     connections: list[int] = field(default_factory=lambda: [0, 0])  # by WireForm
     authenticated: int = 0
     subscriptions: int = 0
     connections_total: int = 0
-    auth_failures: int = 0
     frames_in: int = 0
     published: int = 0
     duplicates: int = 0
@@ -169,7 +180,18 @@ class Stats:
     replayed: int = 0
     slow_consumers: int = 0
     presence_changes: int = 0
-    refused: dict[str, int] = field(default_factory=dict[str, int])  # by error code
+    tokens: int = 0
+    refused: dict[str, int] = field(default_factory=dict[str, int])
+    tokens_refused: dict[str, int] = field(default_factory=dict[str, int])
+    answering: Distribution = field(default_factory=Distribution)
+    writing: Distribution = field(default_factory=Distribution)
+    publish_to_write: Distribution = field(default_factory=Distribution)
+
+    def token(self, refused: str | None) -> None:
+        """Count a token that was checked; ``refused`` is the error code if it was."""
+        self.tokens += 1
+        if refused is not None:
+            self.tokens_refused[refused] = self.tokens_refused.get(refused, 0) + 1
 
 
 # ---------------------------------------------------------------- listeners and the hub

@@ -20,11 +20,13 @@ from pubsub_server.access.setup import StartError
 from pubsub_server.hub.faults import Faults
 from pubsub_server.hub.hub import Hub
 from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.instruments import Reading
 from pubsub_server.listeners.console import Console
 from pubsub_server.listeners.dev_sign_in import DevSignIn
 from pubsub_server.listeners.http import HttpListener
 from pubsub_server.listeners.websocket import WebSocketListener
 from pubsub_server.observe.audit import AuditLog, FileSink
+from pubsub_server.observe.loop_lag import LoopLag
 from pubsub_server.observe.metrics import Metrics
 from pubsub_server.observe.webhooks import WebhookSender
 
@@ -32,9 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
     from typing import TextIO
 
+    from pubsub_server.auth.identity import Identity
     from pubsub_server.auth.jwks import JwksAuthenticator
     from pubsub_server.backplane import Backplane
-    from pubsub_server.observe.metrics import Gauge
+    from pubsub_server.instruments import Instrument
     from pubsub_server.settings.config import Settings
 
 OPENAPI: Final = Path(__file__).with_name("generated") / "openapi.json"
@@ -73,6 +76,7 @@ class Server:
         self._audit_file: FileSink | None = None
         self._jwks: JwksAuthenticator | None = None
         self._webhooks: WebhookSender | None = None
+        self._lag: LoopLag | None = None
         self._http_listener: HttpListener | None = None
         self._ws_listener: WebSocketListener | None = None
 
@@ -108,6 +112,8 @@ class Server:
                 async with asyncio.timeout(settings.drain_notice / 1000):
                     await self._hurry.wait()
         self._ready = False
+        if self._lag is not None:
+            self._lag.stop()
         loop = asyncio.get_running_loop()
         end = loop.time() + settings.drain_timeout / 1000
 
@@ -143,8 +149,9 @@ class Server:
         if self.dev_key is None:
             self.dev_key = access.build_dev_key(settings)
         self._open_audit()
-        on_auth = None if self._audit is None else self._audit.auth
-        authenticator, self._jwks = access.build_authenticator(settings, self.dev_key, on_auth)
+        authenticator, self._jwks = access.build_authenticator(
+            settings, self.dev_key, self._token_checked
+        )
         webhooks = self._webhooks = _webhooks(settings)
         backplane = await _redis(settings) if settings.on_redis else None
         hub = self._hub = Hub(
@@ -161,6 +168,7 @@ class Server:
             audit=self._audit,
             webhooks=webhooks if settings.webhooks else None,
         )
+        lag = self._lag = LoopLag()
         self.faults = Faults(hub) if settings.faults else None
         sign_in = None if self.dev_key is None else DevSignIn(settings, self.dev_key)
         console = self.console = Console(settings, server_version(), sign_in)
@@ -168,7 +176,7 @@ class Server:
             hub,
             policy,
             settings,
-            Metrics(lambda: hub.stats, self._gauges()),
+            Metrics(lambda: hub.stats, self.instruments(), server_version()),
             ready=lambda: self._ready,
             openapi=OPENAPI,
             console=console,
@@ -179,6 +187,7 @@ class Server:
         ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
         console.ws_port = ws_port
         webhooks.start()
+        lag.start()
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         secure = "s" if tls is not None else ""
         self.http = f"http{secure}://{host}:{http_port}"
@@ -189,6 +198,31 @@ class Server:
         """Opens the audit log anew, as after a rotation."""
         if self._audit_file is not None:
             self._audit_file.reopen()
+
+    def instruments(self) -> list[Instrument]:
+        """What is measured beside the counters of the hub, of a server that was started."""
+        hub, lag = self.hub, self._lag
+        found: list[Instrument] = [
+            Reading("ready", "Whether requests are taken: 1 or 0.", lambda: self._ready),
+            *(() if lag is None else (lag.timing,)),
+            *hub.instruments(),
+        ]
+        if self._audit_file is not None:
+            file = self._audit_file
+            found += [
+                Reading("audit_dropped", "Audit records lost.", lambda: file.dropped, "counter"),
+                Reading("audit_waiting", "Audit records to be written.", lambda: file.waiting),
+            ]
+        if self._webhooks is not None and self.settings.webhooks:
+            hooks = self._webhooks
+            found += [
+                Reading(
+                    "webhooks_dropped", "Events no receiver got.", lambda: hooks.dropped, "counter"
+                ),
+                Reading("webhooks_delivered", "Events taken.", lambda: hooks.delivered, "counter"),
+                Reading("webhooks_waiting", "Events to be posted.", lambda: hooks.waiting),
+            ]
+        return found
 
     def _open_audit(self) -> None:
         settings = self.settings
@@ -202,16 +236,10 @@ class Server:
         except InvalidTopic as error:
             raise StartError(f"audit_topics: {error.message} {error.remedy}") from None
 
-    def _gauges(self) -> list[Gauge]:
-        gauges: list[Gauge] = []
-        if self._audit_file is not None:
-            file = self._audit_file
-            gauges.append(("audit_dropped", "Audit records lost.", lambda: file.dropped))
-        if self._webhooks is not None and self.settings.webhooks:
-            hooks = self._webhooks
-            gauges.append(("webhooks_dropped", "Events no receiver got.", lambda: hooks.dropped))
-            gauges.append(("webhooks_delivered", "Events taken.", lambda: hooks.delivered))
-        return gauges
+    def _token_checked(self, identity: Identity | None, refused: str | None) -> None:
+        self.hub.stats.token(refused)
+        if self._audit is not None:
+            self._audit.auth(identity, refused)
 
 
 def _webhooks(settings: Settings) -> WebhookSender:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pubsub_server.instruments import Distribution, Reading, Timing
 from pubsub_server.interfaces import Stats, WireForm
 from pubsub_server.observe.metrics import Metrics
 
@@ -19,17 +21,33 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
 
 
 def test_the_counters_of_the_hub_are_read_when_asked() -> None:
-    stats = Stats()
-    metrics = Metrics(lambda: stats, [("audit_dropped", "Lost.", lambda: 3.0)])
+    stats, waiting = Stats(), Distribution((0.1, 1.0))
+    lost = Reading("audit_dropped", "Lost.", lambda: 3.0, "counter")
+    waits = Timing("wait_seconds", "Waits.", {"a": waiting}, label="kind")
+    metrics = Metrics(lambda: stats, [lost, waits], "1.2.3")
     assert samples(metrics)["hanzo_pubsub_published_total", ()] == 0
     stats.published = 7
     stats.connections[WireForm.EVENT_STREAM] = 2
     stats.refused["forbidden"] = 5
+    stats.token("token_expired")
+    stats.token(None)
+    for seconds in (0.1, 0.2, 5):
+        waiting.observe(seconds)
     found = samples(metrics)
     assert found["hanzo_pubsub_published_total", ()] == 7
     assert found["hanzo_pubsub_connections", (("form", "event_stream"),)] == 2
     assert found["hanzo_pubsub_refused_total", (("code", "forbidden"),)] == 5
-    assert found["hanzo_pubsub_audit_dropped", ()] == 3
+    assert found["hanzo_pubsub_audit_dropped_total", ()] == 3
+    assert found["hanzo_pubsub_info", (("version", "1.2.3"),)] == 1
+    assert found["hanzo_pubsub_tokens_total", ()] == 2
+    assert found["hanzo_pubsub_tokens_refused_total", (("code", "token_expired"),)] == 1
+    kind = ("kind", "a")
+    buckets = [
+        found["hanzo_pubsub_wait_seconds_bucket", (kind, ("le", end))]
+        for end in ("0.1", "1.0", "+Inf")
+    ]
+    assert buckets == [1, 2, 3]
+    assert found["hanzo_pubsub_wait_seconds_sum", (kind,)] == pytest.approx(5.3)
     assert ("process_resident_memory_bytes", ()) in found
 
 

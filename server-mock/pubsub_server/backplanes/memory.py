@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplane import Entry, Replay
+from pubsub_server.instruments import Reading
 from pubsub_server.interfaces import Page, Published, TopicReport
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pubsub_server.errors import ServiceError
     from pubsub_server.hub.requests import Draft
     from pubsub_server.hub.topic_index import Survey
+    from pubsub_server.instruments import Instrument
 
 
 class MemoryBackplane:
@@ -106,6 +108,14 @@ class MemoryBackplane:
     def evict(self, topic: str | None, *, log_too: bool) -> None:
         """See `interfaces.Backplane`."""
         self.store.evict(topic, log_too=log_too)
+
+    def instruments(self) -> Sequence[Instrument]:
+        """See `interfaces.Backplane`."""
+        store = self.store
+        return (
+            Reading("history_topics", "Logs kept in this process.", lambda: len(store)),
+            Reading("history_bytes", "Bytes of messages kept in this process.", lambda: store.size),
+        )
 
     async def close(self) -> None:
         """Nothing to end."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from time import perf_counter, time
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.hub.connection import REPLAYING
@@ -72,6 +73,8 @@ class Delivery:
         self._dirty: list[Connection] = []
         self._too_slow: list[Connection] = []
         self._scheduled = False
+        self._began = 0.0
+        self._oldest = 0
         self._route: Route = NOWHERE
         self._texts: list[bytes] = []
         self._events: list[bytes] = []
@@ -100,6 +103,7 @@ class Delivery:
         if self._run_bytes > RUN_BYTES:
             self.settle()
         if not self._scheduled:
+            self._oldest = entry.timestamp
             self._schedule()
 
     def settle(self) -> None:
@@ -237,6 +241,10 @@ class Delivery:
                 # One transport that fails takes nothing from the others.
                 logger.exception("a write failed; the connection is cut")
                 connection.sink.abort()
+        stats.writing.observe(perf_counter() - self._began)
+        if self._oldest:
+            stats.publish_to_write.observe(max(0.0, time() - self._oldest / 1000))
+            self._oldest = 0
         while self._too_slow:
             connection = self._too_slow.pop()
             if not connection.closed:
@@ -247,6 +255,7 @@ class Delivery:
 
     def _schedule(self) -> None:
         self._scheduled = True
+        self._began = perf_counter()
         self._call_soon(self.flush)
 
     def _write_pending(self, connection: Connection) -> None:

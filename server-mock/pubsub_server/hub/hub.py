@@ -28,6 +28,7 @@ from pubsub_server.hub.routing import Router
 from pubsub_server.hub.subscriptions import Subscriptions
 from pubsub_server.hub.turns import Turns
 from pubsub_server.hub.wheel import Wheel
+from pubsub_server.instruments import Reading
 from pubsub_server.interfaces import (
     AuthOk,
     Member,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplane import Backplane, Entry
     from pubsub_server.hub.requests import Draft, SubscribeRequest, UnsubscribeRequest
+    from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import (
         Audit,
         Authenticator,
@@ -385,6 +387,29 @@ class Hub:
             raise ServiceError(
                 "forbidden", "the access rules do not allow reading this topic", topic=topic
             )
+
+    def instruments(self) -> Sequence[Instrument]:
+        """What the hub measures beside its counters, and what its backplane does."""
+        core = self.core
+        return (
+            Reading(
+                "stalled_connections",
+                "Connections that take nothing at the moment.",
+                lambda: sum(1 for each in self._open if each.stalled),
+            ),
+            Reading(
+                "stalled_bytes",
+                "Bytes that wait for those.",
+                lambda: sum(each.held for each in self._open if each.stalled),
+            ),
+            Reading("presence_topics", "Topics with somebody present.", lambda: len(core.presence)),
+            Reading(
+                "subscribed_topics",
+                "Topics that are subscribed to by name.",
+                lambda: len(core.router.exact_topics()),
+            ),
+            *core.backplane.instruments(),
+        )
 
     # ------------------------------------------------------------ end
 

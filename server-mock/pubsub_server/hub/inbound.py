@@ -278,7 +278,6 @@ class Inbound:
         if connection.closed:
             return
         if first:
-            self._core.stats.auth_failures += 1
             self._end(connection, error, ref)
             return
         # The old token holds until its end.

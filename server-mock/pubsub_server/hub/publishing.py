@@ -6,6 +6,7 @@ H-045, H-097 … H-099, H-144.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 import orjson
@@ -89,7 +90,10 @@ class Publishing:
         done: Awaitable[Sequence[Result]],
         connection: Connection | None,
     ) -> list[Result]:
-        return self._join(identity, drafts, results, await done, connection)
+        began = perf_counter()
+        answers = await done
+        self._core.stats.answering.observe(perf_counter() - began)
+        return self._join(identity, drafts, results, answers, connection)
 
     def _join(
         self,

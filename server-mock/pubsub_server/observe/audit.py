@@ -131,6 +131,11 @@ class FileSink:
         except queue.Full:
             self.dropped += 1
 
+    @property
+    def waiting(self) -> int:
+        """Records that wait to be written."""
+        return self._queue.qsize()
+
     def reopen(self) -> None:
         """Opens the file anew before the next record, as after a rotation."""
         self._reopen.set()

@@ -1,8 +1,9 @@
-"""What `/metrics` tells Prometheus: the hub's counters, read when asked, and HTTP requests."""
+"""What `/metrics` tells Prometheus: counters and timings, read when asked, and HTTP requests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -13,23 +14,28 @@ from prometheus_client import (
     ProcessCollector,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from pubsub_server.instruments import Reading, Timing
 from pubsub_server.interfaces import Stats, WireForm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    Gauge: TypeAlias = tuple[str, str, Callable[[], float]]
-    """Name, help, and how it is read."""
+    from pubsub_server.instruments import Instrument
 
 PREFIX: Final = "hanzo_pubsub_"
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"})
 
 _COUNTERS: Final = (
     ("connections_total", "Connections opened."),
-    ("auth_failures", "Tokens refused."),
+    ("tokens", "Tokens checked."),
     ("frames_in", "Frames received from clients."),
     ("published", "Messages published."),
     ("duplicates", "Publishes of an id that was published before."),
@@ -48,19 +54,21 @@ class Metrics:
 
     Args:
         stats: Reads the hub's counters.
-        gauges: Further gauges: name, help, and how to read it.
+        instruments: What else the server's parts measure.
+        version: Of the server.
     """
 
     def __init__(
         self,
         stats: Callable[[], Stats],
-        gauges: Iterable[Gauge] = (),
+        instruments: Iterable[Instrument] = (),
+        version: str = "0",
     ) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
-        self._registry.register(_HubCollector(stats, tuple(gauges)))
+        self._registry.register(_HubCollector(stats, tuple(instruments), version))
         self._requests = Counter(
             PREFIX + "http_requests",
             "HTTP requests answered.",
@@ -106,21 +114,21 @@ class Metrics:
 
 class _HubCollector(Collector):
     def __init__(
-        self,
-        stats: Callable[[], Stats],
-        gauges: tuple[Gauge, ...],
+        self, stats: Callable[[], Stats], instruments: tuple[Instrument, ...], version: str
     ) -> None:
         self._stats = stats
-        self._gauges = gauges
+        self._instruments = instruments
+        self._version = version
 
     def collect(self) -> Iterable[Metric]:
         stats = self._stats()
-        connections = GaugeMetricFamily(
-            PREFIX + "connections", "Open connections.", labels=("form",)
+        yield _labelled_gauge("info", "The version of the server.", "version", {self._version: 1})
+        yield _labelled_gauge(
+            "connections",
+            "Open connections.",
+            "form",
+            {form.name.lower(): stats.connections[form] for form in WireForm},
         )
-        for form in WireForm:
-            connections.add_metric((form.name.lower(),), stats.connections[form])
-        yield connections
         yield GaugeMetricFamily(
             PREFIX + "authenticated", "Authenticated connections.", stats.authenticated
         )
@@ -128,11 +136,59 @@ class _HubCollector(Collector):
         for name, text in _COUNTERS:
             value: int = getattr(stats, name)
             yield CounterMetricFamily(PREFIX + name.removesuffix("_total"), text, value)
-        refused = CounterMetricFamily(
-            PREFIX + "refused", "Requests refused, by error code.", labels=("code",)
-        )
-        for code, count in stats.refused.items():
-            refused.add_metric((code,), count)
-        yield refused
-        for name, text, read in self._gauges:
-            yield GaugeMetricFamily(PREFIX + name, text, read())
+        yield _by_code("refused", "Requests refused, by error code.", stats.refused)
+        yield _by_code("tokens_refused", "Tokens refused, by error code.", stats.tokens_refused)
+        for timing in (
+            Timing(
+                "publish_to_write_seconds",
+                "From the time in a message to the end of the writes that deliver it: of the "
+                "first message of each turn of the event loop.",
+                {"": stats.publish_to_write},
+            ),
+            Timing(
+                "write_seconds",
+                "From the first bytes that a turn of the event loop has to send to the end of "
+                "its writes.",
+                {"": stats.writing},
+            ),
+            Timing(
+                "publish_seconds",
+                "From a publish to its answer, where the backplane answers later.",
+                {"": stats.answering},
+            ),
+        ):
+            yield _histogram(timing)
+        for instrument in self._instruments:
+            if isinstance(instrument, Timing):
+                yield _histogram(instrument)
+            else:
+                yield _number(instrument)
+
+
+def _labelled_gauge(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(PREFIX + name, text, labels=(label,))
+    for given, value in values.items():
+        family.add_metric((given,), value)
+    return family
+
+
+def _by_code(name: str, text: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(PREFIX + name, text, labels=("code",))
+    for code, count in counts.items():
+        family.add_metric((code,), count)
+    return family
+
+
+def _number(reading: Reading) -> Metric:
+    family = CounterMetricFamily if reading.kind == "counter" else GaugeMetricFamily
+    return family(PREFIX + reading.name, reading.help, reading.read())
+
+
+def _histogram(timing: Timing) -> Metric:
+    labels = () if timing.label is None else (timing.label,)
+    family = HistogramMetricFamily(PREFIX + timing.name, timing.help, labels=labels)
+    for given, distribution in timing.of.items():
+        ends = [*map(str, distribution.bounds), "+Inf"]
+        buckets = list(zip(ends, accumulate(distribution.counts), strict=True))
+        family.add_metric(() if timing.label is None else (given,), buckets, distribution.total)
+    return family

@@ -78,6 +78,11 @@ class Receiver:
         self._queue.append(item)
         self._wake.set()
 
+    @property
+    def waiting(self) -> int:
+        """Events that wait."""
+        return len(self._queue)
+
     def finish(self) -> None:
         """Lets `run` end once the queue is empty."""
         self._closing = True
@@ -174,6 +179,11 @@ class WebhookSender:
     def delivered(self) -> int:
         """Events that were taken."""
         return sum(receiver.delivered for receiver in self.receivers)
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait to be posted."""
+        return sum(receiver.waiting for receiver in self.receivers)
 
     def start(self) -> None:
         """Begins to post."""

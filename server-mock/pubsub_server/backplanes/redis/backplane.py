@@ -15,6 +15,7 @@ from pubsub_server.backplanes.redis.records import split, unpack
 from pubsub_server.backplanes.redis.tracks import Tracks
 from pubsub_server.backplanes.redis.writer import REFUSED_FOR, Item, Retention, Writer
 from pubsub_server.errors import ServiceError
+from pubsub_server.instruments import Reading, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.tracks import Journal, Track
     from pubsub_server.hub.requests import Draft
     from pubsub_server.hub.topic_index import Survey
+    from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import Page, Published, TopicReport
 
 logger = logging.getLogger(__name__)
@@ -324,6 +326,45 @@ class RedisBackplane:
     def evict(self, topic: str | None, *, log_too: bool) -> None:
         """See `backplane.Backplane`."""
         self._spawn(self._reader.evict(topic, log_too=log_too))
+
+    def instruments(self) -> Sequence[Instrument]:
+        """See `backplane.Backplane`."""
+        link, feed, writer = self._link, self._feed, self._writer
+        return (
+            Timing(
+                "redis_seconds", "Round trips of calls to Redis.", link.round_trips, label="call"
+            ),
+            Reading(
+                "redis_failures",
+                "Calls that Redis did not answer.",
+                lambda: link.failures,
+                "counter",
+            ),
+            Reading(
+                "feed_up", "Whether this node hears what is published: 1 or 0.", lambda: feed.up
+            ),
+            Reading(
+                "feed_losses",
+                "Times that the connection that listens to Redis was lost or not made.",
+                lambda: feed.losses,
+                "counter",
+            ),
+            Reading(
+                "healed",
+                "Holes in what Redis sent that were filled from a log.",
+                lambda: self.healed,
+                "counter",
+            ),
+            Reading(
+                "publish_queue_messages",
+                "Publishes that wait for a call to Redis.",
+                lambda: writer.waiting[0],
+            ),
+            Reading("publish_queue_bytes", "Bytes of those.", lambda: writer.waiting[1]),
+            Reading(
+                "followed_topics", "Topics whose position is known here.", lambda: len(self._tracks)
+            ),
+        )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

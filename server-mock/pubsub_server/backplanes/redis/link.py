@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha1
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -26,8 +27,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError as RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from pubsub_server.instruments import Distribution
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
 LINK_ERRORS: Final = (
     RedisConnectionError,
@@ -83,10 +86,14 @@ class Link:
 
     Attributes:
         cluster: As given.
+        round_trips: Seconds of calls that were answered: `publish`, `read`, `stand`.
+        failures: Calls that were not.
     """
 
     def __init__(self, url: str, *, cluster: bool) -> None:
         self.cluster = cluster
+        self.round_trips = {name: Distribution() for name in ("publish", "read", "stand")}
+        self.failures = 0
         self._publish = _Script("publish.lua")
         self._read = _Script("read.lua")
         self._stand = _Script("stand.lua")
@@ -130,15 +137,15 @@ class Link:
 
     async def publish(self, keys: Sequence[str], arguments: Sequence[Argument]) -> list[bytes]:
         """See `publish.lua`."""
-        return await self._publish.call(self._writer, keys, arguments)
+        return await self._timed("publish", self._publish.call(self._writer, keys, arguments))
 
     async def read(self, base: str, arguments: Sequence[Argument]) -> list[Any]:
         """See `read.lua`."""
-        return await self._read.call(self._readers, [base], arguments)
+        return await self._timed("read", self._read.call(self._readers, [base], arguments))
 
     async def stand(self, base: str, arguments: Sequence[Argument]) -> list[bytes]:
         """See `stand.lua`."""
-        return await self._stand.call(self._readers, [base], arguments)
+        return await self._timed("stand", self._stand.call(self._readers, [base], arguments))
 
     async def topics(self, index: str, *, since: int = 0) -> list[bytes]:
         """Topics of a shard whose newest message is not older than this, Unix ms."""
@@ -171,3 +178,13 @@ class Link:
         """Close all connections."""
         await self._writer.aclose()
         await self._readers.aclose()
+
+    async def _timed(self, name: str, call: Awaitable[list[Any]]) -> list[Any]:
+        began = perf_counter()
+        try:
+            answer = await call
+        except RedisError:
+            self.failures += 1
+            raise
+        self.round_trips[name].observe(perf_counter() - began)
+        return answer

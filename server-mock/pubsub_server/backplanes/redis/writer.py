@@ -125,6 +125,11 @@ class Writer:
             self._task = self._loop.create_task(self._run())
         return done
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Messages that wait for a call, and their bytes."""
+        return self._messages, self._bytes
+
     async def close(self) -> None:
         """Finish what waits, refuse what comes."""
         self._closed = True

@@ -1,0 +1,41 @@
+"""How late the event loop is: what every delivery waits before anything else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from pubsub_server.instruments import Distribution, Timing
+
+EVERY: Final = 0.25
+"""Seconds between two looks."""
+
+
+class LoopLag:
+    """A timer that notes by how much it is late. Used inside a running event loop."""
+
+    def __init__(self) -> None:
+        self._late = Distribution()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def timing(self) -> Timing:
+        """What it notes."""
+        return Timing(
+            "loop_lag_seconds", "How late the event loop runs what is due.", {"": self._late}
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        due = self._loop.time() + EVERY
+        self._timer = self._loop.call_at(due, self._note, due)
+
+    def stop(self) -> None:
+        """End."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _note(self, due: float) -> None:
+        self._late.observe(max(0.0, self._loop.time() - due))
+        self.start()
