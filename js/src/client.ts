@@ -8,12 +8,17 @@ import { Driver } from './runtime/driver.js';
 import type { Handler } from './runtime/handlers.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
 import { operations } from './runtime/lazy.js';
-import { type PublishOptions, publish, publishMany } from './runtime/publishing.js';
+import {
+  checkPublishing,
+  type PublishOptions,
+  publish,
+  publishMany,
+} from './runtime/publishing.js';
 import { type SubscribeOptions, subscribe } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import { platform, type Surroundings } from './runtime/surroundings.js';
 import type { Waiting } from './runtime/waiting.js';
-import { checkChoice, checkFunction } from './settings/checks.js';
+import { checkCall, checkChoice, checkFunction } from './settings/checks.js';
 import { type PubSubOptions, readOptions } from './settings/options.js';
 import { TopicHandle } from './topic.js';
 import type {
@@ -76,6 +81,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
    */
   async connect(options: Waiting = {}): Promise<void> {
     const driver = this._live;
+    checkCall(options);
     options.signal?.throwIfAborted();
     driver.connect();
     const { connected } = await driver.part(operations(), options);
@@ -91,6 +97,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
    *   `closeTimeout`. What is not settled then rejects in its own call. 0 ends at once.
    */
   async close(options: { readonly timeout?: number | undefined } = {}): Promise<void> {
+    checkCall(options);
     await this._driver.close(options.timeout);
   }
 
@@ -168,7 +175,9 @@ export class PubSub<Topics extends object = Record<never, never>> {
     message: Outgoing<PayloadOf<Topics, Topic>>,
     options: PublishOptions = {},
   ): Promise<Published> {
-    return publish(this._live, topic, message, options);
+    const driver = this._live;
+    checkPublishing(options);
+    return publish(driver, topic, message, options);
   }
 
   /**
@@ -188,7 +197,9 @@ export class PubSub<Topics extends object = Record<never, never>> {
     )[],
     options: PublishOptions = {},
   ): Promise<(Published | PubSubError)[]> {
-    return publishMany(this._live, messages, options);
+    const driver = this._live;
+    checkPublishing(options);
+    return publishMany(driver, messages, options);
   }
 
   /**
@@ -222,6 +233,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     options: Waiting = {},
   ): Promise<void> {
     const driver = this._live;
+    checkCall(options);
     const { updatePresence } = await driver.part(operations(), options);
     await updatePresence(driver, topic, data, options);
   }
@@ -236,7 +248,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
     prefix?: string,
     options: Waiting & { readonly limit?: number | undefined } = {},
   ): Promise<TopicInfo[]> {
-    return (await this._http(options)).topics(prefix, options);
+    return (await this._http(options, ['limit'])).topics(prefix, options);
   }
 
   /** A handle on one topic, with no effect on the wire; it has the same operations. */
@@ -250,11 +262,13 @@ export class PubSub<Topics extends object = Record<never, never>> {
   }
 
   private async *_history(driver: Driver, topic: string, options: HistoryOptions) {
+    checkCall(options, ['since', 'before', 'after', 'limit']);
     yield* (await driver.part(driver.http(), options)).history(topic, options);
   }
 
-  private _http(options: Waiting): Promise<HttpApi> {
+  private _http(options: Waiting, names?: readonly string[]): Promise<HttpApi> {
     const driver = this._live;
+    checkCall(options, names);
     return driver.part(driver.http(), options);
   }
 

@@ -54,7 +54,7 @@ export async function updatePresence(
 }
 
 /** Why a client is not connected, in words. */
-function reasonOf(failure: StateChange | undefined, state: StateName): string {
+export function reasonOf(failure: StateChange | undefined, state: StateName): string {
   if (!failure) return `nothing failed yet, the state is ${state}.`;
   const said = failure.reason.replace(/\.$/, '') || `the state is ${failure.to}`;
   return failure.code === undefined ? `${said}.` : `${said} (${failure.code}).`;

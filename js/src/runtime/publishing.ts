@@ -5,6 +5,7 @@ import type { PublishResult } from '../generated/wire.js';
 import { isPublication, type JsonObject, type Publication } from '../generated/wire.js';
 import type { Outcome, Rejected } from '../session/effects.js';
 import type { Publish } from '../session/events.js';
+import { checkCall, checkChoice, invalid, kind } from '../settings/checks.js';
 import type { Published, Via } from '../values.js';
 import { compact } from '../wire/compact.js';
 import { messageId } from '../wire/ids.js';
@@ -34,6 +35,19 @@ export interface PublishOptions extends Waiting {
   readonly key?: string | undefined;
   /** `auto`: the open connection, or HTTP where that carries no publishes. */
   readonly via?: Via | undefined;
+}
+
+/** @internal Refuse options that no publish takes. */
+export function checkPublishing(options: PublishOptions): void {
+  checkCall(options, ['ttl', 'id', 'key', 'via']);
+  const { key = '', via = 'auto' } = options;
+  checkChoice('via', via, ['auto', 'socket', 'rest']);
+  if (typeof key === 'string') return;
+  throw invalid(
+    'key',
+    `is ${kind(key)}, not a string`,
+    'Give any text that names what is replaced.',
+  );
 }
 
 /** @internal A publication that can be sent. */
@@ -108,6 +122,13 @@ export async function publishMany(
   options: PublishOptions,
 ): Promise<(Published | PubSubError)[]> {
   const { maxPayload } = driver;
+  if (typeof Object(messages)[Symbol.iterator] !== 'function') {
+    throw invalid(
+      'messages',
+      `is ${kind(messages)}, not a list`,
+      'Give [topic, { type, data }] pairs.',
+    );
+  }
   const items: Prepared[] = [];
   for (const given of messages) {
     const [topic, message] =

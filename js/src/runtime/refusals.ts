@@ -1,7 +1,7 @@
 /** What is wrong with the arguments of `publish` and `subscribe`: loaded only to say so. */
 
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
-import { checkFlag, checkFunction, checkNames, checkNumber, kind } from '../settings/checks.js';
+import { checkCall, checkFlag, checkFunction, checkNumber, kind } from '../settings/checks.js';
 import { readReceiveQueue } from '../settings/options.js';
 import { checkName } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
@@ -92,6 +92,13 @@ export function refuseMessage(
  */
 export function checkPresence(topic: string | undefined, data: unknown, limit: number): void {
   if (topic !== undefined) checkName(topic, 'topic');
+  if (typeof data !== 'object' || data === null || Array.isArray(data)) {
+    throw new InvalidPayload('The update of presence is no object.', {
+      remedy: 'Give `status` and other keys with their values.',
+      field: 'data',
+      topic,
+    });
+  }
   checkData(data, limit, topic);
 }
 
@@ -109,7 +116,7 @@ export function refuseSubscription(
   options: object,
   names: readonly string[],
 ): never {
-  checkNames('options', options, names);
+  checkCall(options, names);
   const given = options as Readonly<Record<string, unknown>>;
   for (const name of names) {
     if (/^on|Loader$/.test(name)) checkFunction(name, given[name]);

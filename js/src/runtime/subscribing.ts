@@ -2,6 +2,7 @@
 
 import { OperationTimeout } from '../errors.js';
 import type { Subscribe } from '../session/events.js';
+import { isSignal } from '../settings/checks.js';
 import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
 import { isPattern, isTopic } from '../topics.js';
 import type { AnyPayload, Gap, Since } from '../values.js';
@@ -24,16 +25,20 @@ export const PATTERNS_MAX = 1_000;
 /** @internal Messages of a topic that `history` may ask for. */
 export const HISTORY_MAX = 10_000;
 
+/** What to do about an answer that does not come. */
+const REMEDY = 'Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause.';
+
 /** Arguments in which nothing is wrong; what is wrong with others, `refuseSubscription` knows. */
 const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
   'since?:0 history?:1 after?:2 onMessage?:3 onPresence?:3 onGap?:3 stateLoader?:3 ' +
-    'presence?:flag queue?:object timeout?:any signal?:any',
+    'presence?:flag queue?:object timeout?:any signal?:4',
   (since) => (typeof since === 'number' || since instanceof Date) && isCount(Math.round(+since)),
   (history) => isCount(history, HISTORY_MAX),
   (after) =>
     isObject(after) &&
     Object.entries(after).every(([topic, seq]) => isTopic(topic) && isCount(seq)),
   (handler) => typeof handler === 'function',
+  isSignal,
 );
 
 /** What `subscribe` takes beside the topics. */
@@ -109,9 +114,12 @@ export async function subscribe<Data>(
     const stays = onMessage ? '; it stays in force and may still be answered' : '';
     // Without a handler there is nobody left who could read it.
     if (!stays) end();
+    const { lastFailure, state } = driver;
+    const why =
+      lastFailure && ` Last failure: ${(await operations()).reasonOf(lastFailure, state)}`;
     throw new OperationTimeout(
-      `The server did not answer the subscription within ${patience} ms${stays}. State: ${driver.state}.`,
-      { topic: event.topics[0], outcomeUnknown: Boolean(stays) },
+      `The server did not answer the subscription within ${patience} ms${stays}. State: ${state}.${why ?? ''}`,
+      { topic: event.topics[0], outcomeUnknown: Boolean(stays), remedy: REMEDY },
     );
   }
   signal?.throwIfAborted();

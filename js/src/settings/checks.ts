@@ -107,6 +107,22 @@ export function checkNames(what: string, value: unknown, names: readonly string[
   }
 }
 
+/** What may stand in the options of any call that waits. */
+export const WAITING: readonly string[] = ['timeout', 'signal'];
+
+/** Options of one call: an object with these names and no others. */
+export function checkCall(options: unknown, names: readonly string[] = []): void {
+  checkNames('options', options, [...WAITING, ...names]);
+  const { signal } = options as { readonly signal?: unknown };
+  if (isSignal(signal)) return;
+  throw invalid('signal', `is ${kind(signal)}`, 'Pass the `signal` of an AbortController.');
+}
+
+/** Whether it can be listened to as an AbortSignal, or is none at all. */
+export function isSignal(value: unknown): boolean {
+  return typeof ((value ?? AbortSignal.prototype) as AbortSignal).throwIfAborted === 'function';
+}
+
 /** What a wrong value is, without showing it. */
 export function kind(value: unknown): string {
   if (value === null || value === undefined || Number.isNaN(value)) return String(value);

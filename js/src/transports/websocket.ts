@@ -46,7 +46,8 @@ export class WebSocketTransport implements Transport {
     try {
       socket = new WebSocket(socketUrl);
     } catch {
-      const reason = 'No WebSocket can be made: the platform has none, or takes no such address.';
+      const reason =
+        'No WebSocket can be made: the platform has none, which `WebSocket` can give, or takes no such address.';
       queueMicrotask(() => this._end(undefined, reason));
       return;
     }

@@ -3,7 +3,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { type Gap, OperationTimeout, type PubSub } from '../../../js/src/index.js';
+import {
+  type Gap,
+  OperationTimeout,
+  type PubSub,
+  type PubSubError,
+} from '../../../js/src/index.js';
 import { take } from './server.js';
 import { turns, virtualClient } from './virtual.js';
 
@@ -209,6 +214,44 @@ for (const [name, operate] of operations) {
     abort.abort(reason);
     await given;
     await ps.close({ timeout: 0 });
+  });
+}
+
+test('a subscription that waits in vain for a connection says why there is none', async () => {
+  const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
+  peer.isDown = true;
+  const late = assert.rejects(ps.subscribe('a.b', { timeout: 300 }), (error: OperationTimeout) => {
+    assert.match(error.message, /State: reconnecting\. Last failure: The connection was lost\.$/);
+    assert.match(error.remedy, /^Try again, or wait longer;/);
+    return error.code === 'timeout' && !error.outcomeUnknown;
+  });
+  await clock.advance(301);
+  await late;
+  await ps.close({ timeout: 0 });
+});
+
+const WRONG: readonly [string, string, (ps: PubSub) => Promise<unknown>][] = [
+  ['a signal that is none', 'signal', (ps) => ps.publish('a.b', { data: 1 }, wrong({ signal: 5 }))],
+  ['a signal of a subscription', 'signal', (ps) => ps.subscribe('a.b', wrong({ signal: 'x' }))],
+  ['a signal of connect', 'signal', (ps) => ps.connect(wrong({ signal: {} }))],
+  ['an unknown option', 'ttk', (ps) => ps.publish('a.b', { data: 1 }, wrong({ ttk: 5 }))],
+  ['an option of another call', 'key', (ps) => ps.presence('a.b', wrong({ key: 'k' }))],
+  ['a key that is no text', 'key', (ps) => ps.publish('a.b', { data: 1 }, wrong({ key: 5 }))],
+  ['null as options', 'options', (ps) => ps.publishMany([], wrong(null))],
+  ['null as options of history', 'options', (ps) => ps.history('a.b', wrong(null)).next()],
+  ['messages that are no list', 'messages', (ps) => ps.publishMany(wrong(5))],
+  ['an update that is no object', 'data', (ps) => ps.updatePresence('a.b', wrong([1]))],
+];
+const wrong = (value: unknown): never => value as never;
+for (const [what, field, call] of WRONG) {
+  test(`${what} is refused by name, before anything is sent`, async () => {
+    const { ps, peer } = virtualClient();
+    await assert.rejects(call(ps), (error: PubSubError) => {
+      assert.match(error.code, /^invalid_(option|payload)$/);
+      return error.field === field && error.remedy.length > 0;
+    });
+    assert.equal(peer.sockets.length, 0);
+    await ps.close();
   });
 }
 

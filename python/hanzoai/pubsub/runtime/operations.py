@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from hanzoai.pubsub.errors import (
     ClosedError,
     ConnectionFailed,
+    InvalidPayload,
     OperationTimeout,
     PubSubError,
     from_code,
@@ -29,12 +31,13 @@ from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.session import events
 from hanzoai.pubsub.session.effects import Acked, Unknown
 from hanzoai.pubsub.session.session import Session
+from hanzoai.pubsub.settings.checks import check_choice
 from hanzoai.pubsub.topics import validate_topic
-from hanzoai.pubsub.values import Published
+from hanzoai.pubsub.values import Published, Via
 from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Sequence
 
     from hanzoai.pubsub.runtime.handlers import Handler
     from hanzoai.pubsub.runtime.inbox import Inbox
@@ -49,10 +52,11 @@ if TYPE_CHECKING:
         StateChange,
         StateName,
         TopicInfo,
-        Via,
     )
 
 logger = logging.getLogger("hanzoai.pubsub")
+
+_REMEDY: Final = "Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause."
 
 _CHUNK_BYTES: Final = 1 << 20
 """A batch is sent in frames of at most so many bytes of payload."""
@@ -216,10 +220,13 @@ class Operations:
         """Wait until the server has answered a subscription, or it has ended."""
         seconds = self._options.operation_timeout
         if not await self._driver.until(lambda: inbox.joined or inbox.finished, seconds):
+            lost = self._driver.last_failure
+            why = f" Last failure: {reason_of(lost, self.state)}" if lost is not None else ""
             raise OperationTimeout(
                 f"The server did not answer the subscription within {seconds:g} s; it stays in "
-                f"force and may still be answered. State: {self.state}.",
+                f"force and may still be answered. State: {self.state}.{why}",
                 topic=inbox.topics[0],
+                remedy=_REMEDY,
                 outcome_unknown=True,
             )
 
@@ -248,6 +255,7 @@ class Operations:
         via: Via,
     ) -> Published:
         """Publish one message; see ``PubSubClient.publish``."""
+        check_choice("via", via, get_args(Via))
         one = self.prepare(topic, message, ttl, id)
         if one.publication.type == PRESENCE_UPDATE and via != "rest":
             await self.update_presence(topic, one.publication.data, timeout=timeout)
@@ -261,6 +269,7 @@ class Operations:
         self, items: Sequence[Prepared], *, timeout: float | None, via: Via
     ) -> list[Published | PubSubError]:
         """Publish several; see ``PubSubClient.publish_many``."""
+        check_choice("via", via, get_args(Via))
         deadline = self._clock.now() + self._seconds(timeout)
         results: list[Published | PubSubError] = []
         for chunk in chunks(items, self._driver.limits.max_batch or 1_000):
@@ -358,6 +367,13 @@ class Operations:
         """Change how this client appears; see ``PubSubClient.update_presence``."""
         if topic is not None:
             validate_topic(topic)
+        if not isinstance(data, Mapping):
+            raise InvalidPayload(
+                "The update of presence is no object.",
+                remedy="Give `status` and other keys with their values.",
+                field="data",
+                topic=topic,
+            )
         check_data(data, self._max_payload(), topic=topic)
         self._refuse_ended()
         driver = self._driver
