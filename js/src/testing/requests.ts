@@ -4,6 +4,7 @@ import { InvalidTopic } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { checkName } from '../topic_names.js';
 import { isCount, isObject, isText } from '../wire/guard.js';
+import { sizeOf } from '../wire/plain.js';
 import { Problem } from './problem.js';
 
 /** Topics of one subscribe frame; positions in its `after` may be ten times as many. */
@@ -149,7 +150,7 @@ export function readSubscribe(frame: JsonObject): Subscribe {
  *
  * @param topic The topic, where the address says it.
  * @param at Where the body stands in a larger one, for errors.
- * @throws Problem `invalid_topic`, `invalid_frame`, `payload_too_large`.
+ * @throws Problem `invalid_topic`, `invalid_frame`, `invalid_payload`, `payload_too_large`.
  */
 export function readPublication(body: unknown, maxPayload: number, topic?: string, at = ''): Draft {
   field(isObject(body), at || 'message', 'an object', body);
@@ -166,12 +167,16 @@ export function readPublication(body: unknown, maxPayload: number, topic?: strin
   return { topic: named, type: type ?? 'message', data, ttl, id, meta } as Draft;
 }
 
-/** @throws Problem `payload_too_large`. */
+/** @throws Problem `invalid_payload`, `payload_too_large`. */
 export function checkSize(value: unknown, at: string, limit: number, topic?: string): void {
-  const { length } = new TextEncoder().encode(JSON.stringify(value));
-  if (length <= limit) return;
-  const said = `\`${at}\` has ${length} bytes of JSON; at most ${limit} are taken`;
-  throw new Problem('payload_too_large', said, { topic, field: at });
+  const size = sizeOf(value);
+  if (size <= limit) return;
+  const details = { topic, field: at };
+  if (Number.isNaN(size)) {
+    throw new Problem('invalid_payload', `\`${at}\` cannot be written as JSON`, details);
+  }
+  const said = `\`${at}\` has ${size} bytes of JSON; at most ${limit} are taken`;
+  throw new Problem('payload_too_large', said, details);
 }
 
 /** @throws Problem `invalid_topic`, `invalid_frame`. */

@@ -184,8 +184,9 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     const { after = 0 } = options;
     if (after) await new Promise<void>((resolve) => this.clock.callLater(after, resolve));
     try {
-      const body: unknown = JSON.parse(JSON.stringify(message));
-      const draft = readPublication(body, this._hub.core.settings.maxPayload, topic);
+      const given = readPublication(message, this._hub.core.settings.maxPayload, topic);
+      // Whoever published it may change it after that.
+      const draft: typeof given = JSON.parse(JSON.stringify(given));
       const [result] = this._hub.publishing.publish(identityOf('server', 'service'), [draft]);
       if (result && !(result instanceof Problem)) return result;
       throw result;

@@ -236,6 +236,25 @@ test('what the rules deny is refused with typed errors', async () => {
   await assert.rejects(server.publish('user.*', { data: 1 }), InvalidTopic);
 });
 
+test('what cannot be published is refused with typed errors', async () => {
+  await using server = await new MemoryServer({ maxPayload: 100 }).start();
+  for (const [message, code] of [
+    [{ data: Number.NaN }, 'invalid_payload'],
+    [{ data: () => {} }, 'invalid_payload'],
+    [{ data: 'x'.repeat(200) }, 'payload_too_large'],
+    [{ data: undefined }, 'invalid_frame'],
+    [{ data: 1, ttl: -1 }, 'invalid_frame'],
+    [undefined, 'invalid_frame'],
+  ] as const) {
+    await assert.rejects(server.publish('a.b', message as never), { code });
+  }
+  const data = { words: ['one'] };
+  await server.publish('a.b', { data });
+  data.words.push('two');
+  const [first] = await take(server.client().history('a.b'), 1);
+  assert.deepEqual(first?.data, { words: ['one'] });
+});
+
 test('history, topics and batches are there', async () => {
   await using server = await new MemoryServer({ historyMaxMessages: 3 }).start();
   const ps = server.client({ historyPage: 2 });
