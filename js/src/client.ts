@@ -190,10 +190,10 @@ export class PubSub<Topics extends object = Record<never, never>> {
    * @throws InvalidPayload A payload is not JSON; nothing was sent.
    * @throws PayloadTooLarge A payload is over the limit; nothing was sent.
    */
-  async publishMany(
+  async publishMany<Topic extends string>(
     messages: readonly (
-      | readonly [topic: string, message: Outgoing]
-      | (Outgoing & { readonly topic: string })
+      | readonly [topic: Topic, message: Outgoing<PayloadOf<Topics, Topic>>]
+      | (Outgoing<PayloadOf<Topics, Topic>> & { readonly topic: Topic })
     )[],
     options: PublishOptions = {},
   ): Promise<(Published | PubSubError)[]> {

@@ -34,6 +34,12 @@ export async function typed(): Promise<void> {
   await ps.publish('chat.session.abc', { data: { txt: 'hello' } });
   // @ts-expect-error The payload of these topics is a status.
   await ps.publish('agent.bot1.events', { data: { status: 'sleeping' } });
+  await ps.publishMany([
+    ['chat.session.abc', { data: { text: 'hello' } }],
+    { topic: 'agent.bot1.events', data: { status: 'done' } },
+  ]);
+  // @ts-expect-error The payload of this topic has a text.
+  await ps.publishMany([['chat.session.abc', { data: { txt: 'hello' } }]]);
   // @ts-expect-error A publish has data.
   await ps.publish('chat.session.abc', { type: 'word' });
 
