@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pubsub_server import preflight
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth import api_keys, dev_tokens
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pubsub_server.settings.config import Settings
+    from pubsub_server.settings.sources import Examined
 
 OK: Final = 0
 FAILED: Final = 1
@@ -64,7 +66,9 @@ def _serve(argv: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--check-config", action="store_true", help="print the effective settings and exit"
+        "--check-config",
+        action="store_true",
+        help="print the effective settings and everything that is wrong, and exit: 0 or 2",
     )
     config_sources.add_flags(parser)
     parsed, unknown = parser.parse_known_args(argv)
@@ -73,19 +77,27 @@ def _serve(argv: Sequence[str]) -> int:
     options: dict[str, object] = vars(parsed)
     only_check = bool(options.pop("check_config"))
     file = options.pop("config") or os.environ.get("HANZO_PUBSUB_CONFIG")
+    path = Path(str(file)) if file else None
+    if only_check:
+        return _check(config_sources.examine(options, os.environ, path))
     try:
-        settings = config_sources.load(options, os.environ, Path(str(file)) if file else None)
+        settings = config_sources.load(options, os.environ, path)
     except SettingsError as error:
         return _fail(str(error), USAGE)
     try:
         access.check(settings)
-        if only_check:
-            access.build_policy(settings)
-            sys.stdout.write(config_sources.dump(settings))
-            return OK
     except StartError as error:
         return _fail(str(error))
     return _run(settings)
+
+
+def _check(read: Examined) -> int:
+    problems = [*read.problems]
+    if read.settings is not None:
+        found = preflight.problems(read.settings)
+        problems += [line for line in found if not read.caused(line)]
+        sys.stdout.write(config_sources.dump(read.settings, read.sources))
+    return _fail("\n".join(problems), USAGE) if problems else OK
 
 
 def _run(settings: Settings) -> int:

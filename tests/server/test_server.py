@@ -146,11 +146,11 @@ async def test_a_port_in_use_is_one_clear_line(environ: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "said"),
     [
-        (("--dev", "--host", "0.0.0.0"), 1, "loopback only, not on 0.0.0.0"),
-        (("--dev", "--host", "192.0.2.1"), 1, "loopback only"),
-        ((), 1, "nobody could authenticate"),
-        (("--iam-jwks-url", "https://hanzo.id/jwks"), 1, "plaintext is refused"),
-        (("--dev", "--rules", "/nowhere.yaml"), 1, "cannot be read"),
+        (("--dev", "--host", "0.0.0.0"), 2, "loopback only, not on 0.0.0.0"),
+        (("--dev", "--host", "192.0.2.1"), 2, "loopback only"),
+        ((), 2, "nobody could authenticate"),
+        (("--iam-jwks-url", "https://hanzo.id/jwks"), 2, "plaintext is refused"),
+        (("--dev", "--rules", "/nowhere.yaml"), 2, "cannot be read"),
         (("--dev", "--http-prot", "1"), 2, "did you mean --http-port?"),
         (("--dev", "--http-port", "x"), 2, "http_port (flag --http-port)"),
         (("--dev", "--config", "/nowhere.yaml"), 2, "cannot be read"),
@@ -165,10 +165,9 @@ def test_what_must_not_start_says_why_and_does_not(
     said: str,
 ) -> None:
     del environ
-    got, out, err = run(capsys, "serve", "--check-config", *argv)
+    got, _, err = run(capsys, "serve", "--check-config", *argv)
     assert got == code
     assert said in err
-    assert out == ""
 
 
 def test_check_config_prints_the_effective_settings(
@@ -187,6 +186,79 @@ def test_check_config_prints_the_effective_settings(
     assert code == 0
     assert (values["dev"], values["max_batch"], values["ws_port"]) == (True, 7, 9000)
     assert "hush" not in out
+    sources = dict(line.split(":", 1) for line in out.splitlines() if "  # " in line)
+    assert sources == {
+        "ws_port": f" 9000  # file {file}",
+        "redis_url": " '********'  # environment REDIS_URL",
+        "dev": " true  # flag --dev",
+        "max_batch": " 7  # flag --max-batch",
+    }
+
+
+def test_check_config_says_everything_that_is_wrong_at_once(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    del environ
+    (tmp_path / "rules.yaml").write_text("rules: 7\n", encoding="utf-8")
+    file = tmp_path / "pubsub.yaml"
+    file.write_text(
+        f"""\
+http_port: many
+histroy_max_age: 5
+tls_key: {tmp_path}/key.pem
+rules: {tmp_path}/rules.yaml
+api_keys_file: {tmp_path}/none.yaml
+audit_file: {tmp_path}/none/audit
+audit_topics: ["org.**.**.", "fine"]
+webhooks:
+  - {{url: "https://example.com/x", secret: "a-secret-of-sixteen", topics: ["a..b"]}}
+redis_url: http://user:hush@redis
+""",
+        encoding="utf-8",
+    )
+    code, out, err = run(capsys, "serve", "--check-config", "--config", str(file))
+    assert (code, out) == (2, "")
+    for said in ("http_port", "histroy_max_age", "tls_key is set without", "redis_url must begin"):
+        assert said in err, said
+    wrong = {"tls_key", "redis_url", "histroy_max_age"}
+    lines = file.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if line.split(":")[0] not in wrong]
+    file.write_text("\n".join(kept), encoding="utf-8")
+    code, out, err = run(capsys, "serve", "--check-config", "--config", str(file))
+    assert code == 2
+    assert yaml.safe_load(out)["http_port"] == 8056
+    for said in (
+        "http_port",
+        "plaintext is refused",
+        "rules.yaml",
+        "none.yaml",
+        "audit_topics",
+        "audit_file",
+        "webhooks[0].topics",
+    ):
+        assert said in err, said
+    assert "a-secret" not in out + err
+
+
+def test_what_follows_only_from_a_value_that_is_wrong_is_not_said(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    del environ
+    code, _, err = run(capsys, "serve", "--check-config", "--dev", "--tls-key", "k", "--tls-cert=")
+    assert code == 2
+    code, _, err = run(capsys, "serve", "--check-config", "--history-page-default", "x")
+    assert "history_page_default (flag" in err
+    assert "larger" not in err
+
+
+def test_checking_makes_no_file(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    del environ
+    audit, key = tmp_path / "audit", tmp_path / "key"
+    argv = ("--dev", "--dev-key-file", str(key), "--audit-file", str(audit))
+    assert run(capsys, "serve", "--check-config", *argv)[0] == 0
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_help_tells_every_flag(capsys: pytest.CaptureFixture[str]) -> None:

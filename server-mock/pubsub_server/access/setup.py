@@ -18,13 +18,15 @@ from pubsub_server.auth.jwks import FetchFailed, JwksAuthenticator, KeySet
 from pubsub_server.settings.config import LOOPBACK, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pubsub_server.interfaces import Authenticator
 
 JWKS_MAX_BYTES: Final = 1_048_576
 
 
 class StartError(Exception):
-    """The server cannot start; the text is one line that says why and what to do."""
+    """The server cannot start; the text has one line for each reason, with what to do."""
 
 
 def check(settings: Settings) -> None:
@@ -33,20 +35,26 @@ def check(settings: Settings) -> None:
     Raises:
         StartError: Development elsewhere than on loopback, plaintext, or nobody who could come in.
     """
+    problems = [*_problems(settings)]
+    if problems:
+        raise StartError("\n".join(problems))
+
+
+def _problems(settings: Settings) -> Iterator[str]:
     if settings.dev:
         if settings.host not in LOOPBACK:
-            raise StartError(
+            yield (
                 f"--dev listens on loopback only, not on {settings.host}; use --host 127.0.0.1, or "
                 "leave --dev out and configure IAM and TLS"
             )
         return
     if settings.jwks_url is None and settings.api_keys_file is None:
-        raise StartError(
+        yield (
             "nobody could authenticate: set IAM_JWKS_URL or --api-keys-file, or use --dev on this "
             "machine"
         )
     if not settings.tls and not settings.behind_tls_proxy:
-        raise StartError(
+        yield (
             "plaintext is refused: set --tls-cert and --tls-key, or --behind-tls-proxy where a "
             "proxy in front ends TLS"
         )

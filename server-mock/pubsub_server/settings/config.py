@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -23,6 +23,9 @@ from pydantic import (
 )
 
 from pubsub_server.auth.identity import DEFAULT_CLAIMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -322,22 +325,27 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
+        problems = [*self._conflicts()]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _conflicts(self) -> Iterator[str]:
         if (self.tls_cert is None) != (self.tls_key is None):
             given, missing = (
                 ("tls_cert", "tls_key") if self.tls_cert is not None else ("tls_key", "tls_cert")
             )
-            raise ValueError(f"{given} is set without {missing}; TLS needs both")
+            yield f"{given} is set without {missing}; TLS needs both"
         if self.history_page_default > self.history_page_max:
-            raise ValueError("history_page_default is larger than history_page_max")
+            yield "history_page_default is larger than history_page_max"
         if self.redis_url is not None:
             scheme = urlsplit(self.redis_url.get_secret_value()).scheme
             if scheme not in {"redis", "rediss", "unix"}:
-                raise ValueError("redis_url must begin with redis://, rediss:// or unix://")
+                yield "redis_url must begin with redis://, rediss:// or unix://"
         elif self.backplane == "redis":
-            raise ValueError("backplane is `redis` without redis_url; say where Redis is")
+            yield "backplane is `redis` without redis_url; say where Redis is"
         if self.audit_topics and self.audit_file is None:
-            raise ValueError("audit_topics is set without audit_file; say where to write")
-        return self
+            yield "audit_topics is set without audit_file; say where to write"
 
     @property
     def on_redis(self) -> bool:

@@ -91,10 +91,47 @@ def load(
     Raises:
         SettingsError: For each unknown name and each value of a wrong type or out of range.
     """
+    read = examine(flags, environ, file)
+    if read.settings is None or read.problems:
+        raise SettingsError(read.problems)
+    return read.settings
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What was read.
+
+    Attributes:
+        settings: With the defaults of what is wrong; None where they contradict each other, or the
+            file cannot be read.
+        sources: Where each setting comes from that was given and is right.
+        problems: One line for each.
+        wrong: Settings whose value was left out.
+    """
+
+    settings: Settings | None
+    sources: Mapping[str, str]
+    problems: Sequence[str]
+    wrong: frozenset[str]
+
+    def caused(self, problem: str) -> bool:
+        """Whether a problem of the settings may only be that a value was left out."""
+        return any(name in problem or name.replace("_", "-") in problem for name in self.wrong)
+
+
+def examine(
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Examined:
+    """Reads all sources and says everything that is wrong; the arguments are those of `load`."""
     problems: list[str] = []
     given: dict[str, _Given] = {}
     if file is not None:
-        given.update(_from_file(file, problems))
+        from_file = _from_file(file, problems)
+        if from_file is None:
+            return Examined(None, {}, problems, frozenset())
+        given.update(from_file)
     given.update(_from_environment(environ or {}, problems))
     for name, value in (flags or {}).items():
         if name not in Settings.model_fields:
@@ -107,20 +144,45 @@ def load(
             values[name] = _structured(name, item.value)
         except ValueError as error:
             problems.append(f"{name} ({item.source}): {error}")
+    settings: Settings | None = None
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        problems.extend(_describe(detail, given) for detail in error.errors())
-        raise SettingsError(problems) from None
-    if problems:
-        raise SettingsError(problems)
-    return settings
+        details = error.errors()
+        problems.extend(line for each in details for line in _describe(each, given).splitlines())
+        # Without what is wrong by itself the rest can be looked at.
+        for name in {str(detail["loc"][0]) for detail in details if detail["loc"]}:
+            del values[name]
+    wrong = frozenset(given) - frozenset(values)
+    sources = {name: given[name].source for name in values}
+    if settings is None and wrong:
+        try:
+            settings = Settings.model_validate(values)
+        except ValidationError as error:
+            found = Examined(None, sources, problems, wrong)
+            for detail in error.errors():
+                lines = _describe(detail, given).splitlines()
+                problems.extend(line for line in lines if not found.caused(line))
+    return Examined(settings, sources, problems, wrong)
 
 
-def dump(settings: Settings) -> str:
-    """The settings as YAML with the names of a settings file; secrets are masked."""
-    values = {name: _plain(getattr(settings, name)) for name in Settings.model_fields}
-    return yaml.safe_dump(values, sort_keys=False, default_flow_style=False)
+def dump(settings: Settings, sources: Mapping[str, str] | None = None) -> str:
+    """The settings as YAML with the names of a settings file; secrets are masked.
+
+    Args:
+        settings: All of them.
+        sources: Where settings come from; becomes a comment.
+    """
+    lines: list[str] = []
+    for name in Settings.model_fields:
+        value = _plain(getattr(settings, name))
+        text = yaml.safe_dump({name: value}, sort_keys=False, default_flow_style=False)
+        source = (sources or {}).get(name)
+        if source is not None:
+            first, _, rest = text.partition("\n")
+            text = f"{first}  # {source}\n{rest}"
+        lines.append(text)
+    return "".join(lines)
 
 
 def unknown_flag(flag: str) -> str:
@@ -132,19 +194,19 @@ def unknown_flag(flag: str) -> str:
     return f"{flag}: there is no such flag; {hint}"
 
 
-def _from_file(file: Path, problems: list[str]) -> dict[str, _Given]:
+def _from_file(file: Path, problems: list[str]) -> dict[str, _Given] | None:
     source = f"file {file}"
     try:
         loaded = documents.parse(documents.read(file))
     except documents.DocumentError as error:
         problems.append(f"config ({source}): {error}")
-        return {}
+        return None
     if loaded is None:
         return {}
     values = documents.mapping(loaded)
     if values is None:
         problems.append(f"config ({source}): must be a mapping of setting names to values")
-        return {}
+        return None
     found: dict[str, _Given] = {}
     for name, value in values.items():
         if name not in Settings.model_fields:
