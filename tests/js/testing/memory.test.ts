@@ -362,3 +362,74 @@ test('an unknown setting, and one out of range, are refused', () => {
     assert.throws(() => new MemoryServer(given as object), InvalidOption);
   }
 });
+
+test('a log that begins anew in the same millisecond has other positions', async () => {
+  await using server = await new MemoryServer().start();
+  const first = await server.publish('a.b', { data: 1 });
+  server.forgetHistory('a.b', { positions: true });
+  const second = await server.publish('a.b', { data: 2 });
+  assert.ok(Number(second.seq) > Number(first.seq) + 1);
+});
+
+test('what a pattern replays is in the order of its times', async () => {
+  await using server = await new MemoryServer().start();
+  for (const [topic, data] of [
+    ['a.1', 1],
+    ['a.2', 2],
+    ['a.1', 3],
+  ] as const) {
+    await server.publish(topic, { data });
+    await server.clock.advance(10);
+  }
+  const sub = await server.client().subscribe('a.*', { history: 10 });
+  assert.deepEqual((await take(sub.events(), 3)).map(tell), [1, 2, 3]);
+});
+
+test('a broken connection loses what is under way, and one that the server closes does not', async () => {
+  await using server = await new MemoryServer().start();
+  const ps = server.client();
+  const sub = await ps.subscribe('a.b');
+  for (const [code, data] of [
+    [undefined, 'lost'],
+    [1001, 'kept'],
+  ] as const) {
+    void server.publish('a.b', { data, ttl: 0 });
+    server.cut(code);
+    await server.clock.advanceUntil(() => ps.state === 'connected');
+  }
+  assert.deepEqual((await take(sub.events(), 1)).map(tell), ['kept']);
+});
+
+test('an administrator may do what the rules deny', async () => {
+  const never = (): boolean => false;
+  const rules = { maySubscribe: never, mayPublish: never };
+  await using server = await new MemoryServer({ rules }).start();
+  const ps = server.client({ token: server.token('root', { kind: 'admin' }) });
+  const sub = await ps.subscribe('a.b');
+  await ps.publish('a.b', { data: 1 });
+  assert.deepEqual((await take(sub.events(), 1)).map(tell), [1]);
+});
+
+test('a quiet socket is pinged, and a stream that nobody wants any more is gone', async () => {
+  await using server = await new MemoryServer().start();
+  const { WebSocket: Socket, fetch: ask, token } = server.options;
+  assert.ok(Socket && ask);
+  const socket = new Socket(server.url);
+  let pings = 0;
+  socket.addEventListener('ping', () => {
+    pings += 1;
+  });
+  await server.clock.settle();
+  socket.send(JSON.stringify({ type: 'auth', token }));
+  await server.clock.advance(100_000);
+  assert.equal(pings, 6);
+  assert.equal(socket.readyState, 1);
+  socket.close();
+  const abort = new AbortController();
+  const headers = { Authorization: `Bearer ${token}` };
+  const address = 'http://memory.localhost/v1/subscribe?topics=a.b';
+  await ask(address, { headers, signal: abort.signal });
+  assert.equal(server.connections, 1);
+  abort.abort();
+  assert.equal(server.connections, 0);
+});
