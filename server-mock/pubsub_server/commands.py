@@ -10,7 +10,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from pubsub_server import preflight
 from pubsub_server.access import setup as access
@@ -70,12 +70,15 @@ def _serve(argv: Sequence[str]) -> int:
         action="store_true",
         help="print the effective settings and everything that is wrong, and exit: 0 or 2",
     )
+    # What a supervisor gives its workers: its folder, and which one.
+    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     config_sources.add_flags(parser)
     parsed, unknown = parser.parse_known_args(argv)
     if unknown:
         parser.error(config_sources.unknown_flag(unknown[0]))
     options: dict[str, object] = vars(parsed)
     only_check = bool(options.pop("check_config"))
+    worker = options.pop("worker")
     file = options.pop("config") or os.environ.get("HANZO_PUBSUB_CONFIG")
     path = Path(str(file)) if file else None
     if only_check:
@@ -88,7 +91,11 @@ def _serve(argv: Sequence[str]) -> int:
         access.check(settings)
     except StartError as error:
         return _fail(str(error))
-    return _run(settings)
+    logs.configure(settings)
+    if worker is not None:
+        folder, number = cast("list[str]", worker)
+        return _run(settings, (Path(folder), int(number)))
+    return _run(settings) if settings.workers == 1 else _supervise(settings, argv)
 
 
 def _check(read: Examined) -> int:
@@ -100,17 +107,31 @@ def _check(read: Examined) -> int:
     return _fail("\n".join(problems), USAGE) if problems else OK
 
 
-def _run(settings: Settings) -> int:
+def _supervise(settings: Settings, argv: Sequence[str]) -> int:
+    from pubsub_server.workers.supervisor import Supervisor
+
+    async def supervise() -> None:
+        await Supervisor(settings, argv).run()
+
+    try:
+        # The first one makes the key that all use.
+        access.build_dev_key(settings)
+        asyncio.run(supervise())
+    except StartError as error:
+        return _fail(str(error))
+    return OK
+
+
+def _run(settings: Settings, worker: tuple[Path, int] | None = None) -> int:
     # Imported late: `--check-config` and `token` need none of it.
     from pubsub_server.server import new_event_loop, run
 
-    logs.configure(settings)
     # What was imported stays: a full collection that walks it stops every delivery for 50 ms.
     gc.collect()
     gc.freeze()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(run(settings))
+            runner.run(run(settings, worker=worker))
     except StartError as error:
         return _fail(str(error))
     except KeyboardInterrupt:

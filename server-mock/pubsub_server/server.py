@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import logging
 import os
@@ -29,6 +28,8 @@ from pubsub_server.observe.audit import AuditLog, FileSink
 from pubsub_server.observe.loop_lag import LoopLag
 from pubsub_server.observe.metrics import Metrics
 from pubsub_server.observe.webhooks import WebhookSender
+from pubsub_server.workers.pool import WorkerPool
+from pubsub_server.workers.ports import refused_port
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -52,6 +53,7 @@ class Server:
         settings: Checked by `access.check`.
         dev_key: Signs development tokens, where `dev_key_file` names no file; the file of this
             user otherwise.
+        worker: Of a supervisor: its folder, and which one.
 
     Attributes:
         settings: As given.
@@ -62,7 +64,12 @@ class Server:
         console: The page at `/`, after `start`.
     """
 
-    def __init__(self, settings: Settings, dev_key: bytes | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        dev_key: bytes | None = None,
+        worker: tuple[Path, int] | None = None,
+    ) -> None:
         self.settings = settings
         self.dev_key = dev_key if settings.dev and settings.dev_key_file is None else None
         self.http = ""
@@ -72,6 +79,8 @@ class Server:
         self._hub: Hub | None = None
         self._ready = False
         self._hurry = asyncio.Event()
+        self._worker = worker
+        self._pool: WorkerPool | None = None
         self._audit: AuditLog | None = None
         self._audit_file: FileSink | None = None
         self._jwks: JwksAuthenticator | None = None
@@ -127,6 +136,8 @@ class Server:
             await self._hub.drain(left(), settings.spread / 1000, self._hurry)
         listeners = (self._ws_listener, self._http_listener)
         await asyncio.gather(*(each.stop(left()) for each in listeners if each is not None))
+        if self._pool is not None:
+            await self._pool.close()
         if self._hub is not None:
             # Requests that were open could still publish.
             await self._hub.close()
@@ -172,16 +183,21 @@ class Server:
         self.faults = Faults(hub) if settings.faults else None
         sign_in = None if self.dev_key is None else DevSignIn(settings, self.dev_key)
         console = self.console = Console(settings, server_version(), sign_in)
+        metrics = Metrics(lambda: hub.stats, self.instruments(), server_version())
         self._http_listener = HttpListener(
             hub,
             policy,
             settings,
-            Metrics(lambda: hub.stats, self.instruments(), server_version()),
+            metrics,
             ready=lambda: self._ready,
             openapi=OPENAPI,
             console=console,
             faults=self.faults,
         )
+        if self._worker is not None:
+            self._pool = WorkerPool(*self._worker, metrics.exposition)
+            await self._pool.start()
+            self._http_listener.exposition = self._pool.exposition
         self._ws_listener = WebSocketListener(hub, settings)
         http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
         ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
@@ -267,14 +283,18 @@ async def _redis(settings: Settings) -> Backplane:
         raise StartError(f"redis_url: {error}") from None
 
 
-async def run(settings: Settings, out: TextIO | None = None) -> None:
+async def run(
+    settings: Settings, out: TextIO | None = None, worker: tuple[Path, int] | None = None
+) -> None:
     """Runs a server until SIGTERM or SIGINT; says on standard output when it is ready.
+
+    A worker ends, too, when its standard input does: its supervisor is gone.
 
     Raises:
         StartError: As `Server.start`.
     """
     loop = asyncio.get_running_loop()
-    server = Server(settings)
+    server = Server(settings, worker=worker)
     await server.start()
     end = asyncio.Event()
 
@@ -286,6 +306,8 @@ async def run(settings: Settings, out: TextIO | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, ask)
+    if worker is not None:
+        loop.add_reader(sys.stdin.fileno(), _gone, loop, end)
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, server.reopen)
     try:
@@ -326,16 +348,13 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+def _gone(loop: asyncio.AbstractEventLoop, end: asyncio.Event) -> None:
+    loop.remove_reader(sys.stdin.fileno())
+    end.set()
+
+
 async def _listening(start: Awaitable[int], name: str, settings: Settings) -> int:
-    port: int = getattr(settings, name)
-    flag = "--" + name.replace("_", "-")
     try:
         return await start
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            said = f"port {port} of {settings.host} is in use; choose another with {flag} (0: any)"
-        elif error.errno == errno.EACCES:
-            said = f"port {port} needs privileges; choose one above 1023 with {flag}"
-        else:
-            said = f"cannot listen on {settings.host}, port {port}: {error.strerror or error}"
-        raise StartError(said) from None
+        raise refused_port(error, name, settings) from None

@@ -39,6 +39,11 @@ class Publisher:
         self.acknowledged: dict[Stream, list[int]] = {(topic, name): [] for topic in topics}
         self._ending = False
 
+    @property
+    def count(self) -> int:
+        """Messages that were acknowledged."""
+        return sum(map(len, self.acknowledged.values()))
+
     def end(self) -> None:
         """Publish no more once the message under way is acknowledged."""
         self._ending = True

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -60,7 +62,9 @@ class Node:
         process, self._process = self._process, None
         assert process is not None
         if process.returncode is None:
-            process.send_signal(number)
+            # Its own `send_signal` may reap it behind the back of the event loop.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
         async with asyncio.timeout(BOUND):
             return await process.wait()
 

@@ -239,6 +239,7 @@ class HttpListener:
         self._ready = ready
         self._openapi = openapi.read_bytes() if openapi is not None else None
         self._origins = frozenset(settings.cors_origins)
+        self.exposition = metrics.alone
         self._rest = RestApi(service, policy, settings)
         self._streams = EventStreams(service, policy, settings)
         app = self._application(console, faults)
@@ -261,6 +262,7 @@ class HttpListener:
             self._settings.http_port,
             ssl=tls,
             backlog=4096,
+            reuse_port=self._settings.workers > 1 or None,
             ssl_handshake_timeout=self._settings.header_timeout / 1000 if tls else None,
         )
         return int(self._server.sockets[0].getsockname()[1])
@@ -403,7 +405,7 @@ class HttpListener:
         return web.json_response({"status": "ok"})
 
     async def _exposition(self, request: web.Request) -> web.Response:
-        body, content_type = self._metrics.exposition()
+        body, content_type = await self.exposition()
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _description(self, request: web.Request) -> web.Response:

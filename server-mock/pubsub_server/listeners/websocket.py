@@ -60,6 +60,7 @@ class WebSocketListener:
             self.settings.ws_port,
             ssl=tls,
             backlog=4096,
+            reuse_port=self.settings.workers > 1 or None,
             ssl_handshake_timeout=deadline if tls is not None else None,
             ssl_shutdown_timeout=CLOSE_SECONDS if tls is not None else None,
         )

@@ -111,6 +111,10 @@ class Metrics:
         """The metrics as text, and its content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
+    async def alone(self) -> tuple[bytes, str]:
+        """The same, of a server that has no other workers."""
+        return self.exposition()
+
 
 class _HubCollector(Collector):
     def __init__(

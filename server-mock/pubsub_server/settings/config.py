@@ -141,6 +141,9 @@ class Settings(BaseModel):
         default=None,
         description="where browsers find the WebSocket; default: this port's host, or its proxy's",
     )
+    workers: int = Field(
+        default=1, ge=1, le=256, description="processes on these ports; several need Redis"
+    )
     cors_origins: Items = Field(
         default=("*",), description="origins whose pages may call the HTTP API; `*` is all"
     )

@@ -1,0 +1,1 @@
+"""Several processes on one port: one supervisor, workers joined by the backplane."""

@@ -1,0 +1,121 @@
+"""`/metrics` of several workers: whichever is asked asks the others, and adds up.
+
+Each worker answers on a socket in a folder of the supervisor that only its user may enter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from pubsub_server.observe.metrics import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from prometheus_client.samples import Sample
+
+ANSWER_WITHIN: Final = 1.0
+"""Seconds; a worker that says nothing for longer is left out."""
+LARGEST: Final = 4 * 1_048_576
+
+
+class WorkerPool:
+    """One worker among the others.
+
+    Args:
+        folder: What the supervisor has given to all of them.
+        number: Of this worker.
+        own: Reads the metrics of this worker.
+    """
+
+    def __init__(self, folder: Path, number: int, own: Callable[[], tuple[bytes, str]]) -> None:
+        self._folder = folder
+        self._path = folder / f"{number}.sock"
+        self._own = own
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Answer the others."""
+        self._path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._answer, self._path)
+
+    async def close(self) -> None:
+        """Answer no more."""
+        if self._server is not None:
+            self._server.close()
+            self._path.unlink(missing_ok=True)
+
+    async def exposition(self) -> tuple[bytes, str]:
+        """The metrics of all workers as text, and its content type."""
+        paths = sorted(self._folder.glob("*.sock"))
+        texts = await asyncio.gather(*(self._text(path) for path in paths))
+        by_worker = {path.stem: text for path, text in zip(paths, texts, strict=True) if text}
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Together(together(by_worker)))
+        return generate_latest(registry), CONTENT_TYPE_LATEST
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            writer.write(self._own()[0])
+            await writer.drain()
+        writer.close()
+
+    async def _text(self, path: Path) -> str:
+        if path == self._path:
+            return self._own()[0].decode()
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                reader, writer = await asyncio.open_unix_connection(path, limit=LARGEST)
+                try:
+                    return (await reader.read(-1)).decode()
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return ""
+
+
+def together(texts: dict[str, str]) -> list[Metric]:
+    """The metrics of all workers in one.
+
+    What the server counts is added up; what tells of a process has a label `worker`.
+
+    Args:
+        texts: By worker.
+    """
+    found: dict[str, Metric] = {}
+    sums: dict[tuple[str, str, tuple[tuple[str, str], ...]], float] = {}
+    for worker, text in texts.items():
+        for family in text_string_to_metric_families(text):
+            kept = found.setdefault(
+                family.name, Metric(family.name, family.documentation, family.type)
+            )
+            for sample in family.samples:
+                if not family.name.startswith(PREFIX) or family.name.endswith("_info"):
+                    kept.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
+                elif not sample.name.endswith("_created"):
+                    key = (family.name, sample.name, _labels(sample))
+                    sums[key] = sums.get(key, 0.0) + sample.value
+    for (name, sample_name, labels), value in sums.items():
+        found[name].add_sample(sample_name, dict(labels), value)
+    return list(found.values())
+
+
+def _labels(sample: Sample) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(sample.labels.items()))
+
+
+class _Together(Collector):
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families

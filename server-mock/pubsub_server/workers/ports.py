@@ -1,0 +1,54 @@
+"""Ports that several processes listen on: reserved by the supervisor as long as it runs."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING
+
+from pubsub_server.access.setup import StartError
+
+if TYPE_CHECKING:
+    from pubsub_server.settings.config import Settings
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """Bind a port without listening on it, so that workers may and nobody else gets it.
+
+    Args:
+        host: The address.
+        port: 0 picks a free one.
+
+    Raises:
+        OSError: It is in use, or the address is not of this machine.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    with socket.socket(family, kind, protocol) as probe:
+        # Without SO_REUSEPORT: workers of another supervisor are not to be joined unawares.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        address = (address[0], probe.getsockname()[1], *address[2:])
+    reserved = socket.socket(family, kind, protocol)
+    try:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(address)
+    except OSError:
+        reserved.close()
+        raise
+    return reserved
+
+
+def refused_port(error: OSError, name: str, settings: Settings) -> StartError:
+    """Why a port cannot be listened on, and what to do."""
+    port: int = getattr(settings, name)
+    flag = "--" + name.replace("_", "-")
+    if error.errno == errno.EADDRINUSE:
+        said = f"port {port} of {settings.host} is in use; choose another with {flag} (0: any)"
+    elif error.errno == errno.EACCES:
+        said = f"port {port} needs privileges; choose one above 1023 with {flag}"
+    else:
+        said = f"cannot listen on {settings.host}, port {port}: {error.strerror or error}"
+    return StartError(said)

@@ -1,0 +1,159 @@
+"""The supervisor: starts workers, starts those anew that die, passes signals on, ends with them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import tempfile
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server.access.setup import StartError
+from pubsub_server.workers.ports import refused_port, reserve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TextIO
+
+    from pubsub_server.settings.config import Settings
+
+AGAIN_AFTER: Final = 0.1
+AGAIN_AT_MOST: Final = 30.0
+STABLE: Final = 10.0
+"""Seconds that a worker has to live until the next one is started without a longer pause."""
+OVERTIME: Final = 5.0
+"""Seconds beyond what a drain may take, after which a worker is killed."""
+
+_LOG: Final = logging.getLogger("pubsub_server.workers")
+
+
+class Supervisor:
+    """Runs the workers of one server.
+
+    Args:
+        settings: Of each worker; `workers` says how many.
+        argv: Arguments of `serve`, given to each worker.
+        out: Where the ready line goes.
+    """
+
+    def __init__(self, settings: Settings, argv: Sequence[str], out: TextIO | None = None) -> None:
+        self._settings = settings
+        self._argv = argv
+        self._out = out or sys.stdout
+        self._command: list[str] = []
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._end = asyncio.Event()
+
+    async def run(self) -> None:
+        """Run them until SIGTERM or SIGINT.
+
+        Raises:
+            StartError: A port is in use, or the first worker does not start; it has said why.
+        """
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._ask)
+        loop.add_signal_handler(signal.SIGHUP, self._tell, signal.SIGHUP)
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hanzo-pubsub-"))
+            flags: list[str] = []
+            for name in ("http_port", "ws_port"):
+                flag = "--" + name.replace("_", "-")
+                try:
+                    reserved = stack.enter_context(reserve(settings.host, getattr(settings, name)))
+                except OSError as error:
+                    raise refused_port(error, name, settings) from None
+                flags += (flag, str(reserved.getsockname()[1]))
+            self._command = [sys.executable, "-m", "pubsub_server", "serve", *self._argv, *flags]
+            self._command += ("--worker", folder)
+            await self._work()
+
+    async def _work(self) -> None:
+        # What keeps one from starting keeps all: the first alone says it.
+        ready = await self._start(0)
+        if ready is None and not self._end.is_set():
+            raise StartError("")
+        keepers = [asyncio.create_task(self._keep(0))]
+        try:
+            others = range(1, self._settings.workers)
+            await asyncio.gather(*(self._start(number) for number in others))
+            keepers += [asyncio.create_task(self._keep(number)) for number in others]
+            if ready is not None and not self._end.is_set():
+                line = {**ready, "pid": os.getpid(), "workers": self._settings.workers}
+                print(json.dumps(line), file=self._out, flush=True)
+            await self._end.wait()
+        finally:
+            self._end.set()
+            self._tell(signal.SIGTERM)
+            await asyncio.gather(*keepers)
+
+    async def _start(self, number: int) -> dict[str, object] | None:
+        """Start a worker and wait until it is ready; None where it has ended before."""
+        process = self._running[number] = await asyncio.create_subprocess_exec(
+            *self._command,
+            str(number),
+            # It ends when this ends, however that comes; and not by a Ctrl-C that is for us.
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        if self._end.is_set():
+            self._tell(signal.SIGTERM)
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        if not line:
+            return None
+        ready: dict[str, object] = json.loads(line)
+        return ready
+
+    async def _keep(self, number: int) -> None:
+        """Let a worker end, and start it anew, until all are to end."""
+        loop = asyncio.get_running_loop()
+        pause = AGAIN_AFTER
+        while True:
+            began = loop.time()
+            process = self._running[number]
+            code = await self._ended(process)
+            del self._running[number]
+            if self._end.is_set():
+                return
+            pause = AGAIN_AFTER if loop.time() - began > STABLE else min(AGAIN_AT_MOST, pause * 2)
+            _LOG.error("worker %d ended with %s; started anew in %.1f s", number, code, pause)
+            try:
+                await asyncio.wait_for(self._end.wait(), pause)
+            except TimeoutError:
+                await self._start(number)
+            else:
+                return
+
+    async def _ended(self, process: asyncio.subprocess.Process) -> int:
+        waiting = asyncio.ensure_future(process.wait())
+        ending = asyncio.ensure_future(self._end.wait())
+        await asyncio.wait({waiting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        if not waiting.done():
+            settings = self._settings
+            patience = (settings.drain_notice + settings.drain_timeout) / 1000 + OVERTIME
+            await asyncio.wait({waiting}, timeout=patience)
+            if not waiting.done():
+                _LOG.error("worker %d does not end; it is killed", process.pid)
+                process.kill()
+        return await waiting
+
+    def _ask(self) -> None:
+        if self._end.is_set():
+            self._tell(signal.SIGTERM)
+        self._end.set()
+
+    def _tell(self, number: int) -> None:
+        for process in self._running.values():
+            if process.returncode is None:
+                # Its own `send_signal` may reap it behind the back of the event loop.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, number)
