@@ -101,7 +101,14 @@ def main(dist: Path) -> int:
     """Check both wheels in every scenario."""
     sdk = one(dist, "hanzoai_pubsub-*.whl")
     server = one(dist, "hanzoai_pubsub_server-*.whl")
-    inspect(sdk, wants=("hanzoai/pubsub/__init__.py", "hanzoai/pubsub/py.typed"))
+    inspect(
+        sdk,
+        wants=(
+            "hanzoai/pubsub/__init__.py",
+            "hanzoai/pubsub/py.typed",
+            "pyspark_hanzo_pubsub.py",
+        ),
+    )
     inspect(server, wants=SERVER_FILES)
     neighbours = ("--requirement", str((REQUIREMENTS / "neighbours.txt").resolve()))
     scenarios = (

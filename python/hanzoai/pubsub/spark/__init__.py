@@ -1,0 +1,52 @@
+"""Publish from Spark: from partitions, micro-batches, and as `format("hanzo-pubsub")`.
+
+Importing this needs neither pyspark nor a running Spark; docs/spark.md has the whole story.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.spark.config import PubSubConfig
+from hanzoai.pubsub.spark.publish import (
+    ARROW_SCHEMA,
+    foreach_batch,
+    foreach_partition,
+    publish_arrow,
+    publish_partition,
+)
+from hanzoai.pubsub.spark.stats import PublishStats
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "ARROW_SCHEMA",
+    "FORMAT",
+    "PubSubConfig",
+    "PublishStats",
+    "foreach_batch",
+    "foreach_partition",
+    "publish_arrow",
+    "publish_partition",
+    "register",
+]
+
+FORMAT = "hanzo-pubsub"
+"""The name of the format."""
+
+
+def register(spark: SparkSession | Any) -> None:
+    """Make `format("hanzo-pubsub")` known to a session, of Spark 4.0 or later or Spark Connect.
+
+    Where the package is installed for the driver's Python, Spark finds it without this.
+
+    Args:
+        spark: The session.
+
+    Raises:
+        InvalidOption: This Spark has no Python data sources.
+    """
+    from hanzoai.pubsub.spark.data_source import HanzoPubSub
+
+    spark.dataSource.register(HanzoPubSub)

@@ -1,0 +1,200 @@
+"""Where and how tasks publish: plain data that travels to executors and holds no secret."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.settings.checks import (
+    check_choice,
+    check_flag,
+    check_number,
+    check_seconds,
+    check_whole,
+)
+from hanzoai.pubsub.settings.urls import endpoints, refuse_plaintext
+from hanzoai.pubsub.spark.ids import ID_STRATEGIES, IdStrategy
+from hanzoai.pubsub.topics import validate_topic
+
+URL_VARIABLE: Final = "HANZO_PUBSUB_URL"
+TOKEN_VARIABLE: Final = "HANZO_PUBSUB_TOKEN"
+DEADLETTER: Final = "deadletter"
+
+_PROVIDER: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
+_TTL_MAX: Final = 2**31 - 1
+
+
+def _job() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class PubSubConfig:
+    """How tasks reach the server, and how they publish.
+
+    It is made on the driver and travels to executors. It says where a token is to be found; the
+    executors read it there, and again when the server refuses it.
+
+    Args:
+        url: `https://…` or `wss://…`; default `HANZO_PUBSUB_URL` of the driver.
+        token_file: Path, on every executor, of a file that holds the token.
+        token_env: Environment variable of the executors that holds the token; default
+            `HANZO_PUBSUB_TOKEN`, unless one of the others is given.
+        credential_provider: `module:callable`, importable on executors, that returns a token.
+        allow_insecure: Send the token over plaintext `http://` to another machine.
+        batch_size: Rows a request, 1 to 1,000.
+        max_batch_bytes: Bytes a request, 1 KiB to 4 MiB; a single larger row goes alone.
+        max_message_bytes: Bytes of JSON that `data` may have; the service takes 262,144.
+        max_in_flight: Requests of a task that wait for an answer, 1 to 64. With 1 the rows of a
+            partition keep their order.
+        request_timeout: Seconds to wait for one answer.
+        max_retries: Attempts in a row that may fail before the task does.
+        retry_backoff: Seconds before the second attempt; doubles up to 5 s.
+        topic: For rows without one.
+        type: For rows without one.
+        ttl: Seconds, for rows without one; default the server's.
+        ids: `auto`: the `id` of a row, else its content; `column`: the `id`, which must be there;
+            `content`; `position` and `random` lose or repeat rows when Spark repeats a task.
+        id_namespace: Told apart by content ids. Two jobs with the same one publish equal
+            rows once; the default is one for each stage of a job, or for each micro-batch.
+        max_rows_per_second: Of one task; default unlimited.
+        on_error: `fail`, or `deadletter:<topic>` for rows that cannot be published.
+        on_oversize: `fail`, which means `on_error`, or `drop` for rows over `max_message_bytes`.
+        log_stats: Log what each task published, at level INFO.
+
+    Raises:
+        InvalidOption: One of them is wrong; `field` names it.
+    """
+
+    url: str | None = None
+    token_file: str | None = None
+    token_env: str | None = None
+    credential_provider: str | None = None
+    allow_insecure: bool = False
+    batch_size: int = 500
+    max_batch_bytes: int = 1 << 20
+    max_message_bytes: int = 262_144
+    max_in_flight: int = 4
+    request_timeout: float = 10.0
+    max_retries: int = 8
+    retry_backoff: float = 0.05
+    topic: str | None = None
+    type: str = "message"
+    ttl: int | None = None
+    ids: IdStrategy = "auto"
+    id_namespace: str | None = None
+    max_rows_per_second: float | None = None
+    on_error: str = "fail"
+    on_oversize: Literal["fail", "drop"] = "fail"
+    log_stats: bool = False
+    job: str = field(default_factory=_job, repr=False, kw_only=True)
+    """Made with the config, the same in every task that it travels to."""
+
+    def __post_init__(self) -> None:
+        url = self.url or os.environ.get(URL_VARIABLE)
+        if not url:
+            raise InvalidOption(
+                "`url` is missing.",
+                remedy=f"Give the URL of the server, or set {URL_VARIABLE} on the driver.",
+                field="url",
+            )
+        check_flag("allow_insecure", self.allow_insecure)
+        found = endpoints(url)
+        if not self.allow_insecure:
+            refuse_plaintext(found)
+        object.__setattr__(self, "url", found.http)
+        self._check_credentials()
+        check_whole("batch_size", self.batch_size, 1, 1_000, "rows")
+        check_whole("max_batch_bytes", self.max_batch_bytes, 1 << 10, 4 << 20, "bytes")
+        check_whole("max_message_bytes", self.max_message_bytes, 1, 4 << 20, "bytes")
+        check_whole("max_in_flight", self.max_in_flight, 1, 64, "requests")
+        check_seconds("request_timeout", self.request_timeout)
+        check_whole("max_retries", self.max_retries, 0, 1_000, "attempts")
+        check_seconds("retry_backoff", self.retry_backoff, 0.001, 5.0)
+        if self.topic is not None:
+            validate_topic(self.topic)
+        _check_text("type", self.type, 128)
+        if self.ttl is not None:
+            check_whole("ttl", self.ttl, 0, _TTL_MAX, "seconds")
+        check_choice("ids", self.ids, ID_STRATEGIES)
+        if self.id_namespace is not None:
+            _check_text("id_namespace", self.id_namespace, 1_000)
+        if self.max_rows_per_second is not None:
+            check_number("max_rows_per_second", self.max_rows_per_second, 0.01, 1e9, "rows")
+        self._check_on_error()
+        check_choice("on_oversize", self.on_oversize, ("fail", "drop"))
+        check_flag("log_stats", self.log_stats)
+
+    @property
+    def base_url(self) -> str:
+        """Base URL of the HTTP API, without a slash at its end."""
+        assert self.url is not None
+        return self.url
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        """Where rows go that cannot be published; None where they fail the task."""
+        return self.on_error.partition(":")[2] or None
+
+    @property
+    def server(self) -> tuple[object, ...]:
+        """What two configs must have in common to share one client."""
+        return (
+            self.url,
+            self.token_file,
+            self.token_env,
+            self.credential_provider,
+            self.request_timeout,
+            self.max_retries,
+            self.retry_backoff,
+        )
+
+    def _check_credentials(self) -> None:
+        given = [
+            name
+            for name in ("token_file", "token_env", "credential_provider")
+            if getattr(self, name) is not None
+        ]
+        if len(given) > 1:
+            raise InvalidOption(
+                f"`{given[0]}` and `{given[1]}` exclude each other.",
+                remedy="Say in one place where the token is.",
+                field=given[1],
+            )
+        for name in given:
+            _check_text(name, getattr(self, name), 4_096)
+        if self.credential_provider is not None and not _PROVIDER.fullmatch(
+            self.credential_provider
+        ):
+            raise InvalidOption(
+                "`credential_provider` is not of the form `module:callable`.",
+                remedy="Write it like `my_package.tokens:current`.",
+                field="credential_provider",
+            )
+        if not given:
+            object.__setattr__(self, "token_env", TOKEN_VARIABLE)
+
+    def _check_on_error(self) -> None:
+        if self.on_error == "fail":
+            return
+        word, _, topic = self.on_error.partition(":")
+        if word != DEADLETTER or not topic:
+            raise InvalidOption(
+                "`on_error` is neither `fail` nor `deadletter:<topic>`.",
+                remedy="Name the topic, as in `deadletter:jobs.nightly.rejected`.",
+                field="on_error",
+            )
+        validate_topic(topic)
+
+
+def _check_text(name: str, value: object, longest: int) -> None:
+    if not isinstance(value, str) or not 0 < len(value) <= longest:
+        raise InvalidOption(
+            f"`{name}` is not a text of 1 to {longest:,} characters.",
+            remedy="Give a string.",
+            field=name,
+        )

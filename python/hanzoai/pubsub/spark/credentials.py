@@ -1,0 +1,99 @@
+"""The token of an executor: read where the config says, and read again when it is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.errors import AuthError, InvalidOption, PubSubError
+from hanzoai.pubsub.settings.checks import bare_token, check_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.spark.config import PubSubConfig
+
+
+class Credentials:
+    """The token of one process, shared by its threads.
+
+    Args:
+        config: Says where it is found.
+    """
+
+    def __init__(self, config: PubSubConfig) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._token: str | None = None
+
+    def token(self, refused: str | None = None) -> str:
+        """The token; a fresh one, where the one at hand is the one that was refused.
+
+        Raises:
+            AuthError: There is none; the text does not show it.
+        """
+        with self._lock:
+            if self._token is None:
+                self._token = self._read()
+            elif self._token == refused:
+                # A file that is just being written is read again at the next refusal.
+                with contextlib.suppress(AuthError):
+                    self._token = self._read()
+            return self._token
+
+    def _read(self) -> str:
+        config = self._config
+        if config.token_file is not None:
+            return _checked(_from_file(config.token_file), "token_file")
+        if config.credential_provider is not None:
+            return _checked(_from_provider(config.credential_provider), "credential_provider")
+        assert config.token_env is not None
+        value = os.environ.get(config.token_env)
+        if not value:
+            raise AuthError(
+                f"The environment variable {config.token_env} is not set on the executor.",
+                remedy="Set it with spark.executorEnv, or give tokenFile or credentialProvider.",
+                field="token_env",
+            )
+        return _checked(value, "token_env")
+
+
+def _checked(value: object, field: str) -> str:
+    try:
+        return bare_token(check_token(value, field))
+    except InvalidOption as error:
+        raise AuthError(error.message, remedy=error.remedy, field=field) from None
+
+
+def _from_file(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise AuthError(
+            f"The token file cannot be read on the executor ({error.strerror}).",
+            remedy="Let the file be mounted at the same path on every executor.",
+            field="token_file",
+        ) from None
+
+
+def _from_provider(name: str) -> object:
+    module, _, attribute = name.partition(":")
+    try:
+        found: object = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+        call: Callable[[], object] = found  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
+        return call()
+    except PubSubError:
+        raise
+    except Exception as error:
+        # What the provider says may hold a secret: its type alone is told.
+        raise AuthError(
+            f"The credential provider {name} failed with {type(error).__name__}.",
+            remedy="Let it be importable on executors and return a token as str.",
+            field="credential_provider",
+        ) from None

@@ -1,0 +1,73 @@
+"""Message ids that are the same whenever Spark runs the same task again.
+
+Spark repeats a task with the same rows, in whatever order a shuffle brings them. An id is therefore
+a function of what a row says, never of where it stands: ids by position lose rows and repeat others
+as soon as the order changes.
+"""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+IdStrategy = Literal["auto", "column", "content", "position", "random"]
+ID_STRATEGIES: tuple[IdStrategy, ...] = get_args(IdStrategy)
+
+
+def numbering(strategy: IdStrategy, namespace: str, partition: int) -> Callable[[str], str]:
+    """A function from the content of a row to its id.
+
+    Args:
+        strategy: `position` counts rows, `random` makes a fresh id; all others go by content.
+        namespace: What tells this job or micro-batch from every other one.
+        partition: Of the task.
+    """
+    match strategy:
+        case "random":
+            return lambda content: f"msg_{secrets.token_hex(16)}"
+        case "position":
+            return _Position(f"{namespace}\0{partition}")
+        case _:
+            return _Content(f"{namespace}\0{partition}\0")
+
+
+class _Content:
+    """The n-th row of equal content has number n, whichever of the equal ones it is.
+
+    Eight bytes of each digest are kept for as long as the task runs.
+    """
+
+    __slots__ = ("_prefix", "_repeats", "_seen")
+
+    def __init__(self, namespace: str) -> None:
+        self._prefix = blake2b(namespace.encode(), digest_size=16)
+        self._seen: set[bytes] = set()
+        self._repeats: dict[bytes, int] = {}
+
+    def __call__(self, content: str) -> str:
+        digest = self._prefix.copy()
+        digest.update(content.encode())
+        key = digest.digest()[:8]
+        if key not in self._seen:
+            self._seen.add(key)
+            return f"msg_{digest.hexdigest()}"
+        number = self._repeats[key] = self._repeats.get(key, 0) + 1
+        digest.update(f"\0{number}".encode())
+        return f"msg_{digest.hexdigest()}"
+
+
+class _Position:
+    __slots__ = ("_next", "_prefix")
+
+    def __init__(self, namespace: str) -> None:
+        self._prefix = namespace
+        self._next = 0
+
+    def __call__(self, content: str) -> str:
+        place, self._next = self._next, self._next + 1
+        digest = blake2b(f"{self._prefix}\0{place}".encode(), digest_size=16)
+        return f"msg_{digest.hexdigest()}"

@@ -1,0 +1,226 @@
+"""Rows checked and written as items of a batch request."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pydantic_core import from_json, to_json
+
+from hanzoai.pubsub.errors import InvalidPayload, InvalidTopic, PayloadTooLarge, PubSubError
+from hanzoai.pubsub.spark.values import to_text
+from hanzoai.pubsub.topics import validate_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.spark.config import PubSubConfig
+    from hanzoai.pubsub.spark.records import Record
+
+_ID_MAX: Final = 128
+_CACHED: Final = 10_000
+_TTL_MAX: Final = 2**31 - 1
+_LETTER_SHARE: Final = 8
+"""Escaped as text within a letter, data may grow six times."""
+
+
+class Message(NamedTuple):
+    """One item of a batch.
+
+    Attributes:
+        topic: Where it goes.
+        text: The item as JSON.
+        size: Its bytes.
+    """
+
+    topic: str
+    text: str
+    size: int
+
+
+class Encoder:
+    """Makes messages of records.
+
+    Args:
+        config: Defaults, limits, and where ids come from.
+        number: A function from content to id.
+    """
+
+    def __init__(self, config: PubSubConfig, number: Callable[[str], str]) -> None:
+        self._config = config
+        self._number = number
+        self._topics: set[str] = set()
+        self._types: dict[str, str] = {}
+
+    def encode(self, record: Record) -> Message:
+        """Check a record and write it.
+
+        Raises:
+            InvalidTopic: Its topic is missing or not valid.
+            InvalidPayload: A field is missing, ill-typed, or no JSON; `field` names it.
+            PayloadTooLarge: `data` is over the limit.
+        """
+        topic = self._topic(record.topic)
+        kind = self._type(topic, record.type)
+        data = self._data(topic, record.data)
+        ttl = self._ttl(topic, record.ttl)
+        suffix = "" if ttl is None else f',"ttl":{ttl}'
+        id = self._id(topic, record.id)
+        if id is None:
+            content = f"{topic}\0{kind}\0{ttl}\0{data}"
+            id = f'"{self._number(content)}"'
+        text = f'{{"topic":"{topic}","type":{kind},"data":{data},"id":{id}{suffix}}}'
+        return Message(topic, text, len(text) if text.isascii() else len(text.encode()))
+
+    def _topic(self, given: object) -> str:
+        topic: object = self._config.topic if given is None else given
+        if topic is None:
+            raise InvalidTopic(
+                "Column `topic` is null, and no default is given.",
+                remedy="Fill it, or give the option topic.",
+                field="topic",
+            )
+        if topic in self._topics:
+            return str(topic)
+        try:
+            checked = validate_topic(topic)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        except InvalidTopic as error:
+            raise InvalidTopic(
+                f"Column `topic`: {error.message}",
+                remedy=error.remedy,
+                topic=error.topic,
+                field="topic",
+            ) from None
+        if len(self._topics) < _CACHED:
+            self._topics.add(checked)
+        return checked
+
+    def _type(self, topic: str, given: object) -> str:
+        kind = self._config.type if given is None else given
+        if not isinstance(kind, str) or not 0 < len(kind) <= _ID_MAX:
+            raise _ill("type", f"a text of 1 to {_ID_MAX} characters", topic)
+        known = self._types.get(kind)
+        if known is None:
+            known = _quoted(kind, "type", topic)
+            if len(self._types) < _CACHED:
+                self._types[kind] = known
+        return known
+
+    def _data(self, topic: str, data: object) -> str:
+        if isinstance(data, str):
+            text = data
+            try:
+                from_json(text, allow_inf_nan=False)
+                size = len(text) if text.isascii() else len(text.encode())
+            except ValueError as error:
+                raise InvalidPayload(
+                    f"Column `data` is not JSON: {error}.",
+                    remedy="Write it with to_json, or quote a plain text as JSON.",
+                    topic=topic,
+                    field="data",
+                ) from None
+        elif data is None:
+            raise _ill("data", "there: it is null", topic)
+        else:
+            try:
+                text = to_text(data)
+            except (TypeError, ValueError) as error:
+                raise InvalidPayload(
+                    f"Column `data` cannot be written as JSON: it {error}.",
+                    remedy="Cast it, or encode bytes as base64.",
+                    topic=topic,
+                    field="data",
+                ) from None
+            size = len(text.encode())
+        limit = self._config.max_message_bytes
+        if size > limit:
+            # The server measures compact JSON.
+            size = len(to_json(from_json(text)))
+            if size > limit:
+                raise PayloadTooLarge(size=size, limit=limit, topic=topic, field="data")
+        return text
+
+    def _ttl(self, topic: str, given: object) -> int | None:
+        if given is None:
+            return self._config.ttl
+        if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= _TTL_MAX:
+            raise _ill("ttl", "a whole number of seconds from 0", topic)
+        return given
+
+    def _id(self, topic: str, given: object) -> str | None:
+        strategy = self._config.ids
+        if strategy in ("auto", "column") and given is not None:
+            if not isinstance(given, str) or not 0 < len(given) <= _ID_MAX:
+                raise _ill("id", f"a text of 1 to {_ID_MAX} characters", topic)
+            return _quoted(given, "id", topic)
+        if strategy == "column":
+            raise _ill("id", "there: it is null", topic)
+        return None
+
+
+def letter(
+    record: Record, error: PubSubError, config: PubSubConfig, number: Callable[[str], str]
+) -> Message:
+    """What goes to the dead-letter topic in place of a row.
+
+    The same row gives the same letter under the same id.
+
+    Args:
+        record: The row.
+        error: Why it was not published.
+        config: Names the topic.
+        number: A function from content to id.
+    """
+    topic = config.dead_letter_topic
+    assert topic is not None
+    data = record.data if isinstance(record.data, str) else _shown(record.data)
+    longest = config.max_message_bytes // _LETTER_SHARE
+    fields = {
+        "error": {"code": error.code, "field": error.field, "message": error.message},
+        "row": {
+            "topic": _shown(record.topic, 255),
+            "type": _shown(record.type, 255),
+            "id": _shown(record.id, 255),
+            "ttl": _shown(record.ttl, 255),
+            "data": _clean(data[:longest]) if data is not None else None,
+        },
+        "truncated": data is not None and len(data) > longest,
+    }
+    content = "\0".join(_shown(value, 1 << 30) or "" for value in record)
+    item = {"topic": topic, "type": "dead_letter", "data": fields, "id": number(content)}
+    text = to_json(item).decode()
+    return Message(topic, text, len(text.encode()))
+
+
+def _shown(value: object, longest: int | None = None) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, str | int | float):
+        text = str(value)
+    else:
+        try:
+            text = to_text(value)
+        except (TypeError, ValueError):
+            text = f"<{type(value).__name__}>"
+    return _clean(text if longest is None else text[:longest])
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _quoted(text: str, name: str, topic: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _ill(name, "text that UTF-8 can carry", topic) from None
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _ill(name: str, expected: str, topic: str) -> InvalidPayload:
+    return InvalidPayload(
+        f"Column `{name}` is not {expected}.",
+        remedy=f"Select another value as {name}.",
+        topic=topic,
+        field=name,
+    )

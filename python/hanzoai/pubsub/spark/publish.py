@@ -1,0 +1,262 @@
+"""What a task does: rows in, batches out, everything acknowledged before it returns."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from hanzoai.pubsub.errors import InvalidPayload, InvalidTopic, PayloadTooLarge, PubSubError
+from hanzoai.pubsub.spark.ids import numbering
+from hanzoai.pubsub.spark.messages import Encoder, letter
+from hanzoai.pubsub.spark.pace import Pace
+from hanzoai.pubsub.spark.records import records
+from hanzoai.pubsub.spark.sender import sender_of
+from hanzoai.pubsub.spark.stats import PublishStats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
+
+    from hanzoai.pubsub.spark.config import PubSubConfig
+    from hanzoai.pubsub.spark.messages import Message
+    from hanzoai.pubsub.spark.records import Record
+    from hanzoai.pubsub.spark.sender import Sender, Sent
+
+logger = logging.getLogger("hanzoai.pubsub.spark")
+
+ARROW_SCHEMA: Final = (
+    "part BIGINT, attempt BIGINT, rows BIGINT, duplicates BIGINT, dead_letters BIGINT,"
+    " dropped BIGINT, batches BIGINT, retries BIGINT, bytes BIGINT, seconds DOUBLE"
+)
+"""Schema of what `publish_arrow` gives, for `mapInArrow`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Where in a Spark job this code runs.
+
+    Attributes:
+        partition: Of the task.
+        attempt: From 0.
+        stage: The same for all attempts.
+        batch: Query and micro-batch, the same after a restart from the checkpoint; None outside.
+    """
+
+    partition: int = 0
+    attempt: int = 0
+    stage: int = 0
+    batch: str | None = None
+
+
+def current_task() -> Task:
+    """The task that this process runs; a default one outside of Spark."""
+    pyspark = sys.modules.get("pyspark")
+    context: Any = pyspark.TaskContext.get() if pyspark is not None else None
+    if context is None:
+        return Task()
+    query = context.getLocalProperty("sql.streaming.queryId")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    return Task(
+        context.partitionId(),
+        context.attemptNumber(),
+        context.stageId(),
+        f"{query}:{batch}" if query is not None and batch is not None else None,
+    )
+
+
+def namespace_of(config: PubSubConfig, given: str | None, task: Task) -> str:
+    """What content ids of this task have in common with every other attempt, and nothing else has.
+
+    Args:
+        config: Its `id_namespace` comes first; its `job` serves where nothing else does.
+        given: By the caller.
+        task: Its micro-batch belongs to the name, for another one may have equal rows.
+    """
+    parts = [part for part in (config.id_namespace or given, task.batch) if part]
+    return ":".join(parts) if parts else f"{config.job}:{task.stage}"
+
+
+def publish_partition(
+    rows: Iterable[Any], config: PubSubConfig, *, namespace: str | None = None
+) -> PublishStats:
+    """Publish the rows of a partition; returns when the server has acknowledged each of them.
+
+    Args:
+        rows: `Row`, dict, or `pyarrow.RecordBatch`, with `data` (JSON text, or what becomes JSON)
+            and, as needed, `topic`, `type`, `ttl` and `id`.
+        config: Where and how.
+        namespace: Tells this job from others, for content ids: rows published again under the same
+            one are published once. Default: one for each stage of a job or each micro-batch.
+
+    Raises:
+        PubSubError: A row cannot be published and `on_error` is `fail`, or the server is out of
+            reach, or refuses the token, for all retries.
+    """
+    task = current_task()
+    run = _Run(config, namespace_of(config, namespace, task), task)
+    return run.publish(rows)
+
+
+def foreach_partition(
+    config: PubSubConfig, *, namespace: str | None = None
+) -> Callable[[Iterable[Any]], None]:
+    """For `df.foreachPartition`: `publish_partition` of each partition."""
+    return partial(_each_partition, config=config, namespace=namespace)
+
+
+def foreach_batch(config: PubSubConfig, name: str) -> Callable[[Any, int], None]:
+    """For `writeStream.foreachBatch`: publishes each micro-batch.
+
+    Args:
+        config: Where and how.
+        name: Tells this publish from others of the same query.
+    """
+    return partial(_each_batch, config=config, name=name)
+
+
+def publish_arrow(
+    config: PubSubConfig, *, namespace: str | None = None
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """For `df.mapInArrow(publish_arrow(config), ARROW_SCHEMA)`: gives one row of stats a task.
+
+    It publishes whenever an action runs it: once for each action.
+    """
+    return partial(_arrow, config=config, namespace=namespace)
+
+
+def _each_partition(rows: Iterable[Any], config: PubSubConfig, namespace: str | None) -> None:
+    publish_partition(rows, config, namespace=namespace)
+
+
+def _each_batch(frame: Any, batch: int, config: PubSubConfig, name: str) -> None:
+    frame.foreachPartition(foreach_partition(config, namespace=f"{name}:{batch}"))
+
+
+def _arrow(batches: Iterable[Any], config: PubSubConfig, namespace: str | None) -> Iterator[Any]:
+    pyarrow: Any = import_module("pyarrow")
+    found = asdict(publish_partition(batches, config, namespace=namespace))
+    found = {"part": found.pop("partition"), **found}
+    yield pyarrow.RecordBatch.from_pydict(
+        {name: [value] for name, value in found.items()},
+        schema=pyarrow.schema(
+            [(name, pyarrow.float64() if name == "seconds" else pyarrow.int64()) for name in found]
+        ),
+    )
+
+
+class _Run:
+    """One partition on its way."""
+
+    def __init__(self, config: PubSubConfig, namespace: str, task: Task) -> None:
+        self._config = config
+        self._task = task
+        self._encoder = Encoder(config, numbering(config.ids, namespace, task.partition))
+        self._letter_id = numbering("content", f"{namespace}\0dead", task.partition)
+        self._pace = Pace(config.max_rows_per_second)
+        self._stats = PublishStats(task.partition, task.attempt)
+        self._stop = threading.Event()
+        self._made: Sender | None = None
+        self._batch: list[tuple[Record, Message]] = []
+        self._size = 0
+        self._letters: list[Message] = []
+        self._flying: deque[tuple[list[tuple[Record, Message]], Future[Sent]]] = deque()
+
+    def publish(self, rows: Iterable[Any]) -> PublishStats:
+        begin = time.perf_counter()
+        stats, config = self._stats, self._config
+        try:
+            for record in records(rows):
+                try:
+                    message = self._encoder.encode(record)
+                except (InvalidTopic, InvalidPayload, PayloadTooLarge) as error:
+                    self._bad(record, error)
+                    continue
+                size = message.size + 1
+                if self._batch and (
+                    len(self._batch) >= config.batch_size
+                    or self._size + size > config.max_batch_bytes
+                ):
+                    self._flush()
+                self._batch.append((record, message))
+                self._size += size
+            self._flush()
+            while self._flying:
+                self._land()
+            self._send_letters()
+        except BaseException:
+            self._stop.set()
+            for _, future in self._flying:
+                future.cancel()
+            raise
+        stats.seconds = time.perf_counter() - begin
+        if config.log_stats:
+            logger.info("partition published: %s", stats)
+        return stats
+
+    @property
+    def _sender(self) -> Sender:
+        # Many partitions are empty, and connect to nothing.
+        if self._made is None:
+            self._made = sender_of(self._config)
+        return self._made
+
+    def _flush(self) -> None:
+        if not self._batch:
+            return
+        batch, self._batch = self._batch, []
+        self._stats.bytes += self._size
+        self._size = 0
+        wait = self._pace.take(len(batch), time.monotonic())
+        if wait > 0:
+            self._stop.wait(wait)
+        while len(self._flying) >= self._config.max_in_flight:
+            self._land()
+        messages = [message for _, message in batch]
+        self._flying.append((batch, self._sender.submit(messages, self._stop)))
+
+    def _land(self) -> None:
+        batch, future = self._flying.popleft()
+        sent = future.result()
+        self._count(sent)
+        for place, error in sent.refused:
+            self._bad(batch[place][0], error)
+
+    def _count(self, sent: Sent) -> None:
+        self._stats.rows += sent.accepted
+        self._stats.duplicates += sent.duplicates
+        self._stats.retries += sent.retries
+        self._stats.batches += 1
+
+    def _bad(self, record: Record, error: PubSubError) -> None:
+        config = self._config
+        if isinstance(error, PayloadTooLarge) and config.on_oversize == "drop":
+            self._stats.dropped += 1
+            return
+        if config.dead_letter_topic is None:
+            raise error
+        self._letters.append(letter(record, error, config, self._letter_id))
+        if len(self._letters) >= config.batch_size:
+            self._send_letters()
+
+    def _send_letters(self) -> None:
+        letters, self._letters = self._letters, []
+        while letters:
+            part: list[Message] = []
+            size = 0
+            while letters and (not part or size + letters[-1].size < self._config.max_batch_bytes):
+                part.append(letters.pop())
+                size += part[-1].size
+            sent = self._sender.send(part, self._stop)
+            for _, error in sent.refused:
+                # The same row was refused for another reason before: its letter is there.
+                if error.code != "conflict":
+                    raise error
+            self._stats.dead_letters += len(part)
+            self._stats.retries += sent.retries

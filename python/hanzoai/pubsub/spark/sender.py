@@ -1,0 +1,320 @@
+"""Batches over HTTP: one client for each server and process, sent again until it is settled.
+
+Synchronous on purpose: a task has its rows in a blocking iterator, and threads that each wait for
+one answer cost a fraction of what an event loop does here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from urllib.parse import urlsplit
+
+import httpx
+from pydantic_core import from_json
+
+from hanzoai.pubsub.errors import (
+    AuthError,
+    ClosedError,
+    ConnectionFailed,
+    NotFound,
+    ProtocolError,
+    PubSubError,
+    from_code,
+)
+from hanzoai.pubsub.http.calls import read_error
+from hanzoai.pubsub.http.status import why_unreachable
+from hanzoai.pubsub.settings.urls import is_loopback
+from hanzoai.pubsub.spark.credentials import Credentials
+from hanzoai.pubsub.spark.pace import Pace
+from hanzoai.pubsub.version import USER_AGENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+    from hanzoai.pubsub.spark.config import PubSubConfig
+    from hanzoai.pubsub.spark.messages import Message
+
+logger = logging.getLogger("hanzoai.pubsub.spark")
+
+BACKOFF_MAX: Final = 5.0
+ASSUMED_RATE: Final = 100.0
+"""Rows a second where the server limits and does not say how much it allows (HIP-56 Security 4)."""
+PATIENCE: Final = 10
+"""Times that `max_retries` is multiplied by where the server asks to wait: others may be served."""
+
+_PATH: Final = "/v1/messages:batch"
+_AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_SOME_ITEM: Final = frozenset({400, 413, 422})
+"""The body as a whole was refused, which one item is enough for."""
+_TRANSIENT: Final = frozenset({"rate_limited", "unavailable", "internal", "going_away"})
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of a batch.
+
+    Attributes:
+        accepted: Messages published, duplicates included.
+        duplicates: Of them, those published before.
+        refused: Those that the server will never take, by place in the batch.
+        retries: Requests that were sent again, in whole or in part.
+    """
+
+    accepted: int = 0
+    duplicates: int = 0
+    refused: list[tuple[int, PubSubError]] = field(default_factory=list[tuple[int, PubSubError]])
+    retries: int = 0
+
+
+class Sender:
+    """Sends batches to one server, from several threads at once.
+
+    Args:
+        config: Where, with which token, how patiently.
+        transport: What carries the requests, where it is not the network.
+        clock: Monotonic seconds.
+        sleep: Waits so many seconds, or until the event is set.
+    """
+
+    def __init__(
+        self,
+        config: PubSubConfig,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[threading.Event, float], object] = threading.Event.wait,
+    ) -> None:
+        self._config = config
+        self._credentials = Credentials(config)
+        self._clock = clock
+        self._sleep = sleep
+        self._pace = Pace()
+        self._lock = threading.Lock()
+        url = urlsplit(config.base_url)
+        self._host = url.hostname or ""
+        local = is_loopback(self._host)
+        self._client = httpx.Client(
+            base_url=config.base_url,
+            headers={"User-Agent": USER_AGENT, "Content-Type": "application/json"},
+            timeout=config.request_timeout,
+            verify=url.scheme == "https" and transport is None,
+            trust_env=not local,
+            transport=transport,
+            follow_redirects=False,
+        )
+        self._pool = ThreadPoolExecutor(config.max_in_flight, thread_name_prefix="hanzo-pubsub")
+
+    def submit(self, messages: Sequence[Message], stop: threading.Event) -> Future[Sent]:
+        """`send`, in a thread."""
+        return self._pool.submit(self.send, messages, stop)
+
+    def close(self) -> None:
+        """Close the connections and end the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    def send(self, messages: Sequence[Message], stop: threading.Event) -> Sent:
+        """Publish a batch: returns when each message is published or refused for good.
+
+        Args:
+            messages: At most what the server takes in one request.
+            stop: Set by who no longer waits for the answer.
+
+        Raises:
+            PubSubError: The server was out of reach, or did not accept the token, for all retries.
+        """
+        sent = Sent()
+        todo: deque[list[int]] = deque([list(range(len(messages)))])
+        failures = 0
+        refused_token: str | None = None
+        while todo:
+            places = todo.popleft()
+            with self._lock:
+                share = self._pace.most(len(places))
+                wait = self._pace.take(share, self._clock())
+            if share < len(places):
+                todo.appendleft(places[share:])
+                places = places[:share]
+            self._wait(stop, wait)
+            token = self._credentials.token(refused_token)
+            try:
+                status, headers, body = self._post([messages[n].text for n in places], token)
+            except httpx.HTTPError as error:
+                failures += 1
+                if failures > self._config.max_retries:
+                    raise ConnectionFailed(why_unreachable(error, self._host)) from None
+                status = 0
+                delay = self._backoff(failures)
+            else:
+                if status == 200:
+                    again, wait = self._settle(messages, places, body, sent)
+                    refused_token = None
+                    failures = 0 if len(again) < len(places) else failures + 1
+                    if failures > PATIENCE * (self._config.max_retries + 1):
+                        _give_up(body)
+                    if again:
+                        todo.appendleft(again)
+                        sent.retries += 1
+                        self._wait(stop, max(wait, self._backoff(failures) if failures else 0.0))
+                    continue
+                if status in _SOME_ITEM and len(places) > 1:
+                    half = len(places) // 2
+                    todo.extendleft((places[half:], places[:half]))
+                    sent.retries += 1
+                    continue
+                error_ = read_error(status, headers, body)
+                if status in _SOME_ITEM:
+                    sent.refused.append((places[0], error_))
+                    continue
+                failures += 1
+                patience = self._config.max_retries * (PATIENCE if status == 429 else 1)
+                if failures > patience or (status != 401 and status not in _AGAIN):
+                    raise _final(status, error_)
+                delay = max(error_.retry_after or 0.0, self._backoff(failures))
+                if status == 429:
+                    self._limited()
+                elif status == 401:
+                    refused_token = token
+                    # Another one may be there already: then there is nothing to wait for.
+                    if self._credentials.token(token) != token:
+                        refused_token, delay = None, 0.0
+            sent.retries += 1
+            todo.appendleft(places)
+            self._wait(stop, delay)
+        return sent
+
+    def _post(self, items: list[str], token: str) -> tuple[int, httpx.Headers, bytes]:
+        content = ('{"messages":[' + ",".join(items) + "]}").encode()
+        response = self._client.post(
+            _PATH, content=content, headers={"Authorization": f"Bearer {token}"}
+        )
+        return response.status_code, response.headers, response.content
+
+    def _settle(
+        self,
+        messages: Sequence[Message],
+        places: list[int],
+        body: bytes,
+        sent: Sent,
+    ) -> tuple[list[int], float]:
+        """Take the results of one request; answers what to send again, and after how long."""
+        again: list[int] = []
+        wait = 0.0
+        limited = False
+        for place, result in zip(places, _results(body, len(places)), strict=True):
+            error = result.get("error")
+            if error is None:
+                sent.accepted += 1
+                if result.get("duplicate") is True:
+                    sent.duplicates += 1
+                continue
+            found = _item_error(error, messages[place].topic)
+            if found.code in _TRANSIENT:
+                limited = limited or found.code == "rate_limited"
+                wait = max(wait, found.retry_after or 0.0)
+                again.append(place)
+            else:
+                sent.refused.append((place, found))
+        if limited:
+            self._limited()
+        if not again:
+            with self._lock:
+                self._pace.accepted()
+        return again, wait
+
+    def _limited(self) -> None:
+        with self._lock:
+            first = self._pace.rate is None
+        rate = self._allowed_rate() if first else ASSUMED_RATE
+        with self._lock:
+            self._pace.limited(rate, self._clock())
+
+    def _allowed_rate(self) -> float:
+        try:
+            token = self._credentials.token()
+            response = self._client.get("/v1/session", headers={"Authorization": f"Bearer {token}"})
+            limits = from_json(response.content)["limits"]
+            return float(limits["publish_rate"])
+        except (httpx.HTTPError, ValueError, KeyError, TypeError, PubSubError):
+            return ASSUMED_RATE
+
+    def _backoff(self, failures: int) -> float:
+        longest = min(BACKOFF_MAX, self._config.retry_backoff * 2.0 ** (failures - 1))
+        return longest * random.uniform(0.5, 1.0)
+
+    def _wait(self, stop: threading.Event, seconds: float) -> None:
+        if seconds > 0:
+            self._sleep(stop, seconds)
+        if stop.is_set():
+            raise ClosedError("The task has ended.")
+
+
+def _results(body: bytes, count: int) -> list[dict[str, Any]]:
+    try:
+        results: object = from_json(body)["results"]
+    except (ValueError, KeyError, TypeError):
+        results = None
+    if not isinstance(results, list) or len(cast("list[object]", results)) != count:
+        raise ProtocolError(
+            f"The server did not answer a batch of {count} with {count} results.",
+            remedy="Check that `url` is that of PubSub.",
+        )
+    return cast("list[dict[str, Any]]", results)
+
+
+def _item_error(error: Any, topic: str) -> PubSubError:
+    fields: dict[str, Any] = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+    milliseconds = fields.get("retry_after_ms")
+    return from_code(
+        str(fields.get("code") or "internal"),
+        fields.get("message"),
+        remedy=fields.get("remedy"),
+        topic=topic,
+        field=fields.get("field"),
+        retry_after=milliseconds / 1000 if isinstance(milliseconds, int | float) else None,
+    )
+
+
+def _final(status: int, error: PubSubError) -> PubSubError:
+    if status == 401:
+        return AuthError(
+            "The server does not accept the token, and no other one came.",
+            code=error.code,
+            remedy="Let the token file, variable or provider give a fresh one before it ends.",
+        )
+    if status in (404, 405):
+        return NotFound(
+            "The server takes no batches.",
+            remedy="Check that `url` is that of PubSub, of a version with /v1/messages:batch.",
+        )
+    return error
+
+
+def _give_up(body: bytes) -> NoReturn:
+    for result in from_json(body)["results"]:
+        if result.get("error") is not None:
+            raise _item_error(result["error"], "")
+    raise ProtocolError("The server refused a batch without saying why.")
+
+
+_senders: dict[tuple[object, ...], tuple[int, Sender]] = {}
+
+
+def sender_of(config: PubSubConfig) -> Sender:
+    """The sender of this process for a server; built at first use, and anew after a fork."""
+    key = (*config.server, config.max_in_flight)
+    pid, known = _senders.get(key, (0, None))
+    if known is None or pid != os.getpid():
+        # Two threads that both build one lose nothing but a connection.
+        known = Sender(config)
+        _senders[key] = (os.getpid(), known)
+    return known

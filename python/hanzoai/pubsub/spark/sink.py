@@ -1,0 +1,187 @@
+"""The sink: writers that run `publish_partition` on Arrow batches, and what is checked before."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import datasource
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    VariantType,
+)
+
+from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.spark.options import sink_config
+from hanzoai.pubsub.spark.publish import publish_partition
+from hanzoai.pubsub.spark.records import check_columns
+from hanzoai.pubsub.spark.stats import PublishStats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hanzoai.pubsub.spark.config import PubSubConfig
+
+logger = logging.getLogger("hanzoai.pubsub.spark")
+
+_STREAM_WRITER: Any = getattr(
+    # Since Spark 4.1; before, rows come one by one.
+    datasource,
+    "DataSourceStreamArrowWriter",
+    datasource.DataSourceStreamWriter,
+)
+
+
+@dataclass
+class Published(datasource.WriterCommitMessage):
+    """What a task tells the driver."""
+
+    stats: PublishStats
+
+
+def planned(options: Mapping[str, str], schema: StructType, overwrite: bool) -> PubSubConfig:
+    """The config of a sink, checked against the columns that it is given.
+
+    Raises:
+        InvalidOption: An option or a column is missing, unknown or ill-typed; `field` names it.
+    """
+    if overwrite:
+        raise InvalidOption(
+            'Mode "overwrite" has no meaning for a topic: nothing can be taken back.',
+            remedy='Write .mode("append"); with streams, .outputMode("append") or "update".',
+            field="mode",
+        )
+    config = sink_config(options)
+    check_schema(schema, config)
+    return config
+
+
+def check_schema(schema: StructType, config: PubSubConfig) -> None:
+    """Check names and types of the columns.
+
+    Raises:
+        InvalidOption: One does not fit; `field` names it.
+    """
+    check_columns(schema.fieldNames())
+    names = schema.fieldNames()
+    for column in schema.fields:
+        wanted = _WANTED.get(column.name)
+        if wanted is not None and not isinstance(column.dataType, wanted[0]):
+            raise _ill_typed(column.name, column.dataType, wanted[1])
+        if column.name == "data":
+            _check_data(column.dataType)
+    if "topic" not in names and config.topic is None:
+        raise InvalidOption(
+            "There is neither a column `topic` nor an option `topic`.",
+            remedy="Select the topic of each row, or give one for all.",
+            field="topic",
+        )
+    if "id" not in names and config.ids == "column":
+        raise InvalidOption(
+            "Option `idStrategy` is `column`, and there is no column `id`.",
+            remedy="Select it, or leave the option out.",
+            field="id",
+        )
+
+
+_WANTED: dict[str, tuple[tuple[type[DataType], ...], str]] = {
+    "topic": ((StringType,), "STRING"),
+    "type": ((StringType,), "STRING"),
+    "id": ((StringType,), "STRING"),
+    "ttl": ((ShortType, IntegerType, LongType), "INT"),
+    "data": (
+        (StringType, StructType, MapType, ArrayType, VariantType),
+        "STRING with JSON, STRUCT, MAP, ARRAY or VARIANT",
+    ),
+}
+
+
+def _check_data(kind: DataType) -> None:
+    if isinstance(kind, BinaryType):
+        raise InvalidOption(
+            "Column `data` holds BINARY, which JSON has not.",
+            remedy="Encode it with base64().",
+            field="data",
+        )
+    if isinstance(kind, StructType):
+        for column in kind.fields:
+            _check_data(column.dataType)
+    elif isinstance(kind, ArrayType):
+        _check_data(kind.elementType)
+    elif isinstance(kind, MapType):
+        _check_data(kind.valueType)
+
+
+def _ill_typed(name: str, kind: DataType, wanted: str) -> InvalidOption:
+    base64 = isinstance(kind, BinaryType)
+    return InvalidOption(
+        f"Column `{name}` is {kind.simpleString().upper()[:80]}, not {wanted}.",
+        remedy="Encode it with base64()." if base64 else f"Cast it to {wanted.split()[0]}.",
+        field=name,
+    )
+
+
+def _write(config: PubSubConfig, rows: Iterator[Any]) -> Published:
+    return Published(publish_partition(rows, config))
+
+
+def _log(config: PubSubConfig, what: str, messages: Sequence[Any], batch: int | None) -> None:
+    total = PublishStats()
+    for message in messages:
+        if isinstance(message, Published):
+            total.add(message.stats)
+    if what == "aborted":
+        logger.warning("write aborted after %d rows were published%s", total.rows, _of(batch))
+    elif config.log_stats:
+        logger.info("write committed%s: %s", _of(batch), total)
+
+
+def _of(batch: int | None) -> str:
+    return "" if batch is None else f" of batch {batch}"
+
+
+class BatchSink(datasource.DataSourceArrowWriter):
+    """Publishes a DataFrame. What is published stays so, whatever becomes of the job."""
+
+    def __init__(self, config: PubSubConfig) -> None:
+        self._config = config
+
+    def write(self, iterator: Iterator[Any]) -> Published:
+        """See `DataSourceWriter`; runs in the task."""
+        return _write(self._config, iterator)
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        """See `DataSourceWriter`."""
+        _log(self._config, "committed", messages, None)
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        """See `DataSourceWriter`."""
+        _log(self._config, "aborted", messages, None)
+
+
+class StreamSink(_STREAM_WRITER):  # type: ignore[misc]
+    """Publishes micro-batches. Spark makes one for planning and another for the commit."""
+
+    def __init__(self, config: PubSubConfig) -> None:
+        self._config = config
+
+    def write(self, iterator: Iterator[Any]) -> Published:
+        """See `DataSourceStreamWriter`; runs in the task."""
+        return _write(self._config, iterator)
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:
+        """See `DataSourceStreamWriter`."""
+        _log(self._config, "committed", messages, batchId)
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:
+        """See `DataSourceStreamWriter`."""
+        _log(self._config, "aborted", messages, batchId)

@@ -1,0 +1,44 @@
+"""What a task did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class PublishStats:
+    """What one task published.
+
+    Attributes:
+        partition: Partition of the task; 0 outside of Spark.
+        attempt: Attempt of the task, from 0.
+        rows: Rows that the server acknowledged, duplicates included.
+        duplicates: Of them, those that had been published before under the same id.
+        dead_letters: Rows that went to the dead-letter topic.
+        dropped: Rows over the size limit that `on_oversize="drop"` left out.
+        batches: Requests that succeeded.
+        retries: Requests that were sent again, in whole or in part.
+        bytes: Bytes of the batches.
+        seconds: From the first row to the last acknowledgement.
+    """
+
+    partition: int = 0
+    attempt: int = 0
+    rows: int = 0
+    duplicates: int = 0
+    dead_letters: int = 0
+    dropped: int = 0
+    batches: int = 0
+    retries: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: PublishStats) -> None:
+        """Count what another task, or a batch of this one, did."""
+        self.rows += other.rows
+        self.duplicates += other.duplicates
+        self.dead_letters += other.dead_letters
+        self.dropped += other.dropped
+        self.batches += other.batches
+        self.retries += other.retries
+        self.bytes += other.bytes

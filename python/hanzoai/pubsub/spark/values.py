@@ -1,0 +1,126 @@
+"""Values of rows as plain JSON: what Spark has and JSON has not."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic_core import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_VARIANT = {"value", "metadata"}
+
+
+def to_text(value: object) -> str:
+    """A value of a row as JSON.
+
+    Structs and rows become objects, maps objects with text keys, times ISO 8601, decimals texts.
+
+    Raises:
+        TypeError: It holds bytes, or something else that JSON lacks.
+        ValueError: It holds NaN or an infinity.
+    """
+    variant = _variant_text(value)
+    if variant is not None:
+        return variant
+    return to_json(plain(value), inf_nan_mode="constants").decode()
+
+
+def plain(value: object) -> object:
+    """The same value made of what JSON has."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ValueError("is NaN or infinite")
+        return value
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()
+        return {key if isinstance(key, str) else _key(key): plain(item) for key, item in items}
+    fields = getattr(value, "__fields__", None)
+    if isinstance(value, tuple) and fields is not None:
+        row = cast("tuple[object, ...]", value)
+        return {name: plain(item) for name, item in zip(fields, row, strict=True)}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in cast("list[object]", value)]
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    raise TypeError(f"holds {type(value).__name__}, which JSON has not")
+
+
+def _key(key: object) -> str:
+    made = plain(key)
+    if isinstance(made, bool):
+        return "true" if made else "false"
+    return made if isinstance(made, str) else to_json(made).decode()
+
+
+def _variant_text(value: object) -> str | None:
+    """The JSON of a VARIANT, which rows have as an object and Arrow as two byte strings."""
+    to_variant_json: Callable[[], str] | None = getattr(value, "toJson", None)
+    if to_variant_json is not None:
+        return to_variant_json()
+    if isinstance(value, dict):
+        parts = cast("dict[str, object]", value)
+        if parts.keys() == _VARIANT and all(isinstance(part, bytes) for part in parts.values()):
+            from pyspark.sql.types import VariantVal
+
+            return VariantVal(
+                cast("bytes", parts["value"]), cast("bytes", parts["metadata"])
+            ).toJson()
+    return None
+
+
+def arrow_reader(kind: Any) -> Callable[[object], object] | None:
+    """What turns values of an Arrow type into Python's, where `to_pylist` alone does not.
+
+    Arrow hands out maps as lists of pairs.
+
+    Args:
+        kind: A `pyarrow.DataType`.
+    """
+    types: Any = import_module("pyarrow.types")
+    if types.is_map(kind):
+        item = arrow_reader(kind.item_type) or _same
+        return lambda value: (
+            None if value is None else {key: item(each) for key, each in cast("Any", value)}
+        )
+    if types.is_struct(kind):
+        readers = {
+            field.name: read
+            for field in (kind.field(n) for n in range(kind.num_fields))
+            if (read := arrow_reader(field.type)) is not None
+        }
+        if not readers:
+            return None
+        return lambda value: (
+            None
+            if value is None
+            else {
+                name: readers.get(name, _same)(each)
+                for name, each in cast("dict[str, object]", value).items()
+            }
+        )
+    if types.is_list(kind) or types.is_large_list(kind):
+        read = arrow_reader(kind.value_type)
+        if read is None:
+            return None
+        return partial(_each, read)
+    return None
+
+
+def _each(read: Callable[[object], object], value: object) -> object:
+    return None if value is None else [read(item) for item in cast("list[object]", value)]
+
+
+def _same(value: object) -> object:
+    return value

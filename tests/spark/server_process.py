@@ -1,0 +1,75 @@
+"""A server in its own process, as executors reach it, and what it holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+COMMAND = (sys.executable, "-m", "pubsub_server")
+
+
+@dataclass(frozen=True)
+class ServerProcess:
+    """Attributes: `url` of the HTTP API; `token_file`, which holds the token of a service."""
+
+    url: str
+    token_file: Path
+    admin: str
+
+    def messages(self, topic: str) -> list[dict[str, Any]]:
+        """All that is retained of a topic, oldest first."""
+        found: list[dict[str, Any]] = []
+        after = 0
+        while True:
+            answer = httpx.get(
+                f"{self.url}/v1/topics/{topic}/history",
+                params={"after": after, "limit": 500},
+                headers={"Authorization": f"Bearer {self.admin}"},
+                trust_env=False,
+            )
+            page = answer.raise_for_status().json()
+            found += page["messages"]
+            if not page["has_more"]:
+                return found
+            after = found[-1]["seq"]
+
+    def data(self, topic: str) -> list[Any]:
+        """The payloads of a topic, sorted as JSON."""
+        return sorted((message["data"] for message in self.messages(topic)), key=json.dumps)
+
+
+def token(*arguments: str) -> str:
+    """A development token."""
+    done = subprocess.run(
+        [*COMMAND, "token", *arguments], check=True, capture_output=True, text=True, timeout=60
+    )
+    return done.stdout.strip()
+
+
+def serve(folder: Path, **settings: str) -> Iterator[ServerProcess]:
+    """Run a server with these settings (`HANZO_PUBSUB_…`); ends it afterwards."""
+    variables = {f"HANZO_PUBSUB_{name.upper()}": value for name, value in settings.items()}
+    with subprocess.Popen(
+        [*COMMAND, "serve", "--dev", "--http-port", "0", "--ws-port", "0"],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "HANZO_PUBSUB_LOG_LEVEL": "warning", **variables},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            ready = json.loads(process.stdout.readline())
+            file = folder / "token"
+            file.write_text(token("--user", "spark", "--service"))
+            yield ServerProcess(ready["http"], file, token("--user", "root", "--admin"))
+        finally:
+            process.terminate()
+            process.wait(30)

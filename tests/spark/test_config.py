@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub.errors import AuthError, InsecureUrl, InvalidOption, InvalidTopic
+from hanzoai.pubsub.spark import PubSubConfig
+from hanzoai.pubsub.spark.credentials import Credentials
+from hanzoai.pubsub.spark.options import sink_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+URL = "http://127.0.0.1:8056"
+given: list[str] = []
+
+
+def provide() -> str:
+    return given.pop(0)
+
+
+def explode() -> str:
+    raise RuntimeError("s3cret")
+
+
+def test_a_config_travels_and_is_the_same_where_it_arrives() -> None:
+    config = PubSubConfig(URL, token_env="SOME_TOKEN", topic="jobs.a", ttl=3)
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_a_config_holds_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", "s3cret")
+    config = PubSubConfig(URL)
+    assert Credentials(config).token() == "s3cret"
+    assert b"s3cret" not in pickle.dumps(config)
+    assert "s3cret" not in repr(config)
+
+
+def test_the_url_comes_from_the_environment_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_URL", "wss://pubsub.example.com:8057/ws")
+    assert PubSubConfig().base_url == "https://pubsub.example.com:8056"
+    monkeypatch.delenv("HANZO_PUBSUB_URL")
+    with pytest.raises(InvalidOption, match="HANZO_PUBSUB_URL"):
+        PubSubConfig()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 1_001}, "batch_size"),
+        ({"max_in_flight": 65}, "max_in_flight"),
+        ({"ids": "contents"}, "ids"),
+        ({"on_error": "deadletter"}, "on_error"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"on_oversize": "cut"}, "on_oversize"),
+        ({"ttl": -1}, "ttl"),
+        ({"type": ""}, "type"),
+        ({"token_file": "a", "token_env": "B"}, "token_env"),
+        ({"credential_provider": "os.environ"}, "credential_provider"),
+        ({"url": "http://a:b@127.0.0.1"}, "url"),
+    ],
+)
+def test_a_wrong_setting_is_named(wrong: dict[str, Any], field: str) -> None:
+    settings: dict[str, Any] = {"url": URL, **wrong}
+    with pytest.raises(InvalidOption) as caught:
+        PubSubConfig(**settings)
+    assert caught.value.field == field
+
+
+def test_topics_of_a_config_are_topics() -> None:
+    with pytest.raises(InvalidTopic):
+        PubSubConfig(URL, topic="jobs.*")
+    with pytest.raises(InvalidTopic):
+        PubSubConfig(URL, on_error="deadletter:jobs..x")
+
+
+def test_a_token_goes_unencrypted_to_this_machine_only() -> None:
+    with pytest.raises(InsecureUrl):
+        PubSubConfig("http://pubsub.example.com")
+    assert PubSubConfig("http://pubsub.example.com", allow_insecure=True)
+
+
+def test_options_are_read_whatever_their_case() -> None:
+    config = sink_config(
+        {
+            "URL": URL,
+            "tokenfile": "/t",
+            "BATCHSIZE": "20",
+            "requestTimeoutMs": "1500",
+            "statslog": "TRUE",
+            "checkpointLocation": "/c",
+        }
+    )
+    assert (config.token_file, config.batch_size) == ("/t", 20)
+    assert (config.request_timeout, config.log_stats) == (1.5, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tokenfil": "x"}, "Did you mean `tokenFile`"),
+        ({"token": "s3cret"}, "tokenFile"),
+        ({"batchSize": "many"}, "`batchSize` is not a whole number"),
+        ({"batchSize": "0"}, "`batchSize` is out of range"),
+        ({"maxRowsPerSecond": "x"}, "`maxRowsPerSecond` is not a number"),
+        ({"statsLog": "perhaps"}, "`statsLog`"),
+        ({"path": "/x"}, "without a path"),
+        ({"topic": "a.*"}, "Option `topic`"),
+        ({"onError": "deadletter:a.*"}, "Option `onError`"),
+    ],
+)
+def test_a_wrong_option_is_named_as_in_spark(options: dict[str, str], words: str) -> None:
+    with pytest.raises((InvalidOption, InvalidTopic)) as caught:
+        sink_config({"url": URL, **options})
+    assert words in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("Bearer one\n")
+    credentials = Credentials(PubSubConfig(URL, token_file=str(file)))
+    assert credentials.token() == "one"
+    file.write_text("two\n")
+    assert credentials.token() == "one"
+    assert credentials.token(refused="one") == "two"
+    assert credentials.token(refused="one") == "two"
+
+
+def test_a_token_file_that_is_just_being_written_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("one")
+    credentials = Credentials(PubSubConfig(URL, token_file=str(file)))
+    assert credentials.token() == "one"
+    file.write_text("")
+    assert credentials.token(refused="one") == "one"
+    file.write_text("two")
+    assert credentials.token(refused="one") == "two"
+
+
+def test_a_provider_is_asked_once_until_its_token_is_refused() -> None:
+    given[:] = ["one", "two"]
+    credentials = Credentials(PubSubConfig(URL, credential_provider=f"{__name__}:provide"))
+    assert [credentials.token(), credentials.token()] == ["one", "one"]
+    assert credentials.token(refused="one") == "two"
+
+
+def test_what_a_credential_lacks_is_told_without_its_secret(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.touch()
+    wheres: tuple[dict[str, Any], ...] = (
+        {"token_file": str(tmp_path / "none")},
+        {"token_file": str(empty)},
+        {"token_env": "HANZO_PUBSUB_NO_SUCH"},
+        {"credential_provider": "no_such_module:token"},
+        {"credential_provider": f"{__name__}:explode"},
+    )
+    for where in wheres:
+        with pytest.raises(AuthError) as caught:
+            Credentials(PubSubConfig(URL, **where)).token()
+        assert caught.value.field == next(iter(where))
+        assert "s3cret" not in str(caught.value)
+
+
+def test_importing_the_helpers_imports_no_spark() -> None:
+    program = (
+        "import sys, hanzoai.pubsub.spark as s; s.publish_partition;"
+        "assert not {'pyspark', 'pyarrow', 'pandas'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_the_module_that_spark_looks_up_never_raises() -> None:
+    program = (
+        "import sys; sys.modules['pyspark.sql.datasource'] = None;"
+        "import pyspark_hanzo_pubsub as m; assert not hasattr(m, 'DefaultSource')"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from importlib import import_module
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, InvalidTopic, PayloadTooLarge
+from hanzoai.pubsub.spark import PubSubConfig
+from hanzoai.pubsub.spark.ids import IdStrategy, numbering
+from hanzoai.pubsub.spark.messages import Encoder, letter
+from hanzoai.pubsub.spark.pace import Pace
+from hanzoai.pubsub.spark.publish import Task, namespace_of
+from hanzoai.pubsub.spark.records import Record, records
+
+pa: Any = import_module("pyarrow")
+
+URL = "http://127.0.0.1:8056"
+
+
+def encoder(**changes: Any) -> Encoder:
+    config = PubSubConfig(URL, **changes)
+    return Encoder(config, numbering(config.ids, "job", 0))
+
+
+def item(encode: Encoder, **fields: object) -> dict[str, Any]:
+    (record,) = records([{"topic": "a.b", "data": "1", **fields}])
+    message = encode.encode(record)
+    assert message.size == len(message.text.encode())
+    read: dict[str, Any] = json.loads(message.text)
+    return read
+
+
+def test_a_row_becomes_the_item_of_a_batch() -> None:
+    made = item(encoder(), data='{"x": "ü\\u0007"}', type='a"b', ttl=5, id='i"1')
+    assert made == {"topic": "a.b", "type": 'a"b', "data": {"x": "ü\x07"}, "ttl": 5, "id": 'i"1'}
+
+
+def test_columns_win_over_options() -> None:
+    encode = encoder(topic="x.y", type="t", ttl=9)
+    assert (made := item(encode, topic=None))["topic"] == "x.y"
+    assert (made["type"], made["ttl"]) == ("t", 9)
+    assert (made := item(encode, type="u", ttl=0))["topic"] == "a.b"
+    assert (made["type"], made["ttl"]) == ("u", 0)
+
+
+def test_values_that_json_lacks_are_written_as_text() -> None:
+    value = {
+        "at": datetime(2026, 2, 23, 12, tzinfo=UTC),
+        "day": date(2026, 2, 23),
+        "sum": Decimal("1.10"),
+        "span": timedelta(seconds=90),
+        "row": Row(a=1, b=[Row(c=None)]),
+        "map": {1: 2.5, False: "x"},
+    }
+    assert item(encoder(), data=value)["data"] == {
+        "at": "2026-02-23T12:00:00+00:00",
+        "day": "2026-02-23",
+        "sum": "1.10",
+        "span": 90.0,
+        "row": {"a": 1, "b": [{"c": None}]},
+        "map": {"1": 2.5, "false": "x"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "field"),
+    [
+        ({"topic": "a.*"}, InvalidTopic, "topic"),
+        ({"topic": "a..b"}, InvalidTopic, "topic"),
+        ({"topic": None}, InvalidTopic, "topic"),
+        ({"topic": 5}, InvalidTopic, "topic"),
+        ({"data": "{oops"}, InvalidPayload, "data"),
+        ({"data": "NaN"}, InvalidPayload, "data"),
+        ({"data": None}, InvalidPayload, "data"),
+        ({"data": b"x"}, InvalidPayload, "data"),
+        ({"data": {"x": float("nan")}}, InvalidPayload, "data"),
+        ({"data": '"' + "x" * 300 + '"'}, PayloadTooLarge, "data"),
+        ({"type": 5}, InvalidPayload, "type"),
+        ({"type": ""}, InvalidPayload, "type"),
+        ({"ttl": -1}, InvalidPayload, "ttl"),
+        ({"ttl": True}, InvalidPayload, "ttl"),
+        ({"id": 7}, InvalidPayload, "id"),
+        ({"id": "x" * 129}, InvalidPayload, "id"),
+        ({"id": "\ud800"}, InvalidPayload, "id"),
+    ],
+)
+def test_a_bad_row_names_its_column(
+    fields: dict[str, object], error: type[Exception], field: str
+) -> None:
+    with pytest.raises(error) as caught:
+        item(encoder(max_message_bytes=256), **fields)
+    assert getattr(caught.value, "field", None) == field
+
+
+def test_blanks_do_not_count_against_the_size_of_a_message() -> None:
+    assert item(encoder(max_message_bytes=10), data="[1," + " " * 50 + "2]")["data"] == [1, 2]
+
+
+def test_the_id_of_a_column_is_taken_and_missed() -> None:
+    assert item(encoder(ids="column"), id="i1")["id"] == "i1"
+    with pytest.raises(InvalidPayload, match="id"):
+        item(encoder(ids="column"))
+    assert item(encoder(ids="content"), id="i1")["id"] != "i1"
+
+
+def ids(rows: list[str], strategy: IdStrategy = "content", **where: Any) -> list[str]:
+    number = numbering(strategy, where.get("namespace", "job"), where.get("partition", 0))
+    return [number(row) for row in rows]
+
+
+def test_content_ids_do_not_depend_on_the_order_of_rows() -> None:
+    rows = [f"row {n % 40}" for n in range(100)]
+    shuffled = random.Random(7).sample(rows, len(rows))
+    assert len(set(ids(rows))) == 100
+    assert sorted(ids(rows)) == sorted(ids(shuffled))
+    by_row = dict(zip(rows, ids(rows), strict=True))
+    assert by_row.keys() == dict(zip(shuffled, ids(shuffled), strict=True)).keys()
+
+
+def test_other_jobs_and_partitions_have_other_ids() -> None:
+    every = ids(["a"]) + ids(["a"], namespace="other") + ids(["a"], partition=1)
+    assert len(set(every)) == 3
+
+
+def test_position_ids_go_by_place_and_random_ones_by_nothing() -> None:
+    assert ids(["a", "b"], "position") == ids(["b", "a"], "position")
+    assert set(ids(["a"], "random")).isdisjoint(ids(["a"], "random"))
+
+
+def test_the_namespace_is_the_same_for_each_attempt_and_another_for_each_batch() -> None:
+    config = PubSubConfig(URL)
+    first, again = Task(0, 0, 4), Task(0, 1, 4)
+    assert namespace_of(config, None, first) == namespace_of(config, None, again)
+    assert namespace_of(config, None, first) != namespace_of(config, None, Task(0, 0, 5))
+    assert namespace_of(config, None, first) != namespace_of(PubSubConfig(URL), None, first)
+    named = PubSubConfig(URL, id_namespace="nightly")
+    assert namespace_of(named, None, first) == namespace_of(named, None, Task(0, 0, 9))
+    batches = {namespace_of(named, "n", Task(batch=f"query:{n}")) for n in range(3)}
+    assert len(batches) == 3
+
+
+def test_rows_dicts_and_arrow_batches_are_the_same_records() -> None:
+    wanted = [Record("a.b", None, "1", 3, None), Record("c.d", None, "2", None, None)]
+    dicts: list[dict[str, Any]] = [
+        {"topic": "a.b", "data": "1", "ttl": 3},
+        {"topic": "c.d", "data": "2", "ttl": None},
+    ]
+    assert list(records(dicts)) == wanted
+    assert list(records([Row(**one) for one in dicts])) == wanted
+    assert list(records([pa.RecordBatch.from_pylist(dicts)])) == wanted
+
+
+def test_an_arrow_map_is_an_object() -> None:
+    kind = pa.list_(pa.struct([("m", pa.map_(pa.string(), pa.map_(pa.int32(), pa.int64())))]))
+    column = pa.array([[{"m": [("a", [(1, 2)])]}], None], kind)
+    found = [record.data for record in records([pa.RecordBatch.from_arrays([column], ["data"])])]
+    assert found == [[{"m": {"a": {1: 2}}}], None]
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [({"topic": "a"}, "data"), ({"data": "1", "dat": "2"}, "dat"), (5, "rows")],
+)
+def test_columns_that_do_not_fit_are_named(row: object, field: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        list(records([row]))
+    assert caught.value.field == field
+
+
+def test_a_letter_holds_the_row_and_the_reason_and_has_a_lasting_id() -> None:
+    config = PubSubConfig(URL, on_error="deadletter:jobs.dead", max_message_bytes=80)
+    record = Record("a.*", None, "{" + "x" * 50, 5, None)
+    error = InvalidPayload("no JSON", field="data")
+    made = [
+        json.loads(letter(record, error, config, numbering("content", "n", 0)).text)
+        for _ in range(2)
+    ]
+    assert made[0] == made[1]
+    assert made[0]["topic"] == "jobs.dead"
+    assert made[0]["data"] == {
+        "error": {"code": "invalid_payload", "field": "data", "message": "no JSON"},
+        "row": {"topic": "a.*", "type": None, "id": None, "ttl": "5", "data": "{xxxxxxxxx"},
+        "truncated": True,
+    }
+
+
+def test_a_pace_is_unlimited_until_the_server_says_so() -> None:
+    pace = Pace()
+    assert (pace.take(10_000, 0.0), pace.most(10_000)) == (0.0, 10_000)
+    pace.limited(100, 1.0)
+    assert pace.most(10_000) == 100
+    assert pace.take(50, 1.0) == 0.5
+    assert pace.take(50, 1.0) == 1.0
+    assert pace.take(50, 3.0) == 0.0
+
+
+def test_a_pace_halves_and_grows_back_to_what_is_allowed() -> None:
+    pace = Pace()
+    pace.limited(100, 0.0)
+    pace.limited(100, 1.0)
+    assert pace.rate == 50
+    for _ in range(50):
+        pace.accepted()
+    assert pace.rate == 100
