@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.session.effects import Acked, Deliver, Gap, Rejected
 from hanzoai.pubsub.topics import matches
+from tests.simulation.profile import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hanzoai.pubsub.generated.wire import PresenceMember
     from hanzoai.pubsub.session.events import Publish, Subscribe
     from tests.simulation.server import Record, Server
     from tests.simulation.shell import Shell
@@ -32,7 +34,8 @@ def check_stream(
         unseen: Topic and number of the logs that were lost before this subscription knew of them.
     """
     stream = shell.streams[event.sub]
-    starts = shell.starts.get(event.sub)
+    begun = shell.starts.get(event.sub)
+    starts = None if begun is None else begun.counts
     topics = {step.topic if isinstance(step, Gap) else step.message.topic for step in stream}
     if starts is not None:
         topics |= {t for t in server.published if any(matches(p, t) for p in event.topics)}
@@ -44,11 +47,25 @@ def check_stream(
             if (step.topic if isinstance(step, Gap) else step.message.topic) == topic
         ]
         start = (starts or {}).get(topic, 0)
+        since = event.since
+        granted = begun is not None and any(matches(p, topic) for p in begun.granted)
+        limited = granted and event.history is not None
+        if begun is not None and not granted:
+            start = len(everything)  # refused for now: asked for by its time
+            since = begun.at - server.profile.options.overlap if since is None else since
+        if topic in event.after:
+            later = (r.index for r in everything if (r.message.seq or 0) > event.after[topic])
+            start, since = next(later, len(everything)), None
+        first = start
+        offered: set[str] = set()
+        if begun is not None and limited:
+            offered = {message.id for message in begun.offered if message.topic == topic}
+            first = min((r.index for r in everything if r.message.id in offered), default=start)
+            since = None
         records = [
             record
             for record in everything
-            if record.index >= start
-            or (event.since is not None and record.message.timestamp > event.since)
+            if record.index >= first or (since is not None and record.message.timestamp > since)
         ]
         lost = {log for t, log in unseen if t == topic}
         excused = {r.message.id for r in everything if r.log in lost}
@@ -58,6 +75,9 @@ def check_stream(
             for r in records
             if r.message.ttl is not None and (r.index < start or server.profile.plain)
         }
+        if limited:  # of what there was, as much as was offered
+            excused |= {r.message.id for r in everything[:start]}
+            excused -= offered
         if server.profile.plain:  # what was let go before the first answer, it cannot always tell
             excused |= {r.message.id for r in records if r.gone and r.index < start}
         walk = _walk_plain if server.profile.plain else _walk
@@ -106,7 +126,9 @@ def _covered(
             raise Violation(f"{resets} pretend to know")
         lost = bool(missing) and all(record.gone for record in missing)
         crossed = at == 0 or index >= len(records) or records[at - 1].log != records[index].log
-        if not (lost or crossed):
+        # An answer may speak of a loss before the last that was sent is there.
+        torn = not missing and records[at - 1].log != records[min(index + 3, len(records) - 1)].log
+        if not (lost or crossed or torn):
             raise Violation(f"{resets} within one log")
         return
     if not missing:
@@ -181,7 +203,7 @@ def check_publishes(
             refused = isinstance(outcome, Rejected) or (
                 isinstance(outcome, Acked) and outcome.results[n].error is not None
             )
-            if acked and found != 1 and not server.profile.plain:
+            if acked and found != 1 and server.profile.acks and not server.profile.plain:
                 raise Violation(f"{message.id} was acknowledged and is nowhere")
             if refused and found:
                 raise Violation(f"{message.id} was refused and is published")
@@ -190,6 +212,49 @@ def check_publishes(
                 if index < last.get(topic, -1):
                     raise Violation(f"{message.id} was published out of order")
                 last[topic] = index
+
+
+def check_presence(server: Server, shell: Shell, event: Subscribe) -> None:
+    """Whom the subscription was told of, the server knows, and nobody else."""
+    told = shell.presence.get(event.sub, {})
+    granted = shell.joined[event.sub][-1].topics if event.sub in shell.joined else ()
+    topics = {t for t in server.rooms.occupied() if any(matches(p, t) for p in granted)}
+    for topic in sorted(topics | set(told)):
+        mine = {id: _shown(member) for id, member in told.get(topic, {}).items()}
+        theirs = {member.client_id: _shown(member) for member in server.rooms.members(topic)}
+        if mine != theirs:
+            raise Violation(f"subscription {event.sub} sees on {topic} {mine}, not {theirs}")
+
+
+def _shown(member: PresenceMember) -> object:
+    return (member.name, member.status, member.metadata, member.joined_at)
+
+
+class Said:
+    """What the user said of itself, by topic that it is a member of."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, dict[str, object]] = {}
+
+    def say(self, topic: str, key: str, value: object) -> None:
+        """Something that has to be known to the server in the end."""
+        self._words.setdefault(topic, {})[key] = value
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """No member any more."""
+        for topic in topics:
+            self._words.pop(topic, None)
+
+    def check(self, server: Server) -> None:
+        """The server knows the last word on everything (PRES-3)."""
+        for topic, words in self._words.items():
+            member = server.rooms.find(topic, OWN)
+            if member is None:
+                raise Violation(f"no member of {topic}")
+            for key, value in words.items():
+                known = member.status if key == "status" else (member.metadata or {}).get(key)
+                if known != value:
+                    raise Violation(f"{key} is {known!r} on {topic}, not {value!r}")
 
 
 def check_end(shell: Shell) -> None:

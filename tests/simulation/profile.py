@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 TOPICS = ("a.1", "a.2", "b.1", "b.2.x")
 PATTERNS = ("a.1", "a.2", "b.1", "a.*", "**", "b.**", "*.1")
 SECRET = "secret.1"
+PEOPLE = ("p1", "p2", "p3")
+"""Others who come and go."""
+
+OWN = "c"
+"""The client id of the session."""
+
 FEATURES = ["ref", "ack", "seq", "idempotency", "batch", "resume", "meta"]
 
 
@@ -44,6 +50,9 @@ class Profile:
     callback_hangs: int
     websocket_blocked: bool
     tells_reset_of_nothing: bool
+    people: int
+    denies_now: int
+    acks: bool
     options: SessionOptions
 
 
@@ -76,6 +85,9 @@ def draw_profile(random: Random) -> Profile:
         callback_hangs=random.pick((0, 50)),
         websocket_blocked=random.chance(100),
         tells_reset_of_nothing=random.chance(500),
+        people=random.pick((0, 900)),
+        denies_now=random.pick((0, 0, 100)),
+        acks=random.chance(900),
         options=SessionOptions(
             client_name="simulation",
             client_lang=None,
@@ -83,6 +95,7 @@ def draw_profile(random: Random) -> Profile:
             transport=random.pick(("auto", "auto", "websocket")),
             held_messages=random.pick((3, 10_000)),
             send_queue_messages=random.pick((5, 1_000)),
+            send_queue_bytes=random.pick((600, 1_000_000)),
             retry_base=500,
             retry_cap=4_000,
             upgrade_after=20_000,

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.wire import Publication
 from hanzoai.pubsub.session import events
-from tests.simulation.checks import Violation, check_end, check_publishes, check_stream
-from tests.simulation.profile import PATTERNS, SECRET, TOPICS, draw_profile
-from tests.simulation.server import Server
+from tests.simulation.checks import (
+    Said,
+    Violation,
+    check_end,
+    check_presence,
+    check_publishes,
+    check_stream,
+)
+from tests.simulation.profile import PATTERNS, PEOPLE, SECRET, TOPICS, draw_profile
+from tests.simulation.server import Server, matches
 from tests.simulation.shell import Shell
 from tests.simulation.world import START, World
 
@@ -53,6 +60,8 @@ class Run:
         self.ended: set[int] = set()
         self.publishes: list[events.Publish] = []
         self.unseen: dict[int, set[tuple[str, int]]] = {}
+        self.lost: set[tuple[str, int]] = set()
+        self.said = Said()
         self.server.on_reset = self._reset
 
     def run(self) -> Result:
@@ -65,11 +74,17 @@ class Run:
         world.run(START + ROUGH)
         self._calm()
         world.run(START + ROUGH + CALM)
+        if self.shell.session.state != "connected":  # a token of before may have ended
+            world.run(world.now + 10_000)
         if self.shell.session.state != "connected":
             raise Violation(f"{self.shell.session.state} although all is calm")
         for event in self.subscriptions:
             if event.sub not in self.ended:
-                check_stream(self.server, self.shell, event, self.unseen.get(event.sub, set()))
+                check_stream(self.server, self.shell, event, self.unseen[event.sub])
+            if event.presence and event.sub not in self.ended and not self.profile.plain:
+                check_presence(self.server, self.shell, event)
+        if not (self.profile.plain or self.profile.refuses_now or self.profile.denies_now):
+            self.said.check(self.server)
         for _ in range(random.below(4)):
             self._publish()
         self.shell.feed(events.Close() if random.chance(700) else events.Abort())
@@ -127,14 +142,18 @@ class Run:
             self.shell.feed(events.Woke())
         elif what < 87 and self.publishes:
             self.shell.feed(events.Expire(random.pick(self.publishes).ref))
-        elif what < 89:
-            self.shell.feed(events.UpdatePresence("a.1", {"n": what}))
+        elif what < 91:
+            self._say()
+        elif world.fault(profile.people):
+            for _ in range(random.between(1, 4)):
+                self._others()
         if world.fault(profile.resets):
             self.server.reset(random.pick(TOPICS))
         link = self.shell.link
         if link is not None and not link.frozen and self.shell.session.state == "connected":
             if world.fault(profile.cuts):
-                link.cut(random.pick((1006, 1006, None, 1001, 1011, 4500, 4408)))
+                code = random.pick((1006, 1006, None, 1001, 1011, 4500, 4408))
+                world.after(random.between(0, 40), lambda: None if link.frozen else link.cut(code))
             elif world.fault(profile.freezes):
                 link.frozen = True
 
@@ -167,25 +186,62 @@ class Run:
         topics = dict.fromkeys(random.pick(PATTERNS) for _ in range(random.between(1, 2)))
         if random.chance(100):
             topics[SECRET] = None
-        since = self.world.now if random.chance(300) or self.profile.plain else None
-        event = events.Subscribe(sub, tuple(topics), since=since, presence=random.chance(300))
+        plain = self.profile.plain
+        since = self.world.now if random.chance(300) or plain else None
+        presence = random.chance(300)
+        history = random.pick((None, None, None, 1, 5))
+        known = random.pick(TOPICS) if random.chance(200) else ""
+        after: dict[str, int] = {}
+        log = self.server.logs.get(known)
+        if log is not None and not plain and any(matches(p, known) for p in topics):
+            after[known] = log.base - 1 + random.below(log.next - log.base + 1)
+            history = None
+        if plain:
+            history = None
+        event = events.Subscribe(sub, tuple(topics), since, history, after, presence)
         self.subscriptions.append(event)
+        self.unseen[sub] = set(self.lost)
         self.shell.streams[sub] = []
         self.shell.feed(event)
 
     def _unsubscribe(self) -> None:
         if self.subscriptions:
-            sub = self.world.random.pick(self.subscriptions).sub
-            self.ended.add(sub)
-            self.shell.feed(events.Unsubscribe(sub))
+            event = self.world.random.pick(self.subscriptions)
+            self.ended.add(event.sub)
+            self.said.forget(event.topics)
+            self.shell.feed(events.Unsubscribe(event.sub))
 
-    def _reset(self, topic: str) -> None:
-        """A log is lost: who has no position in it cannot know what it held."""
-        number = self.server.logs[topic].number if topic in self.server.logs else None
+    def _say(self) -> None:
+        """The user says something of itself."""
+        random = self.world.random
+        topic = random.pick((None, *TOPICS))
+        key = random.pick(("status", "cursor", "cursor"))
+        value = f"s{random.below(100)}" if key == "status" or random.chance(800) else None
         for event in self.subscriptions:
-            known = self.shell.session.positions(event.sub)
-            if number is not None and topic not in known:
-                self.unseen.setdefault(event.sub, set()).add((topic, number))
+            joined = self.shell.joined.get(event.sub)
+            if event.sub not in self.ended and joined:
+                for name in {*joined[-1].topics} & {*(TOPICS if topic is None else (topic,))}:
+                    self.said.say(name, key, value)
+        self.shell.feed(events.UpdatePresence(topic, {key: value}))
+
+    def _others(self) -> None:
+        """Somebody else comes, goes, or says something of itself."""
+        random, rooms = self.world.random, self.server.rooms
+        topic, who = random.pick(TOPICS), random.pick(PEOPLE)
+        what = random.below(3)
+        if what == 0:
+            rooms.leave(topic, who)
+        elif what == 1:
+            rooms.enter(topic, who)
+        else:
+            rooms.update(topic, who, {"status": f"s{random.below(100)}"})
+
+    def _reset(self, topic: str, number: int) -> None:
+        """A log is lost: who has no position in it cannot know what it held."""
+        self.lost.add((topic, number))
+        for event in self.subscriptions:
+            if topic not in self.shell.session.positions(event.sub):
+                self.unseen[event.sub].add((topic, number))
 
 
 def simulate(seed: int, *, log: bool = False) -> Result:

@@ -6,8 +6,8 @@ let go of it.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from hanzoai.pubsub.generated.wire import (
     AuthErrorFrame,
@@ -22,6 +22,8 @@ from hanzoai.pubsub.generated.wire import (
     MessageFrame,
     PingFrame,
     PongFrame,
+    PresenceMember,
+    PresenceSnapshotFrame,
     PublishedFrame,
     PublishFrame,
     PublishResult,
@@ -30,7 +32,8 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribeFrame,
 )
 from hanzoai.pubsub.topics import matches as compare
-from tests.simulation.profile import FEATURES, SECRET
+from tests.simulation.profile import FEATURES, OWN, SECRET
+from tests.simulation.rooms import Rooms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
 
 matches = cache(compare)
 """There are few patterns and topics here."""
+
+GRACE = 5_000
+"""Milliseconds after which a lost client is no member any more."""
 
 
 class Record:
@@ -88,6 +94,7 @@ class Connection:
         "patterns",
         "send",
         "stream",
+        "watched",
     )
 
     def __init__(
@@ -98,9 +105,26 @@ class Connection:
         self.open = True
         self.authenticated = False
         self.patterns: dict[str, None] = {}
+        self.watched: dict[str, None] = {}  # patterns with presence
         self.expiry = 0
         self.answers_at = 0  # a plain peer answers in the order of the requests
         self.stream = 0  # which event stream; one takes the place of another
+
+
+class Start(NamedTuple):
+    """What a subscription that was answered began with.
+
+    Attributes:
+        counts: How many messages there were, by topic.
+        granted: The patterns in force.
+        at: When it was.
+        offered: The messages of a replay that was asked for by their number.
+    """
+
+    counts: dict[str, int]
+    granted: tuple[str, ...]
+    at: int
+    offered: list[Envelope]
 
 
 class Server:
@@ -114,8 +138,10 @@ class Server:
         self.ids: dict[str, Record] = {}
         self.connections: list[Connection] = []
         self.tokens: dict[str, int] = {}
-        self.starts: dict[tuple[Connection, str], dict[str, int]] = {}
-        self.on_reset: Callable[[str], None] = lambda topic: None
+        self.starts: dict[tuple[Connection, str], Start] = {}
+        self.rooms = Rooms(world, self._tell_presence)
+        self._own: dict[str, Connection] = {}  # by topic, who made the client a member
+        self.on_reset: Callable[[str, int], None] = lambda topic, number: None
         self._made = 0
         self._generations = 0
 
@@ -165,7 +191,7 @@ class Server:
     def reset(self, topic: str) -> None:
         """Lose the log of a topic."""
         if topic in self.logs:
-            self.on_reset(topic)
+            self.on_reset(topic, self.logs[topic].number)
             for record in self.logs.pop(topic).entries:
                 record.gone = True
 
@@ -177,6 +203,9 @@ class Server:
 
     def closed(self, connection: Connection) -> None:
         """A transport is gone."""
+        if connection.open:
+            for topic in [t for t, owner in self._own.items() if owner is connection]:
+                self.world.after(GRACE, partial(self._quit, connection, topic))
         connection.open = False
         if connection in self.connections:
             self.connections.remove(connection)
@@ -192,10 +221,52 @@ class Server:
         elif isinstance(frame, UnsubscribeFrame):
             for pattern in frame.topics:
                 connection.patterns.pop(pattern, None)
+                connection.watched.pop(pattern, None)
+                self._quit(connection, pattern)
         elif isinstance(frame, PublishFrame):
             self._publish(connection, frame)
         elif isinstance(frame, PingFrame):
             connection.send(PongFrame())
+        else:
+            topics = self.rooms.occupied() if frame.topic is None else [frame.topic]
+            for topic in topics:
+                self.rooms.update(topic, OWN, frame.data)
+
+    # ---------------------------------------------------------------- presence
+
+    def _quit(self, connection: Connection, topic: str) -> None:
+        if self._own.get(topic) is connection:
+            del self._own[topic]
+            self.rooms.leave(topic, OWN)
+
+    def _tell_presence(self, change: str, topic: str, member: PresenceMember) -> None:
+        self._made += 1
+        message = Envelope(
+            id=f"m{self._made}",
+            topic=topic,
+            type=f"presence.{change}",
+            data=member.wire(),
+            timestamp=self.world.now,
+        )
+        for connection in self.connections:
+            watched = connection.patterns if self.profile.plain else connection.watched
+            if any(matches(pattern, topic) for pattern in watched):
+                if connection.stream:
+                    self._show(connection, topic)
+                else:
+                    connection.send(MessageFrame(message=message))
+
+    def _show(self, connection: Connection, topic: str) -> None:
+        connection.send(PresenceSnapshotFrame(topic=topic, members=self.rooms.members(topic)))
+
+    def _show_all(self, connection: Connection, granted: list[str]) -> None:
+        """Snapshots of what is named, and of what patterns find."""
+        named = [pattern for pattern in granted if "*" not in pattern]
+        found = [t for t in self.rooms.occupied() if any(matches(p, t) for p in granted)]
+        for topic in dict.fromkeys([*named, *found]):
+            self._show(connection, topic)
+
+    # ---------------------------------------------------------------- tokens
 
     def _authenticate(self, connection: Connection, frame: AuthFrame) -> None:
         world, profile = self.world, self.profile
@@ -216,7 +287,9 @@ class Server:
         features = [
             name
             for name in FEATURES
-            if (name != "idempotency" or profile.idempotent) and (name != "batch" or profile.batch)
+            if (name != "idempotency" or profile.idempotent)
+            and (name != "batch" or profile.batch)
+            and (name != "ack" or profile.acks)
         ]
         connection.send(
             AuthOkFrame(
@@ -253,9 +326,19 @@ class Server:
         if profile.plain and denied:
             connection.send(ErrorFrame(code="forbidden", message="no", topic=SECRET))
             return
+        if granted and not profile.plain and world.fault(profile.denies_now):
+            denied = [*(denied or ()), Denial(topic=granted.pop(0), code="unavailable")]
         connection.patterns |= dict.fromkeys(granted)
+        if frame.presence:
+            connection.watched |= dict.fromkeys(granted)
+        for topic in granted:
+            if "*" not in topic and not profile.plain:
+                self._own[topic] = connection
+                self.rooms.enter(topic, OWN)
         topics = [t for t in self.published if any(matches(p, t) for p in granted)]
-        start = {t: len(self.published[t]) for t in topics}
+        counts = {t: len(self.published[t]) for t in topics}
+        offered = [] if frame.history is None else self._replay(frame, granted)[0]
+        start = Start(counts, tuple(granted), world.now, offered)
         self.starts[connection, frame.ref or ",".join(frame.topics)] = start
         positions = {t: self.logs[t].next - 1 for t in topics if t in self.logs}
         timestamp = world.now
@@ -263,7 +346,9 @@ class Server:
         late = world.fault(profile.later_answers)
         if late or connection.answers_at > world.now:
             read_late = world.random.chance(500)
-            early = None if read_late else self._replay(frame, granted)
+            # The newest so many are those at the time of the subscription.
+            late = read_late and frame.history is None
+            early = None if late else self._replay(frame, granted)
             wait = world.random.between(1, 400)
             if profile.plain:
                 wait = max(wait, connection.answers_at - world.now)
@@ -367,7 +452,16 @@ class Server:
         )
         if cut < len(history):
             rest = SubscribedFrame(topics=granted, history=history[cut:], ref=frame.ref)
-            self.world.after(self.world.random.between(0, 50), lambda: connection.send(rest))
+            self.world.after(
+                self.world.random.between(0, 50), lambda: self._finish(connection, frame, rest)
+            )
+        elif frame.presence:
+            self._show_all(connection, granted)
+
+    def _finish(self, connection: Connection, frame: SubscribeFrame, rest: SubscribedFrame) -> None:
+        connection.send(rest)
+        if frame.presence:
+            self._show_all(connection, rest.topics)
 
     # ---------------------------------------------------------------- publish
 

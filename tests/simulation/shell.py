@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hanzoai.pubsub.generated.wire import MessageFrame, SubscribedFrame, SubscribeFrame
+from hanzoai.pubsub.generated.wire import (
+    MessageFrame,
+    PresenceSnapshotFrame,
+    SubscribedFrame,
+    SubscribeFrame,
+)
 from hanzoai.pubsub.session import effects, events
 from hanzoai.pubsub.session.session import Session
 from tests.simulation.server import Connection
@@ -13,12 +18,15 @@ from tests.traces.mapping import canonical, show_effect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.generated.wire import ClientFrame, PresenceMember, ServerFrame
     from hanzoai.pubsub.session.effects import Effect
     from hanzoai.pubsub.session.events import Event
     from tests.simulation.profile import Profile
-    from tests.simulation.server import Server
+    from tests.simulation.server import Server, Start
     from tests.simulation.world import World
+
+
+STREAMED = SubscribedFrame | MessageFrame | PresenceSnapshotFrame
 
 
 class Link:
@@ -56,7 +64,7 @@ class Link:
         )
 
     def _arrived_down(self, frame: ServerFrame, stream: int) -> None:
-        if stream != self.connection.stream and isinstance(frame, SubscribedFrame | MessageFrame):
+        if stream != self.connection.stream and isinstance(frame, STREAMED):
             return  # of an event stream that another one has replaced
         if self.alive and not self.frozen:
             self.heard = self.world.now
@@ -107,7 +115,8 @@ class Shell:
         self.fetches: set[int] = set()
         self.streams: dict[int, list[effects.Deliver | effects.Gap]] = {}
         self.joined: dict[int, list[effects.Joined]] = {}
-        self.starts: dict[int, dict[str, int]] = {}
+        self.starts: dict[int, Start] = {}
+        self.presence: dict[int, dict[str, dict[str, PresenceMember]]] = {}
         self.outcomes: dict[int, list[effects.Outcome]] = {}
         self.finished: list[effects.Finished] = []
         self.lines: list[str] | None = [] if log else None
@@ -128,6 +137,7 @@ class Shell:
             effects.Deliver: lambda effect: self.streams[effect.sub].append(effect),
             effects.Gap: lambda effect: self.streams[effect.sub].append(effect),
             effects.Joined: self._join,
+            effects.PresenceChanged: self._present,
             effects.Settle: lambda effect: self.outcomes.setdefault(effect.ref, []).append(
                 effect.outcome
             ),
@@ -217,6 +227,7 @@ class Shell:
             link.turn = self.world.now
             link.connection.stream += 1
             link.connection.patterns.clear()
+            link.connection.watched.clear()
 
     def _start_timer(self, effect: effects.StartTimer) -> None:
         name = effect.name
@@ -237,8 +248,24 @@ class Shell:
     def _join(self, effect: effects.Joined) -> None:
         if not self.joined.setdefault(effect.sub, []) and self.link is not None:
             key = (self.link.connection, self._answer)
-            self.starts[effect.sub] = dict(self.server.starts.get(key, {}))
+            if key in self.server.starts:
+                self.starts[effect.sub] = self.server.starts[key]
         self.joined[effect.sub].append(effect)
+
+    def _present(self, effect: effects.PresenceChanged) -> None:
+        """Changes have to fit what was told before, and the members what they change."""
+        rooms = self.presence.setdefault(effect.sub, {})
+        before = rooms.get(effect.topic)
+        members = {member.client_id: member for member in effect.members}
+        member, change = effect.member, effect.change
+        # Who comes later, or is refused for a while, is not told of what the others know.
+        if member is not None and before is not None and not self.profile.denies_now:
+            assert (member.client_id in before) == (change != "join"), f"{change} twice"
+            expected = {id: one for id, one in before.items() if id != member.client_id}
+            if change != "leave":
+                expected[member.client_id] = member
+            assert set(members) == set(expected), f"{change} changes others"
+        rooms[effect.topic] = members
 
 
 def _show_event(event: Event) -> str:

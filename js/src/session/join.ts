@@ -23,6 +23,8 @@ export class Join {
   _answered = false;
   /** Something of it was refused for now. */
   _again = false;
+  /** What was refused for now leads here no more, until it is asked for again. */
+  _unrouted = false;
   /** The user is not told of the answer: it was asked for only to heal. */
   _quiet = false;
   _denied: Denial[] = [];

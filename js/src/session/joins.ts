@@ -75,12 +75,14 @@ export class Joins {
     this._asked.clear();
     this._wait = Infinity;
     this._machine._due.rejoin = undefined;
+    this._machine._parts.presence?._lost();
     for (const join of this._joins.values()) join._forget();
   }
 
   /** The timer `rejoin` fired: ask for what was refused for now; on a stream, for all. */
   rejoin(): void {
     this._wait = Infinity;
+    if (!this._machine._peer?.incremental) this._machine._parts.presence?._lost();
     for (const join of this._joins.values()) {
       const { _phase, _again } = join;
       if (!this._machine._peer?.incremental || _phase === 'pending' || _again) {
@@ -145,6 +147,11 @@ export class Joins {
     const { _patterns: topics, _event } = join;
     const ref = this._nextRef('s');
     this._asked.set(ref, join);
+    if (join._unrouted) {
+      join._unrouted = false;
+      this._routes._add(join);
+      this._machine._parts.presence?._show(join);
+    }
     join._ask = ref;
     join._phase = 'joining';
     join._again = false;
@@ -205,7 +212,9 @@ export class Joins {
     join._ask = '';
     join._quiet = false;
     join._hold();
-    if (_answered && !_quiet) this._machine._parts.presence?._answered(join);
+    if (_answered && !(_quiet && this._machine._peer?.incremental)) {
+      this._machine._parts.presence?._answered(join);
+    }
     if (rest.length || !_whole) this._askAgain(join, rest);
     else join._cursor._healed.clear();
   }

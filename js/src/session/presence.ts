@@ -61,14 +61,26 @@ export class Presence {
     if (this._session._peer && this._wanted(topic)) this._tell(this._map.snapshot(topic, members));
   }
 
+  /** The connection or stream is gone. */
+  _lost(): void {
+    this._map.lost();
+  }
+
   /** A subscription was answered on a new connection. */
   _answered(join: Join): void {
-    if (wants(join)) this._tell(this._map.forgetUnproven((topic) => join._takes(topic)));
+    if (!wants(join)) return;
+    const joins = [...this._session.joins._joins.values()];
+    const changes = this._map.forgetUnproven(
+      (topic) => join._takes(topic),
+      (topic) => joins.some((one) => wants(one) && one._patterns.includes(topic)),
+    );
+    this._tell(changes);
   }
 
   /** Forget the topics whose presence nobody wants any more. */
   _keepTopics(): void {
-    this._map.keep((topic) => this._wanted(topic));
+    const watching = [...this._session.joins._joins.values()].filter(wants);
+    this._map.keep((topic) => watching.some((join) => join._takes(topic)));
   }
 
   /** Whether any subscription that shares a pattern with this one wants presence. */
@@ -126,6 +138,7 @@ function wants({ _event }: Join): boolean {
 class Room {
   members = new Map<string, PresenceMember>();
   complete = false;
+  proven = false;
 }
 
 /**
@@ -147,6 +160,7 @@ export class PresenceMap {
   /** Take a complete list: told whole the first time, and as differences after that. */
   snapshot(topic: string, members: readonly PresenceMember[]): Change[] {
     const room = this._open(topic);
+    room.proven = true;
     const old = room.members;
     const fresh = new Map(members.slice(0, MAX_MEMBERS).map((one) => [one.client_id, one]));
     if (!room.complete) {
@@ -194,16 +208,27 @@ export class PresenceMap {
     return [change(topic, room, before ? 'update' : 'join', member)];
   }
 
+  /** The connection or stream is gone: who is present may leave unseen. */
+  lost(): void {
+    for (const room of this._rooms.values()) room.proven = false;
+  }
+
   /**
-   * After a reconnect: drop the members that no snapshot is going to confirm.
+   * After a reconnect: drop the members that no snapshot is sure to confirm.
+   *
+   * A server shows each topic that is named, and of those that a pattern finds the ones that have
+   * members.
    *
    * @param takes Whether a topic belongs to the subscription that has just been answered.
+   * @param named Whether a subscription with presence names the topic.
    */
-  forgetUnproven(takes: (topic: string) => boolean): Change[] {
+  forgetUnproven(takes: (topic: string) => boolean, named: (topic: string) => boolean): Change[] {
     const out: Change[] = [];
     for (const [topic, room] of this._rooms) {
-      if (!room.complete && room.members.size && takes(topic)) {
+      const proven = room.complete && (room.proven || named(topic));
+      if (!proven && room.members.size && takes(topic)) {
         room.members = new Map();
+        room.complete = false;
         out.push(change(topic, room, 'snapshot'));
       }
     }

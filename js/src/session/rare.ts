@@ -116,6 +116,13 @@ export class Rare {
         join._denied = denied;
         return false;
       }
+      // What comes of the others by other subscriptions is going to be replayed.
+      join._unrouted = true;
+      joins._routes._remove(join, [...later]);
+      this._session._parts.presence?._lost();
+      join._held = join._held.filter(
+        ({ topic, seq }) => seq === undefined || joins._routes._find(topic).includes(join),
+      );
     }
     if (!join._quiet || denied.length) joins._joined(join, granted, denied);
     return granted.length > 0;

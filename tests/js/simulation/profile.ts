@@ -6,6 +6,13 @@ import type { Random } from './prng.js';
 export const TOPICS: readonly string[] = ['a.1', 'a.2', 'b.1', 'b.2.x'];
 export const PATTERNS: readonly string[] = ['a.1', 'a.2', 'b.1', 'a.*', '**', 'b.**', '*.1'];
 export const SECRET = 'secret.1';
+
+/** Others who come and go. */
+export const PEOPLE: readonly string[] = ['p1', 'p2', 'p3'];
+
+/** The client id of the session. */
+export const OWN = 'c';
+
 export const FEATURES: readonly string[] = [
   'ref',
   'ack',
@@ -42,6 +49,9 @@ export interface Profile {
   readonly callbackHangs: number;
   readonly websocketBlocked: boolean;
   readonly tellsResetOfNothing: boolean;
+  readonly people: number;
+  readonly deniesNow: number;
+  readonly acks: boolean;
   readonly options: SessionOptions;
 }
 
@@ -74,6 +84,9 @@ export function drawProfile(random: Random): Profile {
     callbackHangs: random.pick([0, 50]),
     websocketBlocked: random.chance(100),
     tellsResetOfNothing: random.chance(500),
+    people: random.pick([0, 900]),
+    deniesNow: random.pick([0, 0, 100]),
+    acks: random.chance(900),
     options: sessionOptions({
       clientName: 'simulation',
       clientLang: undefined,
@@ -81,6 +94,7 @@ export function drawProfile(random: Random): Profile {
       transport: random.pick(['auto', 'auto', 'websocket'] as const),
       heldMessages: random.pick([3, 10_000]),
       sendQueueMessages: random.pick([5, 1_000]),
+      sendQueueBytes: random.pick([600, 1_000_000]),
       retryBase: 500,
       retryCap: 4_000,
       upgradeAfter: 20_000,

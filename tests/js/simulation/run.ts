@@ -2,10 +2,10 @@
 
 import { createHash } from 'node:crypto';
 
-import type { State } from '../../../js/src/generated/lifecycle.js';
 import type { Publish, SendPolicy, Subscribe } from '../../../js/src/session/events.js';
-import { drawProfile, PATTERNS, type Profile, SECRET, TOPICS } from './profile.js';
-import { Server } from './server.js';
+import { checkEnd, checkPresence, checkPublishes, checkStream, Said, Violation } from './checks.js';
+import { drawProfile, PATTERNS, PEOPLE, type Profile, SECRET, TOPICS } from './profile.js';
+import { covers, Server } from './server.js';
 import { Shell } from './shell.js';
 import { START, World } from './world.js';
 
@@ -25,12 +25,18 @@ export class Run {
   private readonly _server: Server;
   private readonly _subscriptions: Subscribe[] = [];
   private readonly _publishes: Publish[] = [];
+  private readonly _ended = new Set<number>();
+  /** By subscription, the logs that were lost before it knew of them, as `topic number`. */
+  private readonly _unseen = new Map<number, Set<string>>();
+  private readonly _lost = new Set<string>();
+  private readonly _said = new Said();
 
   constructor(seed: number) {
     this._world = new World(seed);
     this._profile = drawProfile(this._world.random);
     this._server = new Server(this._world, this._profile);
     this.shell = new Shell(this._world, this._server, this._profile);
+    this._server.onReset = (topic, number) => this._reset(topic, number);
   }
 
   /** Everything from the first event to the last. */
@@ -43,16 +49,29 @@ export class Run {
     world.run(START + ROUGH);
     this._calm();
     world.run(START + ROUGH + CALM);
-    this._expect('connected');
+    // A token of before may have ended.
+    if (shell.session.state !== 'connected') world.run(world.now + 10_000);
+    if (shell.session.state !== 'connected') {
+      throw new Violation(`${shell.session.state} although all is calm`);
+    }
+    this._checkStreams();
     for (let n = random.below(4); n > 0; n -= 1) this._publish();
     shell.feed(random.chance(700) ? { kind: 'close' } : { kind: 'abort' });
     world.run(world.now + 20_000);
-    this._expect('closed');
+    checkEnd(shell);
+    const { limitsRate, idempotent } = this._profile;
+    checkPublishes(this._server, shell, this._publishes, !limitsRate && idempotent);
   }
 
-  private _expect(state: State): void {
-    const found = this.shell.session.state;
-    if (found !== state) throw new Error(`${found}, not ${state}`);
+  private _checkStreams(): void {
+    const { _server: server, _profile: profile, shell } = this;
+    for (const event of this._subscriptions) {
+      if (this._ended.has(event.sub)) continue;
+      checkStream(server, shell, event, this._unseen.get(event.sub) ?? new Set());
+      if (event.presence && !profile.plain) checkPresence(server, shell, event);
+    }
+    // Presence says nothing of who says something while it is refused for now.
+    if (!profile.plain && !profile.refusesNow && !profile.deniesNow) this._said.check(server);
   }
 
   private _calm(): void {
@@ -84,21 +103,24 @@ export class Run {
     } else if (what < 80) {
       this._subscribe();
     } else if (what < 83) {
-      if (this._subscriptions.length) {
-        shell.feed({ kind: 'unsubscribe', sub: random.pick(this._subscriptions).sub });
-      }
+      this._unsubscribe();
     } else if (what < 85) {
       shell.feed({ kind: 'woke' });
     } else if (what < 87 && this._publishes.length) {
       shell.feed({ kind: 'expire', ref: random.pick(this._publishes).ref });
-    } else if (what < 89) {
-      shell.feed({ kind: 'updatePresence', topic: 'a.1', data: { n: what } });
+    } else if (what < 91) {
+      this._say();
+    } else if (world.fault(profile.people)) {
+      for (let n = random.between(1, 4); n > 0; n -= 1) this._others();
     }
     if (world.fault(profile.resets)) this._server.reset(random.pick(TOPICS));
     const { link } = shell;
     if (link && !link.frozen && shell.session.state === 'connected') {
       if (world.fault(profile.cuts)) {
-        link.cut(random.pick([1006, 1006, undefined, 1001, 1011, 4500, 4408]));
+        const code = random.pick([1006, 1006, undefined, 1001, 1011, 4500, 4408]);
+        world.after(random.between(0, 40), () => {
+          if (!link.frozen) link.cut(code);
+        });
       } else if (world.fault(profile.freezes)) {
         link.frozen = true;
       }
@@ -139,11 +161,69 @@ export class Run {
     const topics = new Set<string>();
     for (let n = random.between(1, 2); n > 0; n -= 1) topics.add(random.pick(PATTERNS));
     if (random.chance(100)) topics.add(SECRET);
-    const since = random.chance(300) || this._profile.plain ? now : undefined;
+    const { plain } = this._profile;
+    const since = random.chance(300) || plain ? now : undefined;
     const presence = random.chance(300);
-    const event: Subscribe = { kind: 'subscribe', sub, topics: [...topics], since, presence };
+    let history = random.pick([undefined, undefined, undefined, 1, 5]);
+    const known = random.chance(200) ? random.pick(TOPICS) : '';
+    const after = new Map<string, number>();
+    const log = this._server.logs.get(known);
+    if (log && !plain && covers(topics, known)) {
+      after.set(known, log.base - 1 + random.below(log.next - log.base + 1));
+      history = undefined;
+    }
+    if (plain) history = undefined;
+    const others = { since, history, after, presence };
+    const event: Subscribe = { kind: 'subscribe', sub, topics: [...topics], ...others };
     this._subscriptions.push(event);
+    this._unseen.set(sub, new Set(this._lost));
     this.shell.feed(event);
+  }
+
+  /** A log is lost: who has no position in it cannot know what it held. */
+  private _reset(topic: string, number: number): void {
+    const log = `${topic} ${number}`;
+    this._lost.add(log);
+    for (const { sub } of this._subscriptions) {
+      if (!this.shell.positions(sub).has(topic)) this._unseen.get(sub)?.add(log);
+    }
+  }
+
+  private _unsubscribe(): void {
+    if (!this._subscriptions.length) return;
+    const { sub, topics } = this._world.random.pick(this._subscriptions);
+    this._ended.add(sub);
+    this._said.forget(topics);
+    this.shell.feed({ kind: 'unsubscribe', sub });
+  }
+
+  /** The user says something of itself. */
+  private _say(): void {
+    const { random } = this._world;
+    const topic = random.pick([undefined, ...TOPICS]);
+    const key = random.pick(['status', 'cursor', 'cursor']);
+    const value = key === 'status' || random.chance(800) ? `s${random.below(100)}` : null;
+    for (const { sub } of this._subscriptions) {
+      const joined = this._ended.has(sub) ? undefined : this.shell.joined.get(sub)?.at(-1);
+      for (const name of joined?.topics ?? []) {
+        if (topic === undefined ? TOPICS.includes(name) : name === topic) {
+          this._said.say(name, key, value);
+        }
+      }
+    }
+    this.shell.feed({ kind: 'updatePresence', topic, data: { [key]: value } });
+  }
+
+  /** Somebody else comes, goes, or says something of itself. */
+  private _others(): void {
+    const { random } = this._world;
+    const { rooms } = this._server;
+    const topic = random.pick(TOPICS);
+    const who = random.pick(PEOPLE);
+    const what = random.below(3);
+    if (what === 0) rooms.leave(topic, who);
+    else if (what === 1) rooms.enter(topic, who);
+    else rooms.update(topic, who, { status: `s${random.below(100)}` });
   }
 }
 

@@ -11,6 +11,7 @@ import type {
   Denial,
   Envelope,
   ErrorFrame,
+  PresenceMember,
   Publication,
   PublishedFrame,
   PublishFrame,
@@ -21,8 +22,12 @@ import type {
 } from '../../../js/src/generated/wire.js';
 import { matches } from '../../../js/src/topics.js';
 import { compact } from '../../../js/src/wire/compact.js';
-import { FEATURES, type Profile, SECRET } from './profile.js';
+import { FEATURES, OWN, type Profile, SECRET } from './profile.js';
+import { type Change, Rooms } from './rooms.js';
 import type { World } from './world.js';
+
+/** Milliseconds after which a lost client is no member any more. */
+const GRACE = 5_000;
 
 /** A message that was published. */
 export interface Entry {
@@ -33,6 +38,20 @@ export interface Entry {
   readonly log: number;
   /** When its retention ends, if it does. */
   readonly until: number | undefined;
+  /** History has let go of it. */
+  gone: boolean;
+}
+
+/** What a subscription that was answered began with. */
+export interface Start {
+  /** How many messages there were, by topic. */
+  readonly counts: ReadonlyMap<string, number>;
+  /** The patterns in force. */
+  readonly granted: readonly string[];
+  /** When it was. */
+  readonly at: number;
+  /** The messages of a replay that was asked for by their number. */
+  readonly offered: readonly Envelope[];
 }
 
 /** The retained messages of one topic. */
@@ -53,6 +72,10 @@ export class Connection {
   open = true;
   authenticated = false;
   readonly patterns = new Set<string>();
+  /** Patterns with presence. */
+  readonly watched = new Set<string>();
+  /** By the `ref` of the request, or its topics. */
+  readonly starts = new Map<string, Start>();
   expiry = 0;
   /** A plain peer answers in the order of the requests. */
   answersAt = 0;
@@ -65,8 +88,18 @@ export class Connection {
   ) {}
 
   takes(topic: string): boolean {
-    return [...this.patterns].some((pattern) => matches(pattern, topic));
+    return covers(this.patterns, topic);
   }
+}
+
+/** Whether any of the patterns takes the topic. */
+export function covers(patterns: Iterable<string>, topic: string): boolean {
+  for (const pattern of patterns) if (matches(pattern, topic)) return true;
+  return false;
+}
+
+function letGo(entries: readonly Entry[]): void {
+  for (const entry of entries) entry.gone = true;
 }
 
 interface Replay {
@@ -78,32 +111,39 @@ interface Replay {
 /** Everything behind the network. */
 export class Server {
   readonly tokens = new Map<string, number>();
-  private readonly _published = new Map<string, Entry[]>();
-  private readonly _logs = new Map<string, Log>();
+  readonly published = new Map<string, Entry[]>();
+  readonly logs = new Map<string, Log>();
+  readonly rooms: Rooms;
+  /** Called before a log is lost, with its topic and number. */
+  onReset: (topic: string, number: number) => void = () => {};
   private readonly _ids = new Map<string, Entry>();
   private readonly _connections = new Set<Connection>();
+  /** By topic, who made the client a member. */
+  private readonly _own = new Map<string, Connection>();
   private _made = 0;
   private _generations = 0;
 
   constructor(
     private readonly _world: World,
-    private readonly _profile: Profile,
-  ) {}
+    readonly profile: Profile,
+  ) {
+    this.rooms = new Rooms(_world, (...change) => this._tellPresence(...change));
+  }
 
   // ---------------------------------------------------------------- messages
 
   /** Take a message into its log and to the connections; undefined for one that is not kept. */
   publish(topic: string, id?: string, ttl?: number): Entry | undefined {
-    const { _world: world, _profile: profile } = this;
+    const { _world: world, profile } = this;
     this._made += 1;
     let at = world.now;
     if (profile.skew) at += world.random.between(-profile.skew, profile.skew);
-    let log = this._logs.get(topic);
+    let log = this.logs.get(topic);
     if (!log) {
       this._generations += 1;
       log = new Log(world.now * 1000, this._generations);
-      this._logs.set(topic, log);
-      if (!this._published.has(topic)) this._published.set(topic, []);
+      this.logs.set(topic, log);
+      if (!this.published.has(topic)) this.published.set(topic, []);
     }
     const kept = ttl !== 0;
     const message = compact<Envelope>({
@@ -118,13 +158,13 @@ export class Server {
     let entry: Entry | undefined;
     const first = kept && log.next === log.base; // its loss nobody could see
     if (kept) {
-      const all = this._published.get(topic) ?? [];
+      const all = this.published.get(topic) ?? [];
       const until = ttl === undefined ? undefined : world.now + ttl * 1000;
-      entry = { message, index: all.length, log: log.number, until };
+      entry = { message, index: all.length, log: log.number, until, gone: false };
       all.push(entry);
       log.next += 1;
       log.entries.push(entry);
-      if (log.entries.length > profile.retained) log.entries.shift();
+      if (log.entries.length > profile.retained) letGo(log.entries.splice(0, 1));
     }
     for (const connection of [...this._connections]) {
       if (connection.takes(topic)) {
@@ -139,7 +179,11 @@ export class Server {
 
   /** Lose the log of a topic. */
   reset(topic: string): void {
-    this._logs.delete(topic);
+    const log = this.logs.get(topic);
+    if (!log) return;
+    this.onReset(topic, log.number);
+    this.logs.delete(topic);
+    letGo(log.entries);
   }
 
   // ---------------------------------------------------------------- connections
@@ -151,6 +195,11 @@ export class Server {
 
   /** A transport is gone. */
   closed(connection: Connection): void {
+    if (connection.open) {
+      for (const [topic, owner] of this._own) {
+        if (owner === connection) this._world.after(GRACE, () => this._quit(connection, topic));
+      }
+    }
     connection.open = false;
     this._connections.delete(connection);
   }
@@ -164,16 +213,57 @@ export class Server {
     } else if (frame.type === 'subscribe') {
       this._subscribe(connection, frame);
     } else if (frame.type === 'unsubscribe') {
-      for (const pattern of frame.topics) connection.patterns.delete(pattern);
+      for (const pattern of frame.topics) {
+        connection.patterns.delete(pattern);
+        connection.watched.delete(pattern);
+        this._quit(connection, pattern);
+      }
     } else if (frame.type === 'publish') {
       this._publish(connection, frame);
     } else if (frame.type === 'ping') {
       connection.send({ type: 'pong' });
+    } else if (frame.type === 'presence.update') {
+      const topics = frame.topic === undefined ? this.rooms.occupied() : [frame.topic];
+      for (const topic of topics) this.rooms.update(topic, OWN, frame.data);
     }
   }
 
+  // ---------------------------------------------------------------- presence
+
+  private _quit(connection: Connection, topic: string): void {
+    if (this._own.get(topic) !== connection) return;
+    this._own.delete(topic);
+    this.rooms.leave(topic, OWN);
+  }
+
+  private _tellPresence(change: Change, topic: string, member: PresenceMember): void {
+    this._made += 1;
+    const type = `presence.${change}`;
+    const timestamp = this._world.now;
+    const message: Envelope = { id: `m${this._made}`, topic, type, data: member, timestamp };
+    for (const connection of [...this._connections]) {
+      if (covers(this.profile.plain ? connection.patterns : connection.watched, topic)) {
+        if (connection.stream) this._show(connection, topic);
+        else connection.send({ type: 'message', message });
+      }
+    }
+  }
+
+  private _show(connection: Connection, topic: string): void {
+    connection.send({ type: 'presence.snapshot', topic, members: this.rooms.members(topic) });
+  }
+
+  /** Snapshots of what is named, and of what patterns find. */
+  private _showAll(connection: Connection, granted: readonly string[]): void {
+    const named = granted.filter((pattern) => !pattern.includes('*'));
+    const found = this.rooms.occupied().filter((topic) => covers(granted, topic));
+    for (const topic of new Set([...named, ...found])) this._show(connection, topic);
+  }
+
+  // ---------------------------------------------------------------- tokens
+
   private _authenticate(connection: Connection, frame: AuthFrame): void {
-    const { _world: world, _profile: profile } = this;
+    const { _world: world, profile } = this;
     const ends = this.tokens.get(frame.token) ?? 0;
     if (ends <= world.now) {
       connection.send({ type: 'auth.error', code: 'token_expired', message: 'too old' });
@@ -203,7 +293,9 @@ export class Server {
         version: 1,
         features: FEATURES.filter(
           (name) =>
-            (name !== 'idempotency' || profile.idempotent) && (name !== 'batch' || profile.batch),
+            (name !== 'idempotency' || profile.idempotent) &&
+            (name !== 'batch' || profile.batch) &&
+            (name !== 'ack' || profile.acks),
         ),
         server_time: world.now,
         expires_at: profile.warns ? undefined : ends,
@@ -215,7 +307,7 @@ export class Server {
   // ---------------------------------------------------------------- subscribe
 
   private _subscribe(connection: Connection, frame: SubscribeFrame): void {
-    const { _world: world, _profile: profile } = this;
+    const { _world: world, profile } = this;
     if (world.fault(profile.refusesNow) && !profile.plain) {
       const { ref } = frame;
       const [code, message] = ['unavailable', 'later'];
@@ -224,21 +316,36 @@ export class Server {
       return;
     }
     const granted = frame.topics.filter((pattern) => pattern !== SECRET);
-    const denied: Denial[] | undefined = frame.topics.includes(SECRET)
+    let denied: Denial[] | undefined = frame.topics.includes(SECRET)
       ? [{ topic: SECRET, code: 'forbidden' }]
       : undefined;
     if (profile.plain && denied) {
       connection.send({ type: 'error', code: 'forbidden', message: 'no', topic: SECRET });
       return;
     }
-    for (const pattern of granted) connection.patterns.add(pattern);
-    const positions: [string, number][] = [];
-    for (const topic of this._published.keys()) {
-      const log = this._logs.get(topic);
-      if (log && granted.some((pattern) => matches(pattern, topic))) {
-        positions.push([topic, log.next - 1]);
+    if (granted.length && !profile.plain && world.fault(profile.deniesNow)) {
+      const [topic = ''] = granted.splice(0, 1);
+      denied = [...(denied ?? []), { topic, code: 'unavailable' }];
+    }
+    for (const pattern of granted) {
+      connection.patterns.add(pattern);
+      if (frame.presence) connection.watched.add(pattern);
+      if (!pattern.includes('*') && !profile.plain) {
+        this._own.set(pattern, connection);
+        this.rooms.enter(pattern, OWN);
       }
     }
+    const counts = new Map<string, number>();
+    const positions: [string, number][] = [];
+    for (const [topic, all] of this.published) {
+      if (!covers(granted, topic)) continue;
+      counts.set(topic, all.length);
+      const log = this.logs.get(topic);
+      if (log) positions.push([topic, log.next - 1]);
+    }
+    const offered = frame.history === undefined ? [] : this._replay(frame, granted).history;
+    const start = { counts, granted: [...granted], at: world.now, offered };
+    connection.starts.set(frame.ref ?? frame.topics.join(), start);
     const timestamp = world.now;
     const { stream } = connection;
     const answer = (replay: Replay) => {
@@ -248,7 +355,9 @@ export class Server {
     const late = world.fault(profile.laterAnswers);
     if (late || connection.answersAt > world.now) {
       const readLate = world.random.chance(500);
-      const early = readLate ? undefined : this._replay(frame, granted);
+      // The newest so many are those at the time of the subscription.
+      const wholeLate = readLate && frame.history === undefined;
+      const early = wholeLate ? undefined : this._replay(frame, granted);
       let wait = world.random.between(1, 400);
       if (profile.plain) {
         wait = Math.max(wait, connection.answersAt - world.now);
@@ -265,14 +374,16 @@ export class Server {
     const history: Envelope[] = [];
     const truncated: string[] = [];
     const reset: string[] = [];
-    for (const topic of [...new Set([...this._logs.keys(), ...after.keys()])].sort()) {
-      if (!granted.some((pattern) => matches(pattern, topic))) continue;
-      const log = this._logs.get(topic);
+    for (const topic of [...new Set([...this.logs.keys(), ...after.keys()])].sort()) {
+      if (!covers(granted, topic)) continue;
+      const log = this.logs.get(topic);
       if (!log) {
-        if (this._profile.tellsResetOfNothing) reset.push(topic);
+        if (this.profile.tellsResetOfNothing) reset.push(topic);
         continue;
       }
-      log.entries = log.entries.filter(({ until }) => !until || until > this._world.now);
+      const over = ({ until }: Entry) => until !== undefined && until <= this._world.now;
+      letGo(log.entries.filter(over));
+      log.entries = log.entries.filter((entry) => !over(entry));
       let found = log.entries.map(({ message }) => message);
       const mark = after.get(topic);
       if (mark !== undefined) {
@@ -293,7 +404,7 @@ export class Server {
 
   /** Whether something that was asked for is older than all that the log still has. */
   private _lost(topic: string, log: Log, after: number, since: number): boolean {
-    const all = this._published.get(topic) ?? [];
+    const all = this.published.get(topic) ?? [];
     const oldest = log.entries[0]?.index ?? all.length;
     for (const { message, log: number } of all.slice(0, oldest).reverse()) {
       if (number !== log.number) return false;
@@ -304,14 +415,14 @@ export class Server {
 
   private _answer(
     connection: Connection,
-    { ref }: SubscribeFrame,
+    { ref, presence }: SubscribeFrame,
     topics: readonly string[],
     denied: readonly Denial[] | undefined,
     positions: readonly [string, number][],
     timestamp: number,
     { history, truncated, reset }: Replay,
   ): void {
-    const { _world: world, _profile: profile } = this;
+    const { _world: world, profile } = this;
     if (profile.plain) {
       connection.send({ type: 'subscribed', topics, history });
       return;
@@ -337,7 +448,12 @@ export class Server {
     if (cut < history.length) {
       const left = history.slice(cut);
       const rest = compact<SubscribedFrame>({ type: 'subscribed', topics, history: left, ref });
-      world.after(world.random.between(0, 50), () => connection.send(rest));
+      world.after(world.random.between(0, 50), () => {
+        connection.send(rest);
+        if (presence) this._showAll(connection, topics);
+      });
+    } else if (presence) {
+      this._showAll(connection, topics);
     }
   }
 
@@ -360,7 +476,7 @@ export class Server {
   }
 
   private _one(message: Publication): PublishResult {
-    const { _world: world, _profile: profile } = this;
+    const { _world: world, profile } = this;
     if (!profile.plain && world.fault(profile.limitsRate)) {
       const wait = world.random.between(50, 500);
       return { error: { code: 'rate_limited', message: 'slow down', retry_after_ms: wait } };

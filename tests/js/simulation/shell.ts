@@ -1,7 +1,18 @@
 /** The driver in virtual time: performs effects, owns timers, tokens and the network's faults. */
 
-import type { ClientFrame, ServerFrame } from '../../../js/src/generated/wire.js';
-import type { Effect, Fetch, TransportName } from '../../../js/src/session/effects.js';
+import type { ClientFrame, PresenceMember, ServerFrame } from '../../../js/src/generated/wire.js';
+import { SeqCursor } from '../../../js/src/session/cursor.js';
+import type {
+  Deliver,
+  Effect,
+  Fetch,
+  Finished,
+  Gap,
+  Joined,
+  Outcome,
+  PresenceChanged,
+  TransportName,
+} from '../../../js/src/session/effects.js';
 import type { Event, TimerName } from '../../../js/src/session/events.js';
 import { PlainPeers } from '../../../js/src/session/plain/peers.js';
 import { Presence } from '../../../js/src/session/presence.js';
@@ -9,8 +20,11 @@ import { Rare } from '../../../js/src/session/rare.js';
 import { Session } from '../../../js/src/session/session.js';
 import { canonical, showEffect } from '../traces/mapping.js';
 import type { Profile } from './profile.js';
-import { Connection, type Server } from './server.js';
+import { Connection, type Server, type Start } from './server.js';
 import type { World } from './world.js';
+
+/** Frames of an event stream that another one replaces. */
+const STREAMED: readonly string[] = ['subscribed', 'message', 'presence.snapshot'];
 
 /** One transport: frames arrive in order, after a while, until it is cut. */
 class Link {
@@ -55,12 +69,11 @@ class Link {
     this._arrivesDown = this._arrival(this._arrivesDown);
     const { stream } = this.connection;
     world.after(this._arrivesDown - world.now, () => {
-      const streamed = frame.type === 'subscribed' || frame.type === 'message';
       // A frame of an event stream that another one has replaced is lost.
-      if (streamed && stream !== this.connection.stream) return;
+      if (stream !== this.connection.stream && STREAMED.includes(frame.type)) return;
       if (this.alive && !this.frozen) {
         this.heard = world.now;
-        this._shell.feed({ kind: 'received', frame, at: world.now });
+        this._shell.received(frame);
       }
     });
   }
@@ -102,7 +115,17 @@ export class Shell {
   link: Link | undefined;
   /** The log of the run in canonical form. */
   readonly lines: string[] = [];
-  private readonly _timers = new Map<TimerName, number>();
+  /** What each subscription was told, in order: deliveries and gaps. */
+  readonly streams = new Map<number, (Deliver | Gap)[]>();
+  readonly joined = new Map<number, Joined[]>();
+  /** What each subscription began with. */
+  readonly starts = new Map<number, Start>();
+  /** Members by subscription, topic and client id. */
+  readonly presence = new Map<number, Map<string, ReadonlyMap<string, PresenceMember>>>();
+  readonly outcomes = new Map<number, Outcome[]>();
+  readonly finished: Finished[] = [];
+  private _answer = '';
+  readonly timers = new Map<TimerName, number>();
   private readonly _fetches = new Set<number>();
   private _tokens = 0;
 
@@ -121,6 +144,18 @@ export class Shell {
     this.lines.push(`${this.world.now} ${showEvent(event)}`);
     for (const effect of produced) this.lines.push(canonical(showEffect(effect)));
     for (const effect of produced) this._perform(effect);
+  }
+
+  /** Position of each topic of a subscription. */
+  positions(sub: number): ReadonlyMap<string, unknown> {
+    const cursor = this.session.joins._joins.get(sub)?._cursor;
+    return cursor instanceof SeqCursor ? cursor._marks : new Map<string, unknown>();
+  }
+
+  /** A frame has come. */
+  received(frame: ServerFrame): void {
+    if (frame.type === 'subscribed') this._answer = frame.ref ?? frame.topics.join();
+    this.feed({ kind: 'received', frame, at: this.world.now });
   }
 
   // ---------------------------------------------------------------- effects
@@ -148,13 +183,57 @@ export class Shell {
         this._startTimer(effect.name, effect.after);
         break;
       case 'cancelTimer':
-        if (!this._timers.delete(effect.name)) throw new Error(`${effect.name} does not run`);
+        if (!this.timers.delete(effect.name)) throw new Error(`${effect.name} does not run`);
         break;
       case 'probe':
         this.world.after(100, () => this.feed({ kind: 'probed', ok: !this._blocked() }));
         break;
-      default: // told to users
+      case 'deliver':
+      case 'gap':
+        append(this.streams, effect.sub, effect);
+        break;
+      case 'joined':
+        this._join(effect);
+        break;
+      case 'presenceChanged':
+        this._present(effect);
+        break;
+      case 'settle':
+        append(this.outcomes, effect.ref, effect.outcome);
+        break;
+      case 'finished':
+        this.finished.push(effect);
+        break;
+      default: // states and problems
     }
+  }
+
+  private _join(effect: Joined): void {
+    if (!this.joined.has(effect.sub)) {
+      const start = this.link?.connection.starts.get(this._answer);
+      if (start) this.starts.set(effect.sub, start);
+    }
+    append(this.joined, effect.sub, effect);
+  }
+
+  /** Changes have to fit what was told before, and the members what they change. */
+  private _present({ sub, topic, member, change, members }: PresenceChanged): void {
+    const rooms = this.presence.get(sub) ?? new Map<string, ReadonlyMap<string, PresenceMember>>();
+    this.presence.set(sub, rooms);
+    const before = rooms.get(topic);
+    const after = new Map(members.map((one) => [one.client_id, one]));
+    // Who comes later, or is refused for a while, is not told of what the others know.
+    if (member && before && !this._profile.deniesNow) {
+      const { client_id: id } = member;
+      if (before.has(id) === (change === 'join')) throw new Error(`${change} twice`);
+      const expected = new Set(before.keys());
+      if (change === 'leave') expected.delete(id);
+      else expected.add(id);
+      if ([...after.keys()].sort().join() !== [...expected].sort().join()) {
+        throw new Error(`${change} changes others`);
+      }
+    }
+    rooms.set(topic, after);
   }
 
   private _fetch({ id }: Fetch): void {
@@ -215,22 +294,29 @@ export class Shell {
       link.turn = this.world.now;
       link.connection.stream += 1;
       link.connection.patterns.clear();
+      link.connection.watched.clear();
     }
     link.up(frame);
   }
 
   private _startTimer(name: TimerName, after: number): void {
     const number = this.world.after(after, () => {
-      if (this._timers.get(name) !== number) return;
-      this._timers.delete(name);
+      if (this.timers.get(name) !== number) return;
+      this.timers.delete(name);
       const { link } = this;
       let idle = link ? this.world.now - link.heard : 0;
       // Comments keep an event stream alive.
       if (link?.transport === 'sse' && !link.frozen) idle = Math.min(idle, 15_000);
       this.feed({ kind: 'timerFired', name, idle });
     });
-    this._timers.set(name, number);
+    this.timers.set(name, number);
   }
+}
+
+function append<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
+  const list = lists.get(key) ?? [];
+  lists.set(key, list);
+  list.push(value);
 }
 
 function showEvent(event: Event): string {

@@ -44,6 +44,7 @@ class Join:
         "sub",
         "timestamp",
         "truncated",
+        "unrouted",
         "whole",
     )
 
@@ -57,6 +58,7 @@ class Join:
         self.answered = False
         self.again = False
         self.quiet = False
+        self.unrouted = False
         self.doubts = 0
         self.denied: list[Denial] = []
         self.lost: dict[str, int] = {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.wire import Denial, UnsubscribeFrame
 from hanzoai.pubsub.session.cursor import JUMP, NEW, Missing, Replay, SeqCursor
-from hanzoai.pubsub.session.effects import Deliver, Gap, PresenceChanged, Send
+from hanzoai.pubsub.session.effects import Deliver, Gap, Send
 from hanzoai.pubsub.session.join import JOINING, LIVE, PENDING, Join
 from hanzoai.pubsub.session.presence import KINDS
 from hanzoai.pubsub.session.refusals import Refusals
@@ -36,10 +36,7 @@ class Joins(Refusals):
         join = Join(event, self._new_cursor(event, peer))
         self._joins[event.sub] = join
         self._routes.add(join)
-        if event.presence:
-            for topic, members in self.presence.complete():
-                if join.takes(topic):
-                    out.append(PresenceChanged(join.sub, topic, members, "snapshot"))
+        self._show(join, out)
         if peer is not None:
             self._request(join, out)
 
@@ -79,6 +76,7 @@ class Joins(Refusals):
         self._peer = None
         self._asks.clear()
         self.due = self._running = None
+        self.presence.lost()
         for join in self._joins.values():
             join.forget()
 
@@ -87,6 +85,8 @@ class Joins(Refusals):
         self._running = None
         if self._peer is None:
             return
+        if not self._peer.incremental:
+            self.presence.lost()
         for join in list(self._joins.values()):
             if not self._peer.incremental or join.phase == PENDING or join.again:
                 self._asks.drop(join.ask)
@@ -150,6 +150,10 @@ class Joins(Refusals):
 
     # ---------------------------------------------------------------- inside
 
+    def _named(self, topic: str) -> bool:
+        """Whether a subscription with presence names the topic."""
+        return any(join.event.presence and topic in join.patterns for join in self._joins.values())
+
     def _heal(self, join: Join, message: Envelope, out: list[Effect]) -> None:
         """A jump: ask once more from where the cursor stands, and hold what comes meanwhile."""
         join.healed[message.topic] = join.cursor.position(message.topic)
@@ -189,8 +193,9 @@ class Joins(Refusals):
         join.held = []
         join.lost = {}
         join.whole = True
-        if join.event.presence and not first and not quiet:
-            self._tell(self.presence.forget_unproven(join.takes), out)
+        again = not quiet or (self._peer is not None and not self._peer.incremental)
+        if join.event.presence and not first and again:
+            self._tell(self.presence.forget_unproven(join.takes, self._named), out)
         if rest:
             topic = rest[0].topic
             join.healed[topic] = join.cursor.position(topic)

@@ -43,11 +43,12 @@ class Change(NamedTuple):
 
 
 class _Room:
-    __slots__ = ("complete", "members")
+    __slots__ = ("complete", "members", "proven")
 
     def __init__(self) -> None:
         self.members: dict[str, PresenceMember] = {}
         self.complete = False
+        self.proven = False
 
 
 class PresenceMap:
@@ -72,6 +73,7 @@ class PresenceMap:
     def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[Change]:
         """Take a complete list: told whole the first time, and as differences after that."""
         room = self._open(topic)
+        room.proven = True
         old = room.members
         new = {member.client_id: member for member in members[:MAX_MEMBERS]}
         if not room.complete:
@@ -116,16 +118,29 @@ class PresenceMap:
         room.members[client_id] = member
         return [Change(topic, _in_order(room), "join" if before is None else "update", member)]
 
-    def forget_unproven(self, takes: Callable[[str], bool]) -> list[Change]:
-        """After a reconnect: drop the members that no snapshot is going to confirm.
+    def lost(self) -> None:
+        """The connection or stream is gone: who is present may leave unseen."""
+        for room in self._rooms.values():
+            room.proven = False
+
+    def forget_unproven(
+        self, takes: Callable[[str], bool], named: Callable[[str], bool]
+    ) -> list[Change]:
+        """After a reconnect: drop the members that no snapshot is sure to confirm.
+
+        A server shows each topic that is named, and of those that a pattern finds the ones that
+        have members.
 
         Args:
             takes: Whether a topic belongs to the subscription that has just been answered.
+            named: Whether a subscription with presence names the topic.
         """
         out: list[Change] = []
         for topic, room in self._rooms.items():
-            if not room.complete and room.members and takes(topic):
+            proven = room.complete and (room.proven or named(topic))
+            if not proven and room.members and takes(topic):
                 room.members = {}
+                room.complete = False
                 out.append(Change(topic, (), "snapshot", None))
         return out
 

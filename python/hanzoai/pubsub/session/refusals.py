@@ -8,6 +8,7 @@ from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.generated.wire import Denial
 from hanzoai.pubsub.session.effects import Joined
 from hanzoai.pubsub.session.requests import Requests
+from hanzoai.pubsub.topics import matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,6 +91,12 @@ class Refusals(Requests):
                 join.forget()
                 join.denied = denied
                 return False
+            # What comes of the others by other subscriptions is going to be replayed.
+            join.unrouted = True
+            for pattern in later:
+                self._routes.remove(pattern, join)
+            self.presence.lost()
+            join.held = [m for m in join.held if m.seq is None or _take(granted, m.topic)]
         if not join.quiet or denied:
             out.append(Joined(join.sub, granted, tuple(denied)))
         return bool(granted)
@@ -101,6 +108,10 @@ class Refusals(Requests):
                 self._routes.remove(pattern, join)
         if patterns and not join.patterns:
             self._remove(join)
+
+
+def _take(patterns: Sequence[str], topic: str) -> bool:
+    return any(matches(pattern, topic) for pattern in patterns)
 
 
 def _for_now(code: str) -> bool:

@@ -77,6 +77,10 @@ class Requests:
             return
         if peer.ref:
             self._asks.drop(join.ask)
+        if join.unrouted:
+            join.unrouted = False
+            self._routes.add(join)
+            self._show(join, out)
         ref = self._asks.add(join, echoed=peer.ref)
         join.ask = ref
         join.phase = JOINING
@@ -155,12 +159,18 @@ class Requests:
             self._asks.drop(join.ask)
         join.ask = ""
         if join.event.presence:
-            self.presence.keep(
-                lambda topic: any(other.event.presence for other in self._routes.find(topic))
-            )
+            watching = [other for other in self._joins.values() if other.event.presence]
+            self.presence.keep(lambda topic: any(other.takes(topic) for other in watching))
 
     def _has_pattern(self, pattern: str) -> bool:
         return any(pattern in join.patterns for join in self._joins.values())
+
+    def _show(self, join: Join, out: list[Effect]) -> None:
+        """Tell one who comes later what the others know."""
+        if join.event.presence:
+            for topic, members in self.presence.complete():
+                if join.takes(topic):
+                    out.append(PresenceChanged(join.sub, topic, members, "snapshot"))
 
     def _tell(self, changes: Sequence[Change], out: list[Effect]) -> None:
         for change in changes:

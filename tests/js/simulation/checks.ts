@@ -1,0 +1,315 @@
+/**
+ * What has to hold after any run (REC-1 to REC-3, PUB-1, PUB-2, PRES-1, PRES-3, LIFE-7).
+ *
+ * `tests/simulation/checks.py` asks the same of the session in Python.
+ */
+
+import type { PresenceMember } from '../../../js/src/generated/wire.js';
+import type { Deliver, Gap } from '../../../js/src/session/effects.js';
+import type { Publish, Subscribe } from '../../../js/src/session/events.js';
+import { canonical } from '../traces/mapping.js';
+import { OWN } from './profile.js';
+import { covers, type Entry, type Server } from './server.js';
+import type { Shell } from './shell.js';
+
+/** Something that must never happen has happened. */
+export class Violation extends Error {}
+
+type Step = Deliver | Gap;
+
+function topicOf(step: Step): string {
+  return step.kind === 'gap' ? step.topic : step.message.topic;
+}
+
+function ids(records: readonly Entry[]): string {
+  return records.map(({ message }) => message.id).join();
+}
+
+/**
+ * Delivered is published, or exactly one gap says what is missing, right where it is missing.
+ *
+ * @param server Knows what was published.
+ * @param shell Knows what the subscription was told.
+ * @param event The subscription.
+ * @param unseen `topic number` of the logs that were lost before this subscription knew of them.
+ */
+export function checkStream(
+  server: Server,
+  shell: Shell,
+  event: Subscribe,
+  unseen: ReadonlySet<string>,
+): void {
+  const { plain } = server.profile;
+  const stream = shell.streams.get(event.sub) ?? [];
+  const begun = shell.starts.get(event.sub);
+  const topics = new Set(stream.map(topicOf));
+  if (begun) {
+    for (const topic of server.published.keys()) {
+      if (covers(event.topics, topic)) topics.add(topic);
+    }
+  }
+  for (const topic of topics) {
+    const all = server.published.get(topic) ?? [];
+    const steps = stream.filter((step) => topicOf(step) === topic);
+    let start = begun?.counts.get(topic) ?? 0;
+    let { since } = event;
+    const granted = begun !== undefined && covers(begun.granted, topic);
+    if (begun && !granted) {
+      start = all.length; // refused for now: asked for by its time
+      since ??= begun.at - server.profile.options.overlap;
+    }
+    const after = event.after?.get(topic);
+    if (after !== undefined) {
+      start = all.find(({ message }) => (message.seq ?? 0) > after)?.index ?? all.length;
+      since = undefined;
+    }
+    let first = start;
+    const offered = new Set<string>();
+    const limited = granted && event.history !== undefined;
+    if (limited) {
+      for (const message of begun.offered) if (message.topic === topic) offered.add(message.id);
+      first = all.find(({ message }) => offered.has(message.id))?.index ?? start;
+      since = undefined;
+    }
+    const from = since;
+    const records = all.filter(
+      ({ index, message }) => index >= first || (from !== undefined && message.timestamp > from),
+    );
+    const excused = new Set<string>();
+    const excuse = (entries: readonly Entry[], whether: (entry: Entry) => boolean) => {
+      for (const entry of entries) if (whether(entry)) excused.add(entry.message.id);
+    };
+    excuse(all, ({ log }) => unseen.has(`${topic} ${log}`));
+    // What expired by its own ttl before the first answer, nobody was there to miss.
+    excuse(records, ({ message, index }) => message.ttl !== undefined && (index < start || plain));
+    if (limited) {
+      excuse(all, ({ index }) => index < start); // of what there was, as much as was offered
+      for (const id of offered) excused.delete(id);
+    }
+    // What was let go before the first answer, a plain peer cannot always tell.
+    if (plain) excuse(records, ({ gone, index }) => gone && index < start);
+    try {
+      (plain ? walkPlain : walk)(records, steps, excused);
+    } catch (error) {
+      throw new Violation(`subscription ${event.sub}, topic ${topic}: ${String(error)}`);
+    }
+  }
+}
+
+function walk(
+  records: readonly Entry[],
+  steps: readonly Step[],
+  excused: ReadonlySet<string>,
+): void {
+  const place = new Map(records.map(({ message }, n) => [message.id, n]));
+  let pending: Gap[] = [];
+  let at = 0;
+  for (const step of steps) {
+    if (step.kind === 'gap') {
+      // The others speak of messages that are not numbered.
+      if (step.from !== undefined || step.to !== undefined) pending.push(step);
+      continue;
+    }
+    const { id, seq } = step.message;
+    if (seq === undefined) continue;
+    const index = place.get(id) ?? -1;
+    // On its way when its log was lost and the subscription began.
+    if (index < 0 && excused.has(id)) continue;
+    if (index < at) throw new Violation(`${id} came twice, out of order, or unasked`);
+    covered(records, at, index, pending, excused);
+    pending = [];
+    at = index + 1;
+  }
+  covered(records, at, records.length, pending, excused);
+}
+
+/** Whether the gaps say precisely that records `at` to `index - 1` are missing. */
+function covered(
+  records: readonly Entry[],
+  at: number,
+  index: number,
+  gaps: readonly Gap[],
+  excused: ReadonlySet<string>,
+): void {
+  const missing = records.slice(at, index).filter(({ message }) => !excused.has(message.id));
+  const told = canonical(gaps);
+  if (!gaps.length) {
+    if (missing.length) throw new Violation(`${ids(missing)} are missing, silently`);
+    return;
+  }
+  if (missing.length < index - at) return; // who is excused may have been told of it
+  const resets = gaps.filter(({ reason }) => reason === 'log_reset' || reason === 'unproven');
+  if (resets.length) {
+    if (resets.some(({ missed }) => missed !== undefined)) {
+      throw new Violation(`${told} pretend to know`);
+    }
+    const lost = missing.length > 0 && missing.every(({ gone }) => gone);
+    const log = records[at - 1]?.log;
+    const crossed = at === 0 || index >= records.length || log !== records[index]?.log;
+    // An answer may speak of a loss before the last that was sent is there.
+    const soon = records[Math.min(index + 3, records.length - 1)];
+    const torn = !missing.length && log !== soon?.log;
+    if (!lost && !crossed && !torn) throw new Violation(`${told} within one log`);
+    return;
+  }
+  if (!missing.length) throw new Violation(`${told} where nothing is missing`);
+  if (missing.some(({ gone }) => !gone)) throw new Violation(`${told} although history had it`);
+  for (const [n, gap] of gaps.entries()) {
+    const before = gaps[n - 1];
+    if (before && (before.to === undefined || gap.from !== before.to + 1)) {
+      throw new Violation(`${told} do not meet`);
+    }
+  }
+  const first = missing[0]?.message.seq;
+  const last = missing.at(-1)?.message.seq;
+  const [{ from, to } = {}] = gaps;
+  // A time was asked for, which messages need not follow in the order of their numbers.
+  if (from === undefined && gaps.length === 1 && (to ?? 0) >= (last ?? 0)) return;
+  if ((from !== undefined && from !== first) || gaps.at(-1)?.to !== last) {
+    throw new Violation(`${told} for ${first} to ${last}`);
+  }
+  for (const gap of gaps) {
+    const known = gap.from !== undefined && gap.to !== undefined;
+    const count = known ? Number(gap.to) - Number(gap.from) + 1 : undefined;
+    if (gap.missed !== count) throw new Violation(`${told} counts wrong`);
+  }
+}
+
+/** Against a plain peer: nothing twice, nothing out of order, nothing lost without a gap. */
+function walkPlain(
+  records: readonly Entry[],
+  steps: readonly Step[],
+  excused: ReadonlySet<string>,
+): void {
+  const place = new Map(records.map(({ message }, n) => [message.id, n]));
+  const seen = new Set<string>();
+  let gap = false;
+  let at = 0;
+  const proceed = (end: number) => {
+    const missing = records.slice(at, end).filter(({ message }) => !excused.has(message.id));
+    if (missing.length && !gap) throw new Violation(`${ids(missing)} are missing, silently`);
+  };
+  for (const step of steps) {
+    if (step.kind === 'gap') {
+      gap = true;
+      continue;
+    }
+    const { id, ttl } = step.message;
+    if (ttl === 0) continue;
+    if (seen.has(id)) throw new Violation(`${id} came twice`);
+    seen.add(id);
+    const index = place.get(id) ?? -1;
+    if (index < at) continue; // from before the subscription began: its clock cannot tell
+    proceed(index);
+    gap = false;
+    at = index + 1;
+  }
+  proceed(records.length);
+}
+
+/** Each is settled once; what was acknowledged is in the log once, what was refused is not. */
+export function checkPublishes(
+  server: Server,
+  shell: Shell,
+  publishes: readonly Publish[],
+  ordered: boolean,
+): void {
+  const { acks, plain } = server.profile;
+  const times = new Map<string, number>();
+  const places = new Map<string, Entry>();
+  for (const entries of server.published.values()) {
+    for (const entry of entries) {
+      const { id } = entry.message;
+      times.set(id, (times.get(id) ?? 0) + 1);
+      places.set(id, entry);
+    }
+  }
+  const last = new Map<string, number>();
+  for (const { ref, messages } of publishes) {
+    const outcomes = shell.outcomes.get(ref) ?? [];
+    const [outcome] = outcomes;
+    if (!outcome || outcomes.length > 1) {
+      throw new Violation(`publish ${ref} was settled ${outcomes.length} times`);
+    }
+    for (const [n, { id = '' }] of messages.entries()) {
+      const found = times.get(id) ?? 0;
+      if (found > 1) throw new Violation(`${id} was published ${found} times`);
+      const result = outcome.kind === 'acked' ? outcome.results[n] : undefined;
+      if (outcome.kind === 'acked' && !result) throw new Violation(`${id} has no result`);
+      const acked = result !== undefined && !result.error;
+      if (acked && found !== 1 && acks && !plain) {
+        throw new Violation(`${id} was acknowledged and is nowhere`);
+      }
+      if ((outcome.kind === 'rejected' || result?.error) && found) {
+        throw new Violation(`${id} was refused and is published`);
+      }
+      const place = places.get(id);
+      if (place && ordered) {
+        const { topic } = place.message;
+        if (place.index < (last.get(topic) ?? -1)) {
+          throw new Violation(`${id} was published out of order`);
+        }
+        last.set(topic, place.index);
+      }
+    }
+  }
+}
+
+/** Whom the subscription was told of, the server knows, and nobody else. */
+export function checkPresence(server: Server, shell: Shell, { sub }: Subscribe): void {
+  const told = shell.presence.get(sub) ?? new Map<string, ReadonlyMap<string, PresenceMember>>();
+  const granted = shell.joined.get(sub)?.at(-1)?.topics ?? [];
+  const topics = server.rooms.occupied().filter((topic) => covers(granted, topic));
+  for (const topic of new Set([...topics, ...told.keys()])) {
+    const mine = canonical(shown(told.get(topic)?.values() ?? []));
+    const theirs = canonical(shown(server.rooms.members(topic)));
+    if (mine !== theirs) {
+      throw new Violation(`subscription ${sub} sees on ${topic} ${mine}, not ${theirs}`);
+    }
+  }
+}
+
+function shown(members: Iterable<PresenceMember>): unknown {
+  return Object.fromEntries(
+    [...members].map((member) => [member.client_id, { ...member, last_seen: 0 }]),
+  );
+}
+
+/** What the user said of itself, by topic that it is a member of. */
+export class Said {
+  private readonly _words = new Map<string, Map<string, string | null>>();
+
+  /** Something that has to be known to the server in the end; null is a deletion. */
+  say(topic: string, key: string, value: string | null): void {
+    const words = this._words.get(topic) ?? new Map<string, string | null>();
+    this._words.set(topic, words.set(key, value));
+  }
+
+  /** No member any more. */
+  forget(topics: readonly string[]): void {
+    for (const topic of topics) this._words.delete(topic);
+  }
+
+  /** The server knows the last word on everything (PRES-3). */
+  check(server: Server): void {
+    for (const [topic, words] of this._words) {
+      const member = server.rooms.find(topic, OWN);
+      if (!member) throw new Violation(`no member of ${topic}`);
+      for (const [key, value] of words) {
+        const known = (key === 'status' ? member.status : member.metadata?.[key]) ?? null;
+        if (known !== value) {
+          throw new Violation(`${key} is ${String(known)} on ${topic}, not ${value}`);
+        }
+      }
+    }
+  }
+}
+
+/** Nothing is left running. */
+export function checkEnd(shell: Shell): void {
+  const { finished, timers, link, session } = shell;
+  if (finished.length !== 1) throw new Violation(`ended ${finished.length} times`);
+  if (timers.size) throw new Violation(`timers left: ${[...timers.keys()].join()}`);
+  if (link) throw new Violation('the transport is still open');
+  if (session.state !== 'closed') throw new Violation(`ended as ${session.state}`);
+}
