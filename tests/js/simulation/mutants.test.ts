@@ -1,0 +1,66 @@
+/** The simulation is worth something: each planted fault is found within a few seeds. */
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+
+import { build } from 'esbuild';
+
+import { MUTANTS, type Mutant } from './mutants.js';
+import { digest, simulate } from './run.js';
+
+/** At most so many are tried; most faults are found by the first ten. */
+const SEEDS = 250;
+
+type Simulation = { readonly simulate: typeof simulate };
+
+/** The simulation with a fault in it. */
+async function plant({ file, from, to }: Mutant): Promise<Simulation> {
+  const root = process.cwd();
+  const path = join(root, 'js', 'src', 'session', file);
+  const parts = readFileSync(path, 'utf8').split(from);
+  assert.equal(parts.length, 2, `${file} does not hold once: ${from}`);
+  const { outputFiles } = await build({
+    entryPoints: [join(root, 'tests', 'js', 'simulation', 'run.ts')],
+    bundle: true,
+    format: 'esm',
+    platform: 'node',
+    write: false,
+    logLevel: 'silent',
+    plugins: [
+      {
+        name: 'fault',
+        setup: (building) => {
+          building.onLoad({ filter: /\.ts$/ }, (loaded) =>
+            loaded.path === path ? { contents: parts.join(to), loader: 'ts' } : undefined,
+          );
+        },
+      },
+    ],
+  });
+  const code = Buffer.from(outputFiles[0]?.contents ?? []).toString('base64');
+  return import(`data:text/javascript;base64,${code}`);
+}
+
+/** The first seed that finds the fault. */
+function search({ simulate: broken }: Simulation, silent: boolean): number | undefined {
+  for (let seed = 0; seed < SEEDS; seed += 1) {
+    try {
+      const lines = broken(seed);
+      if (silent && digest(lines) !== digest(simulate(seed))) return seed;
+    } catch {
+      return seed;
+    }
+  }
+  return undefined;
+}
+
+describe('the simulation finds that', () => {
+  for (const [name, mutant] of Object.entries(MUTANTS)) {
+    test(name, async () => {
+      const seed = search(await plant(mutant), mutant.silent ?? false);
+      assert.notEqual(seed, undefined, `survived ${SEEDS} seeds`);
+    });
+  }
+});
