@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.generated.wire import PresenceMember
     from hanzoai.pubsub.session.events import Publish, Subscribe
-    from tests.simulation.server import Record, Server
+    from tests.simulation.records import Record
+    from tests.simulation.server import Server
     from tests.simulation.shell import Shell
 
 

@@ -12,7 +12,7 @@ from hanzoai.pubsub.generated.wire import (
 )
 from hanzoai.pubsub.session import effects, events
 from hanzoai.pubsub.session.session import Session
-from tests.simulation.server import Connection
+from tests.simulation.records import Connection
 from tests.traces.mapping import canonical, show_effect
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.effects import Effect
     from hanzoai.pubsub.session.events import Event
     from tests.simulation.profile import Profile
-    from tests.simulation.server import Server, Start
+    from tests.simulation.records import Start
+    from tests.simulation.server import Server
     from tests.simulation.world import World
 
 

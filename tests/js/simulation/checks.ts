@@ -9,7 +9,8 @@ import type { Deliver, Gap } from '../../../js/src/session/effects.js';
 import type { Publish, Subscribe } from '../../../js/src/session/events.js';
 import { canonical } from '../traces/mapping.js';
 import { OWN } from './profile.js';
-import { covers, type Entry, type Server } from './server.js';
+import { covers, type Entry } from './records.js';
+import type { Server } from './server.js';
 import type { Shell } from './shell.js';
 
 /** Something that must never happen has happened. */

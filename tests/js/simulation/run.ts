@@ -5,7 +5,8 @@ import { createHash } from 'node:crypto';
 import type { Publish, SendPolicy, Subscribe } from '../../../js/src/session/events.js';
 import { checkEnd, checkPresence, checkPublishes, checkStream, Said, Violation } from './checks.js';
 import { drawProfile, PATTERNS, PEOPLE, type Profile, SECRET, TOPICS } from './profile.js';
-import { covers, Server } from './server.js';
+import { covers } from './records.js';
+import { Server } from './server.js';
 import { Shell } from './shell.js';
 import { START, World } from './world.js';
 

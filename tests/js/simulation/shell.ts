@@ -20,7 +20,8 @@ import { Rare } from '../../../js/src/session/rare.js';
 import { Session } from '../../../js/src/session/session.js';
 import { canonical, showEffect } from '../traces/mapping.js';
 import type { Profile } from './profile.js';
-import { Connection, type Server, type Start } from './server.js';
+import { Connection, type Start } from './records.js';
+import type { Server } from './server.js';
 import type { World } from './world.js';
 
 /** Frames of an event stream that another one replaces. */
