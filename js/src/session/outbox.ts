@@ -18,6 +18,8 @@ export interface Entry {
   readonly _ref: string;
   /** Something of it may be published already. */
   _sent: boolean;
+  /** It was in flight when a connection was lost: no refusal tells what became of it. */
+  _doubted?: boolean;
   /** It was sent, and nothing of it was taken. */
   _tried?: boolean;
   /** What became of each message, where there are several. */
@@ -94,6 +96,7 @@ export class Outbox {
   lost(): void {
     this._machine._due.pace = undefined;
     this._paused = false;
+    for (const entry of this._flight) entry._doubted = true;
     this._requeue(...this._flight);
     this._machine._parts.plain?._lost();
   }

@@ -198,7 +198,7 @@ export class Rare {
     const { _results = [undefined] } = entry;
     const results = _results.filter((result) => result !== undefined);
     if (results.length < _results.length) {
-      entry._sent = results.length > 0;
+      entry._sent = entry._doubted === true || results.length > 0;
       entry._tried = true;
       outbox._requeue(entry);
     } else {

@@ -17,16 +17,18 @@ class Entry:
 
     Attributes:
         sent: Something of it may be published already.
+        doubted: It was in flight when a connection was lost: no refusal tells what became of it.
         awaited: Slots that the server has still to answer.
     """
 
-    __slots__ = ("awaited", "number", "publish", "results", "sent")
+    __slots__ = ("awaited", "doubted", "number", "publish", "results", "sent")
 
     def __init__(self, number: int, publish: Publish) -> None:
         self.number = number
         self.publish = publish
         self.results: list[PublishResult | None] = [None] * len(publish.messages)
         self.sent = False
+        self.doubted = False
         self.awaited: set[int] = set()
 
     def open(self) -> list[int]:

@@ -176,6 +176,7 @@ class Outbox:
         self._paused = self._pacing = False
         self._pace = None
         for entry in reversed(self._flight.values()):
+            entry.doubted = True
             self._requeue(entry)
         self._flight.clear()
         self._flying = [0, 0]
@@ -294,7 +295,7 @@ class Outbox:
         if entry.awaited:
             pass  # the answers of other messages of the same publish are to come
         elif entry.open():
-            entry.sent = len(entry.open()) < len(entry.results)
+            entry.sent = entry.doubted or len(entry.open()) < len(entry.results)
             self._drop(entry)
             self._requeue(entry)
         else:
