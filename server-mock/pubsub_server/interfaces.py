@@ -9,18 +9,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from pubsub_server.instruments import Distribution
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pubsub_server.auth.identity import Identity as Identity
+    from pubsub_server.backplane import Entry
     from pubsub_server.errors import ServiceError
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.requests import Draft, SubscribeRequest, UnsubscribeRequest
+
+    Answers: TypeAlias = (
+        list["Published | ServiceError"] | Awaitable[list["Published | ServiceError"]]
+    )
+    """What became of publishes, at once or later."""
 
 
 class WireForm(IntEnum):
@@ -149,6 +155,24 @@ class Webhooks(Protocol):
             topic: Where.
             body: JSON: the envelope of a publish or presence message, the user otherwise.
         """
+        ...
+
+
+class Tracing(Protocol):
+    """Follows messages that carry a trace context."""
+
+    def publishing(
+        self,
+        items: Sequence[Draft | ServiceError],
+        publish: Callable[
+            [], list[Published | ServiceError] | Awaitable[list[Published | ServiceError]]
+        ],
+    ) -> list[Published | ServiceError] | Awaitable[list[Published | ServiceError]]:
+        """Publish, and note how that went."""
+        ...
+
+    def delivering(self, entry: Entry, listeners: int, deliver: Callable[[], None]) -> None:
+        """Deliver to so many connections, and note it."""
         ...
 
 

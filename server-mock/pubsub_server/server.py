@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pubsub_server.auth.jwks import JwksAuthenticator
     from pubsub_server.backplane import Backplane
     from pubsub_server.instruments import Instrument
+    from pubsub_server.observe.tracing import Tracing
     from pubsub_server.settings.config import Settings
 
 OPENAPI: Final = Path(__file__).with_name("generated") / "openapi.json"
@@ -86,6 +87,7 @@ class Server:
         self._jwks: JwksAuthenticator | None = None
         self._webhooks: WebhookSender | None = None
         self._lag: LoopLag | None = None
+        self._tracing: Tracing | None = None
         self._http_listener: HttpListener | None = None
         self._ws_listener: WebSocketListener | None = None
 
@@ -145,6 +147,8 @@ class Server:
             await self._webhooks.close(left())
         if self._jwks is not None:
             await self._jwks.close()
+        if self._tracing is not None:
+            await self._tracing.close()
         if self._audit_file is not None:
             await asyncio.to_thread(self._audit_file.close)
 
@@ -164,6 +168,7 @@ class Server:
             settings, self.dev_key, self._token_checked
         )
         webhooks = self._webhooks = _webhooks(settings)
+        self._tracing = _tracing() if settings.tracing else None
         backplane = await _redis(settings) if settings.on_redis else None
         hub = self._hub = Hub(
             settings,
@@ -178,6 +183,7 @@ class Server:
             backplane=backplane,
             audit=self._audit,
             webhooks=webhooks if settings.webhooks else None,
+            tracing=self._tracing,
         )
         lag = self._lag = LoopLag()
         self.faults = Faults(hub) if settings.faults else None
@@ -263,6 +269,18 @@ def _webhooks(settings: Settings) -> WebhookSender:
         return WebhookSender(settings)
     except InvalidTopic as error:
         raise StartError(f"webhooks: {error.message} {error.remedy}") from None
+
+
+def _tracing() -> Tracing:
+    # Only a server that traces loads OpenTelemetry.
+    try:
+        from pubsub_server.observe.tracing import open_tracing
+
+        return open_tracing(server_version())
+    except ImportError as error:
+        raise StartError(
+            f"tracing: {error.name} is not installed; pip install 'hanzoai-pubsub-server[otel]'"
+        ) from None
 
 
 async def _redis(settings: Settings) -> Backplane:

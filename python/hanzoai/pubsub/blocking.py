@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
+    from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
         Gap,
         Message,
@@ -76,6 +77,7 @@ class PubSub:
         on_state: Handler[StateChange] | None = None,
         on_error: Handler[Exception] | None = None,
         send_queue: SendQueue | None = None,
+        tracing: Tracing | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         self._lock = threading.Lock()
@@ -93,6 +95,7 @@ class PubSub:
             on_state=self._threaded(on_state),
             on_error=self._threaded(on_error),
             send_queue=send_queue,
+            tracing=tracing,
             **settings,
         )
 

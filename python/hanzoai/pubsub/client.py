@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
+    from hanzoai.pubsub.runtime.publishing import Prepared
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
+    from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
         Gap,
         Message,
@@ -62,6 +64,8 @@ class PubSubClient:
         on_error: Called with every error that no call can raise: exceptions of handlers, refusals
             by the server that concern no call. Without it they are logged at ERROR.
         send_queue: Bounds of what waits to be sent, and what happens when it is full.
+        tracing: Makes OpenTelemetry spans of publishes and handlers, and carries their context in
+            ``meta``; see ``hanzoai.pubsub.tracing``.
         **settings: Times (seconds) and limits by name; ``hanzoai.pubsub.ClientOptions`` has
             them all.
 
@@ -84,6 +88,7 @@ class PubSubClient:
         on_state: Handler[StateChange] | None = None,
         on_error: Handler[Exception] | None = None,
         send_queue: SendQueue | None = None,
+        tracing: Tracing | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         self._around = surroundings(url)
@@ -101,6 +106,7 @@ class PubSubClient:
         )
         self._on_state = on_state
         self._on_error = on_error
+        self._tracing = tracing
         self._operations: Operations | None = None
         self._closed = False
 
@@ -213,6 +219,8 @@ class PubSubClient:
         """
         if self._closed:
             raise self._ended()
+        if self._tracing is not None and callable(on_message):
+            on_message = self._tracing.handler(on_message)
         request = Request.read(
             topics,
             since=since,
@@ -273,9 +281,11 @@ class PubSubClient:
                 been published, ``id`` lets it be repeated.
             ClosedError: The client is closed.
         """
-        return await self._ready().publish(
-            topic, message, ttl=ttl, id=id, key=key, timeout=timeout, via=via
-        )
+        publish = self._ready().publish
+        if self._tracing is None:
+            return await publish(topic, message, ttl=ttl, id=id, key=key, timeout=timeout, via=via)
+        with self._tracing.publishing(topic, message) as traced:
+            return await publish(topic, traced, ttl=ttl, id=id, key=key, timeout=timeout, via=via)
 
     async def publish_many(
         self,
@@ -300,6 +310,17 @@ class PubSubClient:
             InvalidPayload: A payload is not JSON; nothing was sent.
             PayloadTooLarge: A payload is over the limit; nothing was sent.
         """
+        if self._tracing is None:
+            return await self._publish_many(messages, timeout, via)
+        with self._tracing.publishing_many(messages) as traced:
+            return await self._publish_many(traced, timeout, via)
+
+    async def _publish_many(
+        self,
+        messages: Sequence[tuple[str, Outgoing] | Mapping[str, Any]],
+        timeout: float | None,
+        via: Via,
+    ) -> list[Published | PubSubError]:
         operations = self._ready()
         prepared = [operations.prepare_item(item) for item in messages]
         return await operations.publish_many(prepared, timeout=timeout, via=via)
@@ -310,9 +331,14 @@ class PubSubClient:
         ``async with ps.batch() as b: b.publish(topic, message)``; at the end ``b.results`` has one
         result a message, and the first error among them is raised.
         """
-        operations = self._ready()
+        operations, tracing = self._ready(), self._tracing
+
+        def prepare(topic: str, message: Outgoing, ttl: int | None, id: str | None) -> Prepared:
+            traced = message if tracing is None else tracing.injected(message)
+            return operations.prepare(topic, traced, ttl, id)
+
         return Batch(
-            operations.prepare,
+            prepare,
             lambda items: operations.publish_many(items, timeout=timeout, via=via),
         )
 

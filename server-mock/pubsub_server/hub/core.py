@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Policy,
         RateLimiter,
         Stats,
+        Tracing,
         Webhooks,
     )
     from pubsub_server.settings.config import Settings
@@ -51,6 +52,7 @@ class Core:
     limiter: ConnectionLimiter
     audit: Audit | None
     webhooks: Webhooks | None
+    tracing: Tracing | None
     backplane: Backplane
     delivery: Delivery
     router: Router

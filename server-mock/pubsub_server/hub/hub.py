@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Identity,
         Policy,
         RateLimiter,
+        Tracing,
         Webhooks,
     )
     from pubsub_server.settings.config import Settings
@@ -97,6 +98,7 @@ class Hub:
         backplane: Default: everything in this process.
         audit: Records of sensitive topics.
         webhooks: Told of what happens.
+        tracing: Follows messages that carry a trace context.
         clock: Monotonic seconds; the loop's by default.
         wall: Unix ms of the machine, which may go back.
 
@@ -115,6 +117,7 @@ class Hub:
         backplane: Backplane | None = None,
         audit: Audit | None = None,
         webhooks: Webhooks | None = None,
+        tracing: Tracing | None = None,
         clock: Callable[[], float] | None = None,
         wall: Callable[[], int] | None = None,
     ) -> None:
@@ -136,6 +139,7 @@ class Hub:
             limiter=limiter,
             audit=audit,
             webhooks=webhooks,
+            tracing=tracing,
             backplane=backplane or _memory(settings, wall),
             delivery=Delivery(loop.call_soon, settings.send_queue_bytes, self._slow, stats),
             router=Router(
@@ -316,7 +320,14 @@ class Hub:
         """A message has its place: send it to whoever is subscribed."""
         route = self.core.router.route(entry.topic)
         if route:
-            self.core.delivery.message(route, entry)
+            core = self.core
+            if core.tracing is None:
+                core.delivery.message(route, entry)
+            else:
+                listeners = len(route.sockets) + len(route.streams)
+                core.tracing.delivering(
+                    entry, listeners, lambda: core.delivery.message(route, entry)
+                )
 
     async def history(
         self,

@@ -46,6 +46,17 @@ class Publishing:
         connection: Connection | None,
     ) -> list[Result] | Awaitable[list[Result]]:
         """Publish in order; one answer an item. An item that is an error already stays one."""
+        tracing = self._core.tracing
+        if tracing is not None:
+            return tracing.publishing(items, lambda: self._publish(identity, items, connection))
+        return self._publish(identity, items, connection)
+
+    def _publish(
+        self,
+        identity: Identity,
+        items: Sequence[Draft | ServiceError],
+        connection: Connection | None,
+    ) -> list[Result] | Awaitable[list[Result]]:
         core = self._core
         client_id = None if connection is None else connection.client_id
         wanted = [item for item in items if isinstance(item, Draft)]

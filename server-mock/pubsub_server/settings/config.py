@@ -274,6 +274,11 @@ class Settings(BaseModel):
     log_format: Literal["auto", "text", "json"] = Field(
         default="auto", description="auto: text on a terminal, JSON otherwise"
     )
+    tracing: Switch = Field(
+        default=False,
+        description="OpenTelemetry spans of messages that carry a sampled `traceparent`;"
+        " `OTEL_EXPORTER_OTLP_ENDPOINT` and its kin say where to (extra `otel`)",
+    )
     audit_topics: Items = Field(default=(), description="patterns whose events are audited")
     audit_file: Path | None = Field(default=None, description="audit log, one JSON object a line")
     audit_queue: Count = Field(default=10_000, description="audit records that wait for the disk")
