@@ -14,7 +14,7 @@ from tests.simulation.prng import Random
 from tests.simulation.run import simulate
 
 SEEDS = int(
-    os.environ.get("HANZO_PUBSUB_SEEDS", "20000" if os.environ.get("HANZO_PUBSUB_SOAK") else "1000")
+    os.environ.get("HANZO_PUBSUB_SEEDS", "20000" if os.environ.get("HANZO_PUBSUB_SOAK") else "600")
 )
 BLOCK = 50
 
