@@ -25,6 +25,7 @@ from pubsub_server.listeners.dev_sign_in import DevSignIn
 from pubsub_server.listeners.http import HttpListener
 from pubsub_server.listeners.websocket import WebSocketListener
 from pubsub_server.observe.audit import AuditLog, FileSink
+from pubsub_server.observe.audit_streams import KafkaCarrier, RedisCarrier, StreamSink
 from pubsub_server.observe.loop_lag import LoopLag
 from pubsub_server.observe.metrics import Metrics
 from pubsub_server.observe.webhooks import WebhookSender
@@ -32,13 +33,15 @@ from pubsub_server.workers.pool import WorkerPool
 from pubsub_server.workers.ports import refused_port
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterator
     from typing import TextIO
 
     from pubsub_server.auth.identity import Identity
     from pubsub_server.auth.jwks import JwksAuthenticator
     from pubsub_server.backplane import Backplane
     from pubsub_server.instruments import Instrument
+    from pubsub_server.observe.audit import AuditSink
+    from pubsub_server.observe.audit_streams import Carrier
     from pubsub_server.observe.tracing import Tracing
     from pubsub_server.settings.config import Settings
 
@@ -84,6 +87,7 @@ class Server:
         self._pool: WorkerPool | None = None
         self._audit: AuditLog | None = None
         self._audit_file: FileSink | None = None
+        self._audit_streams: list[StreamSink] = []
         self._jwks: JwksAuthenticator | None = None
         self._webhooks: WebhookSender | None = None
         self._lag: LoopLag | None = None
@@ -151,6 +155,7 @@ class Server:
             await self._tracing.close()
         if self._audit_file is not None:
             await asyncio.to_thread(self._audit_file.close)
+        await asyncio.gather(*(sink.close() for sink in self._audit_streams))
 
     def hurry(self) -> None:
         """Ends what `stop` spreads over time at once."""
@@ -229,11 +234,20 @@ class Server:
             *(() if lag is None else (lag.timing,)),
             *hub.instruments(),
         ]
-        if self._audit_file is not None:
-            file = self._audit_file
+        audits = [each for each in (self._audit_file, *self._audit_streams) if each is not None]
+        if audits:
             found += [
-                Reading("audit_dropped", "Audit records lost.", lambda: file.dropped, "counter"),
-                Reading("audit_waiting", "Audit records to be written.", lambda: file.waiting),
+                Reading(
+                    "audit_dropped",
+                    "Audit records lost.",
+                    lambda: sum(each.dropped for each in audits),
+                    "counter",
+                ),
+                Reading(
+                    "audit_waiting",
+                    "Audit records to be written.",
+                    lambda: sum(each.waiting for each in audits),
+                ),
             ]
         if self._webhooks is not None and self.settings.webhooks:
             hooks = self._webhooks
@@ -248,13 +262,21 @@ class Server:
 
     def _open_audit(self) -> None:
         settings = self.settings
-        if settings.audit_file is None:
+        sinks: list[AuditSink] = []
+        if settings.audit_file is not None:
+            try:
+                self._audit_file = FileSink(settings.audit_file, settings.audit_queue)
+            except OSError as error:
+                said = f"audit_file {settings.audit_file}: {error.strerror}"
+                raise StartError(said) from None
+            sinks.append(self._audit_file)
+        for carrier in _carriers(settings):
+            self._audit_streams.append(StreamSink(carrier, settings.audit_queue))
+        sinks += self._audit_streams
+        if not sinks:
             return
         try:
-            self._audit_file = FileSink(settings.audit_file, settings.audit_queue)
-            self._audit = AuditLog(settings.audit_topics, self._audit_file)
-        except OSError as error:
-            raise StartError(f"audit_file {settings.audit_file}: {error.strerror}") from None
+            self._audit = AuditLog(settings.audit_topics, *sinks)
         except InvalidTopic as error:
             raise StartError(f"audit_topics: {error.message} {error.remedy}") from None
 
@@ -269,6 +291,24 @@ def _webhooks(settings: Settings) -> WebhookSender:
         return WebhookSender(settings)
     except InvalidTopic as error:
         raise StartError(f"webhooks: {error.message} {error.remedy}") from None
+
+
+def _carriers(settings: Settings) -> Iterator[Carrier]:
+    if settings.audit_redis and settings.redis_url is not None:
+        yield RedisCarrier(
+            settings.redis_url.get_secret_value(),
+            cluster=settings.redis_cluster,
+            stream=f"{settings.redis_prefix}:audit",
+            length=settings.audit_redis_length,
+        )
+    if settings.audit_kafka:
+        try:
+            yield KafkaCarrier(settings.audit_kafka, settings.audit_kafka_topic)
+        except ImportError as error:
+            raise StartError(
+                f"audit_kafka: {error.name} is not installed; "
+                "pip install 'hanzoai-pubsub-server[kafka]'"
+            ) from None
 
 
 def _tracing() -> Tracing:

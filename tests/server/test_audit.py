@@ -25,9 +25,6 @@ class Records:
     def put(self, record: dict[str, object]) -> None:
         self.records.append(record)
 
-    def close(self) -> None:
-        pass
-
 
 def log(*patterns: str) -> tuple[AuditLog, list[dict[str, Any]]]:
     sink = Records()

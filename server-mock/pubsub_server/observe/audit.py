@@ -32,31 +32,27 @@ _LOG: Final = logging.getLogger("pubsub_server.observe.audit")
 
 
 class AuditSink(Protocol):
-    """Where records go: a file here, a Kafka topic elsewhere."""
+    """Where records go: a file here, a stream in `audit_streams`."""
 
     def put(self, record: dict[str, object]) -> None:
         """Takes one record; never blocks."""
         ...
 
-    def close(self) -> None:
-        """Writes what waits and ends."""
-        ...
-
 
 class AuditLog:
-    """Decides what is recorded, and writes it to a sink.
+    """Decides what is recorded, and writes it to sinks.
 
     Args:
         patterns: Topics that are audited; operations on others leave no record.
-        sink: Takes the records.
+        sinks: Each takes every record.
         clock: Unix seconds.
     """
 
     def __init__(
-        self, patterns: Iterable[str], sink: AuditSink, clock: Callable[[], float] = time.time
+        self, patterns: Iterable[str], *sinks: AuditSink, clock: Callable[[], float] = time.time
     ) -> None:
         self._topics = TopicFilter(patterns)
-        self._sink = sink
+        self._sinks = sinks
         self._clock = clock
 
     def record(
@@ -78,10 +74,6 @@ class AuditLog:
         """Notes that a token was taken, or refused with an error code."""
         self._put("auth", refused, identity)
 
-    def close(self) -> None:
-        """Writes what waits and ends."""
-        self._sink.close()
-
     def _put(
         self, action: str, refused: str | None, identity: Identity | None, **more: str | None
     ) -> None:
@@ -98,7 +90,8 @@ class AuditLog:
             if identity.key_id:
                 record["key_id"] = identity.key_id
         record.update({name: value for name, value in more.items() if value is not None})
-        self._sink.put(record)
+        for sink in self._sinks:
+            sink.put(record)
 
 
 class FileSink:

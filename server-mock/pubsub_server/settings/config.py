@@ -281,7 +281,21 @@ class Settings(BaseModel):
     )
     audit_topics: Items = Field(default=(), description="patterns whose events are audited")
     audit_file: Path | None = Field(default=None, description="audit log, one JSON object a line")
-    audit_queue: Count = Field(default=10_000, description="audit records that wait for the disk")
+    audit_redis: Switch = Field(
+        default=False, description="audit records in the stream `PREFIX:audit` of `redis_url`"
+    )
+    audit_redis_length: Count = Field(
+        default=100_000, description="records that this stream keeps, about"
+    )
+    audit_kafka: Items = Field(
+        default=(), description="audit records in Kafka: `host:port` of brokers (extra `kafka`)"
+    )
+    audit_kafka_topic: str = Field(
+        default="hanzo-pubsub-audit",
+        pattern=r"[A-Za-z0-9._-]{1,249}",
+        description="topic of those",
+    )
+    audit_queue: Count = Field(default=10_000, description="audit records that wait for a sink")
     webhooks: tuple[Webhook, ...] = Field(
         default=(), description="receivers; a JSON list as a flag"
     )
@@ -352,8 +366,13 @@ class Settings(BaseModel):
                 yield "redis_url must begin with redis://, rediss:// or unix://"
         elif self.backplane == "redis":
             yield "backplane is `redis` without redis_url; say where Redis is"
-        if self.audit_topics and self.audit_file is None:
-            yield "audit_topics is set without audit_file; say where to write"
+        if self.audit_topics and not (self.audit_file or self.audit_redis or self.audit_kafka):
+            yield (
+                "audit_topics is set without audit_file, audit_redis or audit_kafka; say where to"
+                " write"
+            )
+        if self.audit_redis and self.redis_url is None:
+            yield "audit_redis is set without redis_url; say where Redis is"
 
     @property
     def on_redis(self) -> bool:

@@ -1,0 +1,202 @@
+"""Audit records in a Redis stream or a Kafka topic: queued here, sent in batches by one task.
+
+A batch whose answer was lost is sent again, so a record may come twice, and none is lost while the
+queue has room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import orjson
+from redis.asyncio import Redis
+from redis.asyncio.cluster import RedisCluster
+from redis.exceptions import RedisError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BATCH: Final = 500
+SEND_WITHIN: Final = 10.0
+"""Seconds; what takes longer has failed and is tried again."""
+CLOSE_WITHIN: Final = 2.0
+AGAIN_AFTER: Final = 0.1
+AGAIN_AT_MOST: Final = 5.0
+
+_LOG: Final = logging.getLogger("pubsub_server.observe.audit")
+
+
+class Carrier(Protocol):
+    """Takes batches to where they are kept."""
+
+    name: str
+
+    async def send(self, records: Sequence[bytes]) -> None:
+        """Send; raises what it will where that failed."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class StreamSink:
+    """An audit sink over a network. Made inside a running event loop.
+
+    Args:
+        carrier: Takes the batches.
+        capacity: Records that may wait; further ones are dropped and counted.
+
+    Attributes:
+        dropped: Records that found the queue full, or waited at the end.
+    """
+
+    def __init__(self, carrier: Carrier, capacity: int) -> None:
+        self.dropped = 0
+        self._carrier = carrier
+        self._capacity = capacity
+        self._queue: deque[bytes] = deque()
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def waiting(self) -> int:
+        """Records that wait to be sent."""
+        return len(self._queue)
+
+    def put(self, record: dict[str, object]) -> None:
+        """Queues one record; never blocks."""
+        if len(self._queue) >= self._capacity:
+            self.dropped += 1
+            return
+        self._queue.append(orjson.dumps(record))
+        self._wake.set()
+
+    async def close(self, seconds: float = 5.0) -> None:
+        """Sends what waits, for so long at most, and ends."""
+        self._closing = True
+        self._wake.set()
+        await asyncio.wait([self._task], timeout=seconds)
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        if self._queue:
+            self.dropped += len(self._queue)
+            _LOG.error("%d audit records could not be sent in time", len(self._queue))
+            self._queue.clear()
+        with contextlib.suppress(Exception):
+            await self._carrier.close()
+
+    async def _run(self) -> None:
+        pause = AGAIN_AFTER
+        while True:
+            while not self._queue:
+                if self._closing:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+            batch = [self._queue[index] for index in range(min(BATCH, len(self._queue)))]
+            try:
+                async with asyncio.timeout(SEND_WITHIN):
+                    await self._carrier.send(batch)
+            except Exception as error:
+                if pause == AGAIN_AFTER:
+                    _LOG.warning("%s takes no audit records: %s", self._carrier.name, _kind(error))
+                await asyncio.sleep(pause)
+                pause = min(AGAIN_AT_MOST, pause * 2)
+                continue
+            pause = AGAIN_AFTER
+            for _ in batch:
+                self._queue.popleft()
+
+
+class RedisCarrier:
+    """Appends to a stream; a record is the field `record`.
+
+    Args:
+        url: As of the backplane.
+        cluster: Whether it is a Redis Cluster.
+        stream: Its key.
+        length: Entries that are kept, about.
+    """
+
+    name = "Redis"
+
+    def __init__(self, url: str, *, cluster: bool, stream: str, length: int) -> None:
+        kind: Any = RedisCluster if cluster else Redis
+        self._redis = kind.from_url(url, socket_timeout=SEND_WITHIN)
+        self._stream = stream
+        self._length = length
+
+    async def send(self, records: Sequence[bytes]) -> None:
+        """See `Carrier`."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for record in records:
+            pipeline.xadd(self._stream, {"record": record}, maxlen=self._length, approximate=True)
+        answers = cast("list[object]", await pipeline.execute())
+        for answer in answers:
+            if isinstance(answer, RedisError):
+                raise answer
+
+    async def close(self) -> None:
+        """See `Carrier`."""
+        await self._redis.aclose()
+
+
+class KafkaCarrier:
+    """Produces into a topic, acknowledged by all replicas.
+
+    Args:
+        servers: `host:port` of some brokers.
+        topic: Where to.
+
+    Raises:
+        ImportError: The extra `kafka` is not installed.
+    """
+
+    name = "Kafka"
+
+    def __init__(self, servers: Sequence[str], topic: str) -> None:
+        # It has no types.
+        kafka: Any = importlib.import_module("aiokafka")
+        self._make: Any = lambda: kafka.AIOKafkaProducer(
+            bootstrap_servers=list(servers), acks="all", enable_idempotence=True
+        )
+        self._producer: Any = None
+        self._topic = topic
+
+    async def send(self, records: Sequence[bytes]) -> None:
+        """See `Carrier`."""
+        if self._producer is None:
+            producer = self._make()
+            try:
+                await producer.start()
+            except BaseException:
+                await producer.stop()
+                raise
+            self._producer = producer
+        try:
+            sent = [await self._producer.send(self._topic, record) for record in records]
+            await asyncio.gather(*sent)
+        except BaseException:
+            # It may have failed for good; the next batch begins with another one.
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """See `Carrier`."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            async with asyncio.timeout(CLOSE_WITHIN):
+                await producer.stop()
+
+
+def _kind(error: Exception) -> str:
+    # Its text may name users or addresses with credentials.
+    return type(error).__name__
