@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hanzoai.pubsub import PubSubClient, PubSubError
 from pubsub_server.observe import logs
 from pubsub_server.settings.sources import load
+from pubsub_server.testing import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,3 +65,29 @@ def test_lines_below_the_level_are_left_out_and_configuring_twice_writes_once(
     logger.warning("quiet")
     logger.error("loud")
     assert len(out.getvalue().splitlines()) == 1
+
+
+async def test_a_failure_names_the_connection_and_neither_its_token_nor_its_payload(
+    logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.StringIO()
+    logs.configure(load({"log_format": "json", "log_level": "debug"}), out)
+    async with asyncio.timeout(20), running_server() as node:
+        token = node.token("alice")
+        async with PubSubClient(node.ws, token=token) as ps:
+            await ps.connect()
+            monkeypatch.setattr(
+                node.hub.core.backplane, "publish", lambda drafts, sender: 1 / 0, raising=True
+            )
+            with pytest.raises(PubSubError):
+                await ps.publish("demo.x", {"data": "a-payload"})
+            client_id = ps.client_id
+    (line,) = [
+        entry
+        for entry in map(json.loads, out.getvalue().splitlines())
+        if entry["message"] == "a frame could not be handled"
+    ]
+    assert client_id
+    assert line["client_id"] == client_id
+    assert token not in out.getvalue()
+    assert "a-payload" not in out.getvalue()

@@ -133,3 +133,8 @@ def without_name(names: tuple[str, ...] | dict[str, None], name: str) -> Any:
         names.pop(name, None)
         return names if len(names) >= _FEW else tuple(names)
     return tuple(other for other in names if other != name)
+
+
+def about(connection: Connection) -> dict[str, str]:
+    """What a log line about a connection carries beside its text."""
+    return {"client_id": connection.client_id}

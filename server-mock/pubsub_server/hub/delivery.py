@@ -13,7 +13,7 @@ from collections import deque
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Final
 
-from pubsub_server.hub.connection import REPLAYING
+from pubsub_server.hub.connection import REPLAYING, about
 from pubsub_server.hub.routing import NOWHERE
 from pubsub_server.hub.wire_forms import message_bytes
 from pubsub_server.interfaces import WireForm
@@ -239,7 +239,7 @@ class Delivery:
                     self._write_pending(connection)
             except Exception:
                 # One transport that fails takes nothing from the others.
-                logger.exception("a write failed; the connection is cut")
+                logger.exception("a write failed; the connection is cut", extra=about(connection))
                 connection.sink.abort()
         stats.writing.observe(perf_counter() - self._began)
         if self._oldest:

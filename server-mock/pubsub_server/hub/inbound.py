@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.codec import decode_object, error_frame, error_info, parse, ref_of
+from pubsub_server.hub.connection import about
 from pubsub_server.hub.requests import (
     AuthRequest,
     PingRequest,
@@ -140,7 +141,7 @@ class Inbound:
         except ServiceError as error:
             core.refuse(connection, error, request.ref)
         except Exception:
-            logger.exception("a subscription failed")
+            logger.exception("a subscription failed", extra=about(connection))
             failure = ServiceError("internal", "the server failed on this frame")
             core.refuse(connection, failure, request.ref)
         finally:
@@ -203,7 +204,7 @@ class Inbound:
                 core.refuse(connection, error, ref)
             return
         except Exception:
-            logger.exception("a frame could not be decoded")
+            logger.exception("a frame could not be decoded", extra=about(connection))
             core.refuse(connection, ServiceError("internal", "the frame could not be read"), ref)
             return
         connection.bad_frames = 0
@@ -215,7 +216,7 @@ class Inbound:
         except ServiceError as error:
             core.refuse(connection, error, request.ref)
         except Exception:
-            logger.exception("a frame could not be handled")
+            logger.exception("a frame could not be handled", extra=about(connection))
             core.refuse(
                 connection, ServiceError("internal", "the server failed on this frame"), request.ref
             )
@@ -251,7 +252,7 @@ class Inbound:
             self._refuse_auth(connection, error, request.ref, first)
             return
         except Exception:
-            logger.exception("a token could not be checked")
+            logger.exception("a token could not be checked", extra=about(connection))
             failure = ServiceError("internal", "the token could not be checked")
             self._refuse_auth(connection, failure, request.ref, first)
             return

@@ -26,6 +26,9 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        client_id = getattr(record, "client_id", None)
+        if client_id:
+            entry["client_id"] = client_id
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(entry).decode()
