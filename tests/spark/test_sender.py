@@ -255,6 +255,17 @@ def test_a_row_that_the_server_refuses_fails_the_task_or_becomes_a_letter(peer: 
     }
 
 
+def test_a_row_refused_for_another_reason_the_second_time_has_its_letter_already(
+    peer: Peer,
+) -> None:
+    config = PubSubConfig(URL, on_error="deadletter:dead")
+    for code in ("forbidden", "unsupported"):
+        peer.answers = [refused(code)]
+        assert publish_partition(rows(3), config, namespace="nightly").dead_letters == 1
+    (dead,) = peer.stored.values()
+    assert dead["data"]["error"]["code"] == "forbidden"
+
+
 def test_oversized_rows_may_be_left_out(peer: Peer) -> None:
     config = PubSubConfig(URL, max_message_bytes=10, on_oversize="drop")
     stats = publish_partition([*rows(2), {"topic": "a", "data": '"xxxxxxxxxxxxx"'}], config)

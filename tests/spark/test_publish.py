@@ -1,0 +1,116 @@
+"""The functions against a real server, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from hanzoai.pubsub.errors import Conflict, PermissionDenied
+from hanzoai.pubsub.spark import PubSubConfig, publish_partition
+from hanzoai.pubsub.testing import ThreadedServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+tokens: list[Callable[[], str]] = []
+
+
+def provide() -> str:
+    make = tokens.pop(0)
+    tokens.append(make)
+    return make()
+
+
+@pytest.fixture
+def server() -> Iterator[ThreadedServer]:
+    with ThreadedServer(publish_rate_service=500, history_max_messages=10_000) as running:
+        tokens[:] = [running.service_token]
+        yield running
+
+
+def config(server: ThreadedServer, **changes: Any) -> PubSubConfig:
+    settings: dict[str, Any] = {"credential_provider": f"{__name__}:provide", **changes}
+    return PubSubConfig(server.http, **settings)
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    return [{"topic": "jobs.rows", "data": json.dumps({"n": n})} for n in range(count)]
+
+
+def stored(server: ThreadedServer, topic: str = "jobs.rows") -> list[Any]:
+    found: list[Any] = []
+    after = 0
+    while True:
+        answer = httpx.get(
+            f"{server.http}/v1/topics/{topic}/history",
+            params={"after": after, "limit": 500},
+            headers={"Authorization": f"Bearer {server.admin_token()}"},
+            trust_env=False,
+        )
+        page = answer.raise_for_status().json()
+        found += [message["data"] for message in page["messages"]]
+        if not page["has_more"]:
+            return found
+        after = page["messages"][-1]["seq"]
+
+
+def test_rows_beyond_the_rate_of_the_server_are_published_once_and_in_order(
+    server: ThreadedServer,
+) -> None:
+    stats = publish_partition(rows(1_200), config(server, max_in_flight=1))
+    assert (stats.rows, stats.duplicates) == (1_200, 0)
+    assert stats.retries > 0
+    assert [each["n"] for each in stored(server)] == list(range(1_200))
+
+
+def test_requests_in_flight_beyond_the_rate_lose_and_repeat_nothing(
+    server: ThreadedServer,
+) -> None:
+    stats = publish_partition(rows(1_200), config(server, batch_size=200))
+    assert stats.rows == 1_200
+    assert Counter(each["n"] for each in stored(server)) == Counter(range(1_200))
+
+
+def test_a_task_that_runs_again_publishes_nothing_twice(server: ThreadedServer) -> None:
+    first = publish_partition(rows(300), config(server), namespace="nightly")
+    again = publish_partition(reversed(rows(300)), config(server), namespace="nightly")
+    assert (first.rows, first.duplicates) == (300, 0)
+    assert (again.rows, again.duplicates) == (300, 300)
+    assert len(stored(server)) == 300
+
+
+def test_tokens_that_have_ended_are_replaced_and_nothing_is_lost(server: ThreadedServer) -> None:
+    tokens[:] = [lambda: server.token("service", kind="service", ttl=-5), server.service_token]
+    stats = publish_partition(rows(300), config(server, batch_size=20))
+    assert stats.rows == 300
+    assert stats.retries > 0
+    assert Counter(each["n"] for each in stored(server)) == Counter(range(300))
+
+
+def test_an_id_that_was_used_for_something_else_fails_the_task(server: ThreadedServer) -> None:
+    one = {"topic": "jobs.rows", "id": "i1"}
+    publish_partition([{**one, "data": "1"}], config(server))
+    with pytest.raises(Conflict) as caught:
+        publish_partition([{**one, "data": "2"}], config(server))
+    assert caught.value.topic == "jobs.rows"
+    assert stored(server) == [1]
+
+
+def test_a_number_that_no_json_parser_takes_spoils_its_row_alone(server: ThreadedServer) -> None:
+    some = [*rows(40), {"topic": "jobs.rows", "data": "1e999"}]
+    stats = publish_partition(some, config(server, on_error="deadletter:jobs.dead"))
+    assert (stats.rows, stats.dead_letters) == (40, 1)
+    assert Counter(each["n"] for each in stored(server)) == Counter(range(40))
+    (letter,) = stored(server, "jobs.dead")
+    assert letter["row"]["data"] == "1e999"
+
+
+def test_who_may_not_publish_is_told_which_topic(server: ThreadedServer) -> None:
+    tokens[:] = [lambda: server.token("mallory")]
+    with pytest.raises(PermissionDenied) as caught:
+        publish_partition(rows(3), config(server))
+    assert caught.value.topic == "jobs.rows"
