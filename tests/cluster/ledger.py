@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Stream: TypeAlias = tuple[str, str]
 """Topic and publisher: what one publishes on one topic is in order."""
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds that a publish may wait for nodes and store to come back."""
 
 
@@ -38,6 +38,7 @@ class Publisher:
         self.pause = pause
         self.acknowledged: dict[Stream, list[int]] = {(topic, name): [] for topic in topics}
         self._ending = False
+        self.failure: Exception | None = None
 
     @property
     def count(self) -> int:
@@ -49,7 +50,13 @@ class Publisher:
         self._ending = True
 
     async def run(self) -> None:
-        """Publish until `end`."""
+        """Publish until `end`; what goes wrong is kept in `failure`."""
+        try:
+            await self._run()
+        except Exception as error:
+            self.failure = error
+
+    async def _run(self) -> None:
         number = 0
         while not self._ending:
             number += 1

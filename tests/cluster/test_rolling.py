@@ -44,14 +44,16 @@ class Load:
     """For all of it, so that a failure ends."""
     at_once: int
     """Clients that connect at the same time."""
+    slack: float
+    """Times longer that all clients in one process may take to open their connections."""
 
 
-LOAD = Load(2_000, 40, 4, 0.2, 60, 1_800, 100) if SOAK else Load(36, 6, 4, 0.02, 0, 120, 36)
+LOAD = Load(2_000, 40, 4, 0.2, 60, 1_800, 100, 10) if SOAK else Load(36, 6, 4, 0.02, 0, 120, 36, 1)
 FLAGS = (
     *("--publish-rate-service", "10000", "--connections-per-user", "10000"),
     *("--history-max-messages", "5000", "--log-level", "warning"),
     *("--drain-notice", "300ms", "--drain-spread", "2s" if SOAK else "300ms"),
-    *("--drain-timeout", "10s"),
+    *("--drain-timeout", "10s", "--auth-deadline", "60s"),
 )
 CASES = [
     *(("haproxy", False), ("nginx", True)),
@@ -74,7 +76,8 @@ class Cluster:
             dev_tokens.mint(self.key, name, kind="service"),
             rest_url=balancer.http,
             transport="sse" if streams else "websocket",
-            retry=RetryOptions(base=0.2, cap=2.0),
+            retry=RetryOptions(base=0.2 * LOAD.slack, cap=2.0 * LOAD.slack),
+            open_timeout=5 * LOAD.slack,
         )
 
 
@@ -128,7 +131,7 @@ async def traffic(
         for publisher in publishers:
             publisher.end()
         await asyncio.gather(*running)
-        await settled(subscribers, gather(publishers), 30)
+        await settled(subscribers, gather(publishers), 30 * LOAD.slack)
 
 
 async def more(publishers: Sequence[Publisher]) -> None:
@@ -138,6 +141,8 @@ async def more(publishers: Sequence[Publisher]) -> None:
 
 
 def _as_far(publisher: Publisher, goal: int) -> bool:
+    if publisher.failure is not None:
+        raise publisher.failure
     return publisher.count >= goal
 
 
@@ -152,7 +157,6 @@ async def test_nodes_and_store_are_restarted_and_nothing_is_lost_and_nothing_com
     folder.mkdir()
     store = Store("redis", folder, "--appendonly", "yes", "--appendfsync", "always")
     await store.start()
-    began = time.monotonic()
     codes: list[int] = []
     try:
         async with cluster(tmp_path, store) as made:
@@ -174,6 +178,7 @@ async def test_nodes_and_store_are_restarted_and_nothing_is_lost_and_nothing_com
                         if time.monotonic() - began >= LOAD.seconds:
                             break
                 acknowledged = gather(publishers)
+                seconds = time.monotonic() - began
             finally:
                 await balancer.end()
     finally:
@@ -182,6 +187,9 @@ async def test_nodes_and_store_are_restarted_and_nothing_is_lost_and_nothing_com
     found = [fault for each in subscribers for fault in faults(each, acknowledged)]
     published = sum(map(len, acknowledged.values()))
     heard = sum(len(numbers) for each in subscribers for numbers in each.heard.values())
-    print(f"{kind}: {published:,} acknowledged, {heard:,} heard by {len(subscribers):,}")
+    said = f"{published:,} acknowledged, {heard:,} heard by {len(subscribers):,}"
+    print(
+        f"{kind}: {said}, {seconds:.0f} s with {len(codes)} restarts, a kill, and one of the store"
+    )
     assert found == []
     assert set(codes) == {0}
