@@ -313,3 +313,19 @@ async def test_pub_5_pipelined_publishes_over_the_rate_arrive_in_order_and_none_
             seen = [(await anext(sub)).data["n"] for _ in range(count)]
         assert seen == list(range(count))
         assert real.stats.refused.get("rate_limited", 0) == 0
+
+
+@pytest.mark.parametrize("wait", [True, False], ids=["connected", "not yet connected"])
+async def test_pub_4_a_batch_far_beyond_the_rate_goes_at_the_rate(*, wait: bool) -> None:
+    async with MemoryServer(publish_rate_service=100) as server:
+        ps = server.client(operation_timeout=60)
+        if wait:
+            await ps.connect()
+        began = server.clock.now()
+        batch = [(TOPIC, {"data": {"n": n}}) for n in range(500)]
+        task = asyncio.ensure_future(ps.publish_many(batch))
+        await server.clock.advance_until(task.done)
+        assert all(isinstance(result, Published) for result in await task)
+        assert server.clock.now() - began < 7
+        kept = [message.data["n"] async for message in ps.history(TOPIC)]
+        assert kept == list(range(400, 500))

@@ -148,7 +148,9 @@ async function sendAll(
 ): Promise<(Published | PubSubError)[]> {
   const { clock } = driver;
   const deadline = clock.now() + driver.patience(options.timeout);
-  const count = firstFrame(items, driver.welcome?.limits?.max_batch || BATCH);
+  const most = driver.welcome?.limits?.max_batch || BATCH;
+  // What goes in one frame is granted as a whole.
+  const count = firstFrame(items, Math.min(most, driver.session._peer?.burst || most));
   const results = count ? await send(driver, items.slice(0, count), options, true) : [];
   const rest = items.slice(count);
   if (!rest.length) return results;

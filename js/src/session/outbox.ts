@@ -136,7 +136,8 @@ export class Outbox {
       const count = messages.length;
       if (rate && this._budget < Math.min(count, burst) * 1000) break;
       if (!this.hasRoom(count, size, this._flight)) break;
-      if (rate) this._budget -= count * 1000;
+      // A batch beyond the budget is granted in part: there is nothing left there then.
+      if (rate) this._budget = Math.max(this._budget - count * 1000, (burst - rate) * 1000);
       this._send(entry);
     }
     if (rate && this._budget < burst * 1000 && !this._machine._runs('pace')) {

@@ -433,3 +433,27 @@ test('a quiet socket is pinged, and a stream that nobody wants any more is gone'
   abort.abort();
   assert.equal(server.connections, 0);
 });
+
+for (const wait of [true, false]) {
+  const when = wait ? 'a client that is connected' : 'a client that is not connected yet';
+  test(`a batch far beyond the rate goes at the rate: ${when}`, async () => {
+    await using server = await new MemoryServer({ publishRateService: 100 }).start();
+    const ps = server.client({ operationTimeout: 60_000 });
+    if (wait) await ps.connect();
+    const began = server.clock.now();
+    const batch = Array.from({ length: 500 }, (_, n) => ['chat.1', { data: n }] as const);
+    let results: unknown[] | undefined;
+    const publishing = ps.publishMany(batch).then((all) => {
+      results = all;
+    });
+    await server.clock.advanceUntil(() => results !== undefined);
+    await publishing;
+    assert.ok(results?.every((result) => !(result instanceof Error)));
+    assert.ok(server.clock.now() - began < 7_000);
+    const kept = await take(ps.history('chat.1'), 100);
+    assert.deepEqual(
+      kept.map((message) => message.data),
+      batch.slice(400).map(([, { data }]) => data),
+    );
+  });
+}

@@ -30,6 +30,7 @@ from hanzoai.pubsub.runtime.states import StateStream, reason_of
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.session import events
 from hanzoai.pubsub.session.effects import Acked, Unknown
+from hanzoai.pubsub.session.peer import burst_of
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_choice
 from hanzoai.pubsub.topics import validate_topic
@@ -272,7 +273,12 @@ class Operations:
         check_choice("via", via, get_args(Via))
         deadline = self._clock.now() + self._seconds(timeout)
         results: list[Published | PubSubError] = []
-        for chunk in chunks(items, self._driver.limits.max_batch or 1_000):
+        limits = self._driver.limits
+        most = limits.max_batch or 1_000
+        if limits.publish_rate:
+            # What goes in one frame is granted as a whole.
+            most = min(most, burst_of(limits.publish_rate))
+        for chunk in chunks(items, most):
             left = deadline - self._clock.now()
             try:
                 results += await self._publish(chunk, None, left, via, batch=True)

@@ -348,7 +348,8 @@ class Outbox:
             ):
                 break
             if rate:
-                self._budget -= count * 1000
+                # A batch beyond the budget is granted in part: there is nothing left there then.
+                self._budget = max(self._budget - count * 1000, (burst - rate) * 1000)
             self._drop(entry)
             self._send(entry, peer, out)
         if rate and self._budget < burst * 1000 and not self._pacing:

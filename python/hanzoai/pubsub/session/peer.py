@@ -44,8 +44,12 @@ class Peer:
         Budgets of two clocks that are equal meet at zero, where the network's jitter alone makes
         the server refuse; and what was refused comes after what follows it.
         """
-        rate = self.rate or 0
-        return rate - min(max(1, rate // 10), rate // 2)
+        return burst_of(self.rate or 0)
+
+
+def burst_of(rate: int) -> int:
+    """Publishes that may go at once where so many a second are allowed; see `Peer.burst`."""
+    return rate - min(max(1, rate // 10), rate // 2)
 
 
 def read_peer(frame: AuthOkFrame, *, incremental: bool) -> Peer:
