@@ -28,6 +28,7 @@ from pubsub_server.backplanes.redis.layout import Layout
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.hub.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
 from pubsub_server.observe.metrics import PREFIX, Metrics
+from pubsub_server.server import community
 from pubsub_server.settings.config import Settings
 from pubsub_server.testing import running_server
 
@@ -147,7 +148,10 @@ async def exposition() -> str:
             audit_topics=["none"], audit_file=Path(folder) / "audit", webhooks=[hook]
         ) as server:
             link = Link("redis://127.0.0.1:1", cluster=False)
-            redis = RedisBackplane(link, Layout("x", 1), max_messages=1, max_age=1)
+            shared = community(server.server.settings)
+            redis = RedisBackplane(
+                link, Layout("x", 1), max_messages=1, max_age=1, community=shared, secret=""
+            )
             everything = (*server.server.instruments(), *redis.instruments())
             text, _ = Metrics(lambda: server.stats, everything).exposition()
             await redis.close()

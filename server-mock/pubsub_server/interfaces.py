@@ -83,13 +83,17 @@ class RateLimiter(Protocol):
 
         Args:
             identity: Who publishes.
-            client_id: The connection; None over REST.
+            client_id: The connection.
             count: How many messages.
 
         Returns:
             How many are granted (the first ones), and in how many milliseconds the next one would
             be (0 where all are granted).
         """
+        ...
+
+    def share(self, identity: Identity, count: int) -> tuple[int, int] | Awaitable[tuple[int, int]]:
+        """As `take`, over REST: of the budget that all nodes share."""
         ...
 
     def rate(self, identity: Identity) -> int:
@@ -104,16 +108,28 @@ class RateLimiter(Protocol):
 class ConnectionLimiter(Protocol):
     """Connections a user and an organization, HIP-56 Security 7."""
 
-    def acquire(self, identity: Identity) -> None:
+    def acquire(self, identity: Identity, held: Identity | None = None) -> Awaitable[None] | None:
         """Count one connection.
+
+        Args:
+            identity: Whose it is.
+            held: As whom it is counted already, where it authenticates anew.
+
+        Returns:
+            What has to be awaited before it is granted, and may raise; None where it is.
 
         Raises:
             ServiceError: `connection_limit`.
         """
         ...
 
-    def release(self, identity: Identity) -> None:
-        """One connection less. Called once for each `acquire` that did not raise."""
+    def release(self, identity: Identity, kept: Identity | None = None) -> None:
+        """One connection less. Called once for each `acquire` that did not raise.
+
+        Args:
+            identity: As whom it was counted.
+            kept: As whom it goes on to be counted.
+        """
         ...
 
 
@@ -411,11 +427,11 @@ class Service(Protocol):
         """
         ...
 
-    def presence(self, identity: Identity, topic: str) -> list[Member]:
+    async def presence(self, identity: Identity, topic: str) -> list[Member]:
         """Everybody present on a topic.
 
         Raises:
-            ServiceError: `forbidden`, `invalid_topic`.
+            ServiceError: `forbidden`, `invalid_topic`, `unavailable`.
         """
         ...
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.auth.identity import Identity
     from pubsub_server.auth.jwks import JwksAuthenticator
-    from pubsub_server.backplane import Backplane
+    from pubsub_server.backplanes.redis.backplane import Community, RedisBackplane
     from pubsub_server.instruments import Instrument
     from pubsub_server.observe.audit import AuditSink
     from pubsub_server.observe.audit_streams import Carrier
@@ -179,13 +179,10 @@ class Server:
             settings,
             authenticator=authenticator,
             policy=policy,
-            rates=RateLimiter(
-                settings.publish_rate_user, settings.publish_rate_service, settings.publish_burst
-            ),
-            limiter=ConnectionLimiter(
-                settings.connections_per_user, settings.connections_per_org, settings.org_limits
-            ),
+            rates=_rates(settings) if backplane is None else backplane.rates,
+            limiter=_connections(settings) if backplane is None else backplane.connections,
             backplane=backplane,
+            roster=None if backplane is None else backplane.roster,
             audit=self._audit,
             webhooks=webhooks if settings.webhooks else None,
             tracing=self._tracing,
@@ -286,6 +283,18 @@ class Server:
             self._audit.auth(identity, refused)
 
 
+def _rates(settings: Settings) -> RateLimiter:
+    return RateLimiter(
+        settings.publish_rate_user, settings.publish_rate_service, settings.publish_burst
+    )
+
+
+def _connections(settings: Settings) -> ConnectionLimiter:
+    return ConnectionLimiter(
+        settings.connections_per_user, settings.connections_per_org, settings.org_limits
+    )
+
+
 def _webhooks(settings: Settings) -> WebhookSender:
     try:
         return WebhookSender(settings)
@@ -323,7 +332,26 @@ def _tracing() -> Tracing:
         ) from None
 
 
-async def _redis(settings: Settings) -> Backplane:
+def community(settings: Settings) -> Community:
+    """What nodes on Redis share beside the logs."""
+    # Only a server on Redis loads its client.
+    from pubsub_server.backplanes.redis.backplane import Community
+
+    return Community(
+        heartbeat=settings.node_heartbeat / 1000,
+        timeout=settings.node_timeout / 1000,
+        grace=settings.presence_grace / 1000,
+        max_members=settings.presence_max_members,
+        per_user=settings.connections_per_user,
+        per_org=settings.connections_per_org,
+        org_limits=settings.org_limits,
+        rate_user=settings.publish_rate_user,
+        rate_service=settings.publish_rate_service,
+        rate_burst=settings.publish_burst,
+    )
+
+
+async def _redis(settings: Settings) -> RedisBackplane:
     # Only a server on Redis loads its client.
     from pubsub_server.backplanes.redis import opening
 
@@ -336,6 +364,7 @@ async def _redis(settings: Settings) -> Backplane:
             shards=settings.redis_shards,
             max_messages=settings.history_max_messages,
             max_age=settings.history_max_age,
+            community=community(settings),
         )
     except opening.UnusableError as error:
         raise StartError(f"redis_url: {error}") from None

@@ -71,7 +71,7 @@ class Store:
         self.kind = kind
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
-        self._folder = folder
+        self.folder = folder
         self._options = options
         self._process: asyncio.subprocess.Process | None = None
 
@@ -79,7 +79,7 @@ class Store:
         """Run it, and wait until it answers."""
         self._process = await asyncio.create_subprocess_exec(
             program(self.kind),
-            *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)),
+            *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
             *("--save", "", "--loglevel", "warning", *self._options),
             stdout=asyncio.subprocess.DEVNULL,
         )

@@ -46,7 +46,7 @@ async def test_metadata_too_deep_to_be_shown_is_refused_and_the_topic_lives(dept
         kinds = {frame.get("type", frame.get("event")) for frame in alice.hear()}
         assert "error" not in kinds
     mallory.close(1000)
-    assert [member.user_id for member in rig.hub.attendance.members("room")] == ["alice"]
+    assert [member.user_id for member in await rig.hub.attendance.members("room")] == ["alice"]
 
 
 async def test_pongs_do_not_pile_up_for_one_who_reads_none(

@@ -740,7 +740,7 @@ async def test_unsubscribing_leaves() -> None:
     bob.subscribe("a", "*")
     bob.say("unsubscribe", topics=["a"])
     assert [p for p in alice.presence() if p[0] == "presence.leave"] == [("presence.leave", "bob")]
-    assert [m.user_id for m in rig.hub.presence(ANNA, "a")] == ["alice"]
+    assert [m.user_id for m in await rig.hub.presence(ANNA, "a")] == ["alice"]
 
 
 async def test_a_client_that_says_good_bye_leaves_at_once() -> None:
@@ -762,7 +762,7 @@ async def test_a_lost_client_leaves_after_the_grace() -> None:
     bob.close(None)
     rig.advance(4.9)
     assert alice.hear() == []
-    assert len(rig.hub.presence(ANNA, "a")) == 2
+    assert len(await rig.hub.presence(ANNA, "a")) == 2
     rig.advance(0.3)
     assert alice.presence() == [("presence.leave", "bob")]
 
@@ -784,8 +784,8 @@ async def test_a_client_that_comes_back_within_the_grace_does_not_flicker() -> N
     again.subscribe("a")
     rig.advance(10)
     assert alice.hear() == []
-    assert [m.status for m in rig.hub.presence(ANNA, "a")] == [None, "typing"]
-    assert rig.hub.presence(ANNA, "b") == []
+    assert [m.status for m in await rig.hub.presence(ANNA, "a")] == [None, "typing"]
+    assert await rig.hub.presence(ANNA, "b") == []
 
 
 async def test_nobody_resumes_somebody_else() -> None:
@@ -823,7 +823,7 @@ async def test_presence_can_be_declined() -> None:
     bob.subscribe("a", "b")
     topics = [f["message"]["topic"] for f in alice.hear()]
     assert topics == ["b"]
-    assert [m.user_id for m in rig.hub.presence(ANNA, "a")] == ["alice", "bob"]
+    assert [m.user_id for m in await rig.hub.presence(ANNA, "a")] == ["alice", "bob"]
     alice.subscribe("a", presence=True)
     bob.say("unsubscribe", topics=["a"])
     assert alice.presence() == [("presence.leave", "bob")]
@@ -899,7 +899,7 @@ async def test_reading_needs_a_valid_topic_and_a_right() -> None:
             await rig.hub.history(ANNA, topic)
         assert caught.value.code == code
         with pytest.raises(ServiceError) as caught:
-            rig.hub.presence(ANNA, topic)
+            await rig.hub.presence(ANNA, topic)
         assert caught.value.code == code
 
 

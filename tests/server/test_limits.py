@@ -151,5 +151,4 @@ def test_counts_that_are_zero_are_forgotten() -> None:
     limiter.acquire(BOB)
     limiter.release(BOB)
     limiter.release(BOB)
-    assert not limiter._users
-    assert not limiter._orgs
+    assert not limiter._counts

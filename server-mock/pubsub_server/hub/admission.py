@@ -57,18 +57,33 @@ class Admission:
         Raises:
             ServiceError: `token_invalid`, `token_expired`, `connection_limit`, `unavailable`.
         """
-        identity = await self._core.authenticator.authenticate(token)
-        if connection.closed:
-            raise ServiceError("unauthenticated", "the connection has ended")
-        if connection.identity is None:
+        core = self._core
+        identity = await core.authenticator.authenticate(token)
+        _still_open(connection)
+        held = connection.identity
+        if held is not None and (held.user_id, held.kind) != (identity.user_id, identity.kind):
+            raise ServiceError(
+                "token_invalid",
+                "this token names somebody else than the connection; open another connection",
+                field="token",
+            )
+        granted = core.limiter.acquire(identity, held)
+        if granted is not None:
+            await granted
+            try:
+                _still_open(connection)
+            except ServiceError:
+                core.limiter.release(identity, held)
+                raise
+        if held is None:
             self._enter(connection, identity, client_id)
         else:
-            self._renew(connection, identity)
+            self._renew(connection, identity, held)
         return self.answer(identity, connection.client_id)
 
     def _enter(self, connection: Connection, identity: Identity, client_id: str | None) -> None:
         core = self._core
-        if client_id is not None and core.presence.may_resume(client_id, identity):
+        if client_id is not None and self._may_resume(client_id, identity):
             replaced = core.connections.get(client_id)
             if replaced is not None:
                 # The old connection is dead without the server knowing: the client is here.
@@ -77,30 +92,23 @@ class Admission:
                 )
             connection.client_id = client_id
         else:
-            connection.client_id = f"cl_{secrets.token_hex(10)}"
-        core.limiter.acquire(identity)
+            new = f"cl_{secrets.token_hex(10)}"
+            connection.client_id = new if core.roster is None else core.roster.issue(identity)
         connection.identity = identity
         core.connections[connection.client_id] = connection
         core.stats.authenticated += 1
         core.presence.refresh(connection.client_id, identity)
         self._set_end(connection, identity)
 
-    def _renew(self, connection: Connection, identity: Identity) -> None:
+    def _may_resume(self, client_id: str, identity: Identity) -> bool:
         core = self._core
-        held = connection.identity
-        assert held is not None
-        if (held.user_id, held.kind) != (identity.user_id, identity.kind):
-            raise ServiceError(
-                "token_invalid",
-                "this token names somebody else than the connection; open another connection",
-                field="token",
-            )
-        core.limiter.release(held)
-        try:
-            core.limiter.acquire(identity)
-        except ServiceError:
-            core.limiter.acquire(held)
-            raise
+        return core.presence.may_resume(client_id, identity) or (
+            core.roster is not None and core.roster.vouches(client_id, identity)
+        )
+
+    def _renew(self, connection: Connection, identity: Identity, held: Identity) -> None:
+        core = self._core
+        core.limiter.release(held, identity)
         connection.identity = identity
         core.presence.refresh(connection.client_id, identity)
         self._set_end(connection, identity)
@@ -236,3 +244,8 @@ class Admission:
         if silence >= ping:
             self._core.delivery.send(connection, KEEPALIVE[connection.form])
         return True
+
+
+def _still_open(connection: Connection) -> None:
+    if connection.closed:
+        raise ServiceError("unauthenticated", "the connection has ended")

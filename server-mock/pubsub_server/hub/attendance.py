@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -12,14 +12,13 @@ from pubsub_server.hub.wire_forms import frame_bytes, message_bytes
 from pubsub_server.interfaces import WireForm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
     from pubsub_server.hub.presence import Client
+    from pubsub_server.hub.roster import Change
     from pubsub_server.interfaces import Member
-
-Change = Literal["join", "leave", "update"]
 
 SNAPSHOTS_MAX = 1_000
 """Snapshots that one subscription by pattern brings."""
@@ -75,8 +74,16 @@ class Attendance:
             self._tell("leave", topic, member)
         return None
 
-    def members(self, topic: str) -> list[Member]:
-        """Everybody on a topic."""
+    async def members(self, topic: str) -> list[Member]:
+        """Everybody on a topic.
+
+        Raises:
+            ServiceError: `unavailable`, where nodes share presence and the store is away.
+        """
+        return self.local(topic)
+
+    def local(self, topic: str) -> list[Member]:
+        """Everybody on a topic who is connected to this node."""
         return self._core.presence.members(topic, self._seen)
 
     def _seen(self, client_id: str) -> int | None:
@@ -104,6 +111,27 @@ class Attendance:
             self._tell("update", name, member, id=id)
         return id, now
 
+    def expect(self, connection: Connection) -> None:
+        """It is about to be greeted; see `greet`."""
+
+    async def greet(
+        self, connection: Connection, joined: Sequence[str], shown: Sequence[str]
+    ) -> Iterable[bytes] | None:
+        """Where nodes share presence: enter these topics, and gather what `show` would send.
+
+        Args:
+            connection: Who.
+            joined: Topics that it becomes a member of.
+            shown: Topics and patterns whose members it is shown.
+
+        Returns:
+            What follows the answer to its subscription; None where `enter` and `show` do it.
+        """
+        return None
+
+    def greeted(self, connection: Connection) -> None:
+        """Its greeting is over, whether it came or not."""
+
     def show(
         self, connection: Connection, topics: Sequence[str], found: Sequence[str] | None = None
     ) -> None:
@@ -129,11 +157,7 @@ class Attendance:
             core.delivery.send(connection, self._snapshot(connection.form, name))
 
     def _snapshot(self, form: WireForm, topic: str) -> bytes:
-        members = [member_json(m) for m in self.members(topic)]
-        if form is WireForm.EVENT_STREAM:
-            # HIP-56 shows the members of an event stream with `id`.
-            members = [{"id": member["user_id"], **member} for member in members]
-        return frame_bytes(form, {"type": "presence.snapshot", "topic": topic, "members": members})
+        return snapshot_bytes(form, topic, [member_json(m) for m in self.local(topic)])
 
     def _tell(
         self,
@@ -154,16 +178,7 @@ class Attendance:
             return
         core.turns.spend(len(hearing))
         now = core.wall()
-        body = orjson.dumps(
-            {
-                "id": id or message_id(),
-                "topic": topic,
-                "type": f"presence.{change}",
-                "data": member_json(member),
-                "sender": {"type": member.kind, "id": member.user_id},
-                "timestamp": now,
-            }
-        )
+        body = change_bytes(change, topic, member_json(member), member.kind, now, id)
         if hooks is not None and hooked:
             hooks.notify(change, topic, body)
         # Made for the first that wants it.
@@ -193,6 +208,35 @@ class _Lost:
     def due(self, now: float) -> float | None:
         """See `wheel.Waiting`."""
         return self.attendance.lapse(self.client, now)
+
+
+def change_bytes(
+    change: Change,
+    topic: str,
+    member: Mapping[str, object],
+    kind: str,
+    now: int,
+    id: str | None,
+) -> bytes:
+    """The envelope of a change of presence."""
+    return orjson.dumps(
+        {
+            "id": id or message_id(),
+            "topic": topic,
+            "type": f"presence.{change}",
+            "data": member,
+            "sender": {"type": kind, "id": member["user_id"]},
+            "timestamp": now,
+        }
+    )
+
+
+def snapshot_bytes(form: WireForm, topic: str, members: Sequence[Mapping[str, object]]) -> bytes:
+    """A frame with everybody on a topic."""
+    if form is WireForm.EVENT_STREAM:
+        # HIP-56 shows the members of an event stream with `id`.
+        members = [{"id": member["user_id"], **member} for member in members]
+    return frame_bytes(form, {"type": "presence.snapshot", "topic": topic, "members": members})
 
 
 def member_json(member: Member) -> dict[str, object]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.delivery import Delivery
     from pubsub_server.hub.presence import Presence
+    from pubsub_server.hub.roster import Roster
     from pubsub_server.hub.routing import Router
     from pubsub_server.hub.turns import Turns
     from pubsub_server.hub.wheel import Wheel
@@ -39,6 +40,8 @@ class Core:
     """One of each, wired by `hub.Hub`.
 
     Attributes:
+        presence: Members that are connected to this node.
+        roster: Those of all nodes; None for a node alone.
         connections: The authenticated ones, by client id.
         clock: Monotonic seconds.
         wall: Unix ms, never going back: of messages.
@@ -57,6 +60,7 @@ class Core:
     delivery: Delivery
     router: Router
     presence: Presence
+    roster: Roster | None
     wheel: Wheel
     stats: Stats
     turns: Turns

@@ -25,6 +25,7 @@ from pubsub_server.hub.inbound import Inbound
 from pubsub_server.hub.presence import Presence
 from pubsub_server.hub.publishing import Publishing
 from pubsub_server.hub.routing import Router
+from pubsub_server.hub.shared_attendance import SharedAttendance
 from pubsub_server.hub.subscriptions import Subscriptions
 from pubsub_server.hub.turns import Turns
 from pubsub_server.hub.wheel import Wheel
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplane import Backplane, Entry
     from pubsub_server.hub.requests import Draft, SubscribeRequest, UnsubscribeRequest
+    from pubsub_server.hub.roster import Roster
     from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import (
         Audit,
@@ -96,6 +98,7 @@ class Hub:
         rates: How often they may publish.
         limiter: How often they may connect.
         backplane: Default: everything in this process.
+        roster: Presence of all nodes, where there are several.
         audit: Records of sensitive topics.
         webhooks: Told of what happens.
         tracing: Follows messages that carry a trace context.
@@ -115,6 +118,7 @@ class Hub:
         rates: RateLimiter,
         limiter: ConnectionLimiter,
         backplane: Backplane | None = None,
+        roster: Roster | None = None,
         audit: Audit | None = None,
         webhooks: Webhooks | None = None,
         tracing: Tracing | None = None,
@@ -148,6 +152,7 @@ class Hub:
                 lambda pattern: core.backplane.leave(pattern),
             ),
             presence=Presence(settings.presence_max_members),
+            roster=roster,
             wheel=Wheel(clock_, loop.call_at if clock is None else None),
             stats=stats,
             turns=Turns(loop),
@@ -157,7 +162,11 @@ class Hub:
             today=today,
         )
         self.core = core
-        self.attendance = Attendance(core)
+        self.attendance = (
+            Attendance(core)
+            if roster is None
+            else SharedAttendance(core, roster, self.end, self._spawn)
+        )
         self.subscriptions = Subscriptions(core, self.attendance)
         self.admission = Admission(core, self.end, self.subscriptions.drop)
         self.subscriptions.admission = self.admission
@@ -356,10 +365,10 @@ class Hub:
         page = self.core.backplane.page(topic, since=since, before=before, after=after, limit=limit)
         return page if isinstance(page, Page) else await page
 
-    def presence(self, identity: Identity, topic: str) -> list[Member]:
+    async def presence(self, identity: Identity, topic: str) -> list[Member]:
         """See `interfaces.Service`."""
         self._may_read(identity, topic)
-        return self.attendance.members(topic)
+        return await self.attendance.members(topic)
 
     async def topics(
         self, identity: Identity, *, prefix: str = "", limit: int = 100

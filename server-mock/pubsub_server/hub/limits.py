@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pubsub_server.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from pubsub_server.auth.identity import Identity
-
-_K = TypeVar("_K")
 
 MAX_BUCKETS = 200_000
 """Clients whose budget is remembered; a bucket that is full again is forgotten first."""
@@ -81,14 +79,22 @@ class RateLimiter:
         """
         now = self._clock()
         key = (identity.kind, identity.user_id, client_id)
-        rate = self._rate(identity)
         bucket = self._buckets.get(key)
         if bucket is None:
             if len(self._buckets) >= MAX_BUCKETS:
                 self._sweep(now)
-            bucket = self._buckets[key] = Bucket(rate, max(1.0, rate * self._burst), now)
+            bucket = self._buckets[key] = Bucket(*self.bucket(identity), now)
         granted, wait = bucket.take(count, now)
         return granted, math.ceil(wait * 1000)
+
+    def share(self, identity: Identity, count: int) -> tuple[int, int] | Awaitable[tuple[int, int]]:
+        """As `take`, from what all REST publishes of this user share."""
+        return self.take(identity, None, count)
+
+    def bucket(self, identity: Identity) -> tuple[float, float]:
+        """Publishes a second of this identity, and how many at once."""
+        rate = self._rate(identity)
+        return rate, max(1.0, rate * self._burst)
 
     def rate(self, identity: Identity) -> int:
         """Publishes a second, rounded down, at least 1; what `auth.ok.limits` tells."""
@@ -125,44 +131,58 @@ class ConnectionLimiter:
         self._per_user = per_user
         self._per_org = per_org
         self._org_limits = dict(org_limits or {})
-        self._users: Counter[tuple[str, str]] = Counter()
-        self._orgs: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
-    def acquire(self, identity: Identity) -> None:
+    def acquire(self, identity: Identity, held: Identity | None = None) -> Awaitable[None] | None:
         """Counts one connection of the identity, against its user and each organization.
+
+        Args:
+            identity: Whose connection it is.
+            held: As whom it is counted already, where it authenticates anew.
+
+        Returns:
+            What has to be awaited before it is granted, where nodes count together.
 
         Raises:
             ServiceError: `connection_limit`; nothing is counted then.
         """
-        user = (identity.kind, identity.user_id)
-        if self._users[user] >= self._per_user:
-            raise ServiceError(
-                "connection_limit",
-                f"{identity.user_id} has {self._per_user} connections, as many as a user may",
-                retry_after_ms=5_000,
-            )
-        for org in identity.orgs:
-            limit = self._org_limits.get(org, self._per_org)
-            if self._orgs[org] >= limit:
-                raise ServiceError(
-                    "connection_limit",
-                    f"the organization {org} has {limit} connections, as many as it may",
-                    retry_after_ms=5_000,
-                )
-        self._users[user] += 1
-        for org in identity.orgs:
-            self._orgs[org] += 1
+        limits = self.limits(identity, held)
+        for name, (limit, said) in limits.items():
+            if self._counts[name] >= limit:
+                raise too_many(said)
+        self._counts.update(limits.keys())
+        return None
 
-    def release(self, identity: Identity) -> None:
-        """One connection less."""
-        _less(self._users, (identity.kind, identity.user_id))
+    def release(self, identity: Identity, kept: Identity | None = None) -> None:
+        """One connection less; ``kept`` is as whom it goes on to be counted."""
+        for name in self.limits(identity, kept):
+            if self._counts[name] > 1:
+                self._counts[name] -= 1
+            else:
+                self._counts.pop(name, None)
+
+    def limits(self, identity: Identity, but: Identity | None = None) -> dict[str, tuple[int, str]]:
+        """What a connection of this identity counts against, without what one of the other does.
+
+        Returns:
+            By name of the counter: how many there may be, and what is said when there are.
+        """
+        found: dict[str, tuple[int, str]] = {}
+        if but is None or (but.kind, but.user_id) != (identity.kind, identity.user_id):
+            said = f"{identity.user_id} has {self._per_user} connections, as many as a user may"
+            found[f"user {identity.kind} {identity.user_id}"] = (self._per_user, said)
         for org in identity.orgs:
-            _less(self._orgs, org)
+            if but is None or org not in but.orgs:
+                limit = self._org_limits.get(org, self._per_org)
+                said = f"the organization {org} has {limit} connections, as many as it may"
+                found[f"org {org}"] = (limit, said)
+        return found
+
+    def count(self, name: str) -> int:
+        """Connections that count against this name."""
+        return self._counts[name]
 
 
-def _less(counter: Counter[_K], key: _K) -> None:
-    left = counter[key] - 1
-    if left > 0:
-        counter[key] = left
-    else:
-        counter.pop(key, None)
+def too_many(said: str) -> ServiceError:
+    """A connection more than may be."""
+    return ServiceError("connection_limit", said, retry_after_ms=5_000)

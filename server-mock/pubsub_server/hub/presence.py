@@ -15,7 +15,7 @@ from pubsub_server.hub.topic_index import Survey, TopicIndex
 from pubsub_server.interfaces import Member
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pubsub_server.interfaces import Identity
 
@@ -242,6 +242,30 @@ class Presence:
                 setattr(place, name, value)
             place.client.last_seen = now
         return [(name, place.member()) for name, place in places]
+
+    def restore(self, client_id: str, topic: str, shown: Mapping[str, Any]) -> None:
+        """The client was a member before, on another node, and showed this."""
+        place = self._topics.get(topic, {}).get(client_id)
+        if place is None:
+            return
+        identity = place.client.identity
+        place.status = shown.get("status")
+        place.metadata = shown.get("metadata")
+        place.joined_at = shown["joined_at"]
+        name, avatar = shown.get("name"), shown.get("avatar_url")
+        place.name = None if name == (identity.name or identity.user_id) else name
+        place.avatar_url = None if avatar == identity.avatar_url else avatar
+
+    def member(self, client_id: str, topic: str) -> Member | None:
+        """What a client shows on a topic; None where it is no member."""
+        place = self._topics.get(topic, {}).get(client_id)
+        return None if place is None else place.member()
+
+    def everybody(self) -> Iterator[tuple[str, Member]]:
+        """All members of all topics."""
+        for topic, places in self._topics.items():
+            for place in places.values():
+                yield topic, place.member()
 
     def members(self, topic: str, seen: Callable[[str], int | None]) -> list[Member]:
         """Everybody on a topic, in the order they came.

@@ -58,9 +58,35 @@ class Publishing:
         connection: Connection | None,
     ) -> list[Result] | Awaitable[list[Result]]:
         core = self._core
-        client_id = None if connection is None else connection.client_id
-        wanted = [item for item in items if isinstance(item, Draft)]
-        granted, wait = core.rates.take(identity, client_id, len(wanted)) if wanted else (0, 0)
+        wanted = sum(isinstance(item, Draft) for item in items)
+        budget: tuple[int, int] | Awaitable[tuple[int, int]] = (0, 0)
+        if wanted and connection is not None:
+            budget = core.rates.take(identity, connection.client_id, wanted)
+        elif wanted:
+            budget = core.rates.share(identity, wanted)
+        if isinstance(budget, Awaitable):
+            return self._when_granted(identity, items, connection, budget)
+        return self._take(identity, items, connection, *budget)
+
+    async def _when_granted(
+        self,
+        identity: Identity,
+        items: Sequence[Draft | ServiceError],
+        connection: Connection | None,
+        budget: Awaitable[tuple[int, int]],
+    ) -> list[Result]:
+        results = self._take(identity, items, connection, *await budget)
+        return await results if isinstance(results, Awaitable) else results
+
+    def _take(
+        self,
+        identity: Identity,
+        items: Sequence[Draft | ServiceError],
+        connection: Connection | None,
+        granted: int,
+        wait: int,
+    ) -> list[Result] | Awaitable[list[Result]]:
+        core = self._core
         results: list[Result | None] = []
         drafts: list[Draft] = []
         for item in items:

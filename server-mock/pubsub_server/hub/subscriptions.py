@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, Self
 
 import orjson
@@ -17,7 +17,7 @@ from pubsub_server.hub.wire_forms import event_id, frame_bytes
 from pubsub_server.interfaces import WireForm
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from pubsub_server.backplane import Entry
     from pubsub_server.hub.admission import Admission
@@ -93,7 +93,8 @@ class Subscriptions:
 
         topics = core.backplane.survey(patterns, allowed)
         loud = wants_presence(request.presence)
-        members = core.presence.survey(patterns, allowed) if loud else None
+        alone = loud and core.roster is None
+        members = core.presence.survey(patterns, allowed) if alone else None
         return None if topics is None and members is None else Groundwork(topics, members)
 
     def subscribe(
@@ -152,6 +153,7 @@ class Subscriptions:
             self._answer(connection, request, granted, denied, replay, loud, members)
             return None
         core.delivery.await_replay(connection)
+        self._attendance.expect(connection)
         return self._answer_later(connection, request, granted, denied, replay, loud, members)
 
     def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
@@ -239,12 +241,25 @@ class Subscriptions:
         core = self._core
         try:
             found = await replay
+            joined = self._joined(connection, request, granted)
+            shown = granted if loud else ()
+            ahead = await self._attendance.greet(connection, joined, shown)
+            if not connection.closed:
+                core.turns.spend(len(found.entries) + len(found.positions))
+                self._answer(connection, request, granted, denied, found, loud, members, ahead)
         except BaseException:
             core.delivery.release(connection, REPLAYING)
             raise
-        if not connection.closed:
-            core.turns.spend(len(found.entries) + len(found.positions))
-            self._answer(connection, request, granted, denied, found, loud, members)
+        finally:
+            self._attendance.greeted(connection)
+
+    def _joined(
+        self, connection: Connection, request: SubscribeRequest, granted: Sequence[str]
+    ) -> list[str]:
+        # A reader of an event stream is a member only where it says so; HIP-56 lets it watch.
+        if connection.form is WireForm.SOCKET or request.presence:
+            return [each for each in granted if not is_wildcard(each)]
+        return []
 
     def _answer(
         self,
@@ -255,23 +270,25 @@ class Subscriptions:
         replay: Replay,
         loud: bool,
         members: Sequence[str] | None = None,
+        ahead: Iterable[bytes] | None = None,
     ) -> None:
         core = self._core
         core.stats.replayed += len(replay.entries)
         parts = _split(replay.entries)
         frames = self._frames(connection.form, request, granted, denied, replay, parts)
-        if connection.stalled or len(parts) > 1:
+        if ahead is not None:
+            core.delivery.replay(connection, chain(frames, ahead))
+        elif connection.stalled or len(parts) > 1:
             core.delivery.replay(connection, frames)
         else:
             core.delivery.send(connection, next(frames))
         if request.ref is None:
             for error in denied:
                 core.refuse(connection, error)
-        named = [each for each in granted if not is_wildcard(each)]
-        # A reader of an event stream is a member only where it says so; HIP-56 lets it watch.
-        if connection.form is WireForm.SOCKET or request.presence:
-            for topic in named:
-                self._attendance.enter(connection, topic)
+        if ahead is not None:
+            return
+        for topic in self._joined(connection, request, granted):
+            self._attendance.enter(connection, topic)
         if loud:
             self._attendance.show(connection, granted, members)
 

@@ -109,7 +109,7 @@ class RestApi:
     async def presence(self, request: web.Request) -> web.Response:
         """`GET /v1/topics/{topic}/presence`: H-073."""
         identity = await self._service.identify(requests.token(request))
-        members = self._service.presence(identity, requests.topic(request))
+        members = await self._service.presence(identity, requests.topic(request))
         return _json({"members": [_member(member) for member in members]})
 
     async def topics(self, request: web.Request) -> web.Response:

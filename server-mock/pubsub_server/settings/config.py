@@ -165,6 +165,14 @@ class Settings(BaseModel):
     redis_shards: int = Field(
         default=64, ge=1, le=1024, description="parts of its keys; the same on every node, for ever"
     )
+    node_heartbeat: Milliseconds = Field(
+        default=2_000, description="between two signs of life of a node on Redis"
+    )
+    node_timeout: Milliseconds = Field(
+        default=8_000,
+        description="without a sign of life; then the members of a node leave; the same on every"
+        " node, at least twice node_heartbeat",
+    )
 
     # who
     dev: Switch = Field(default=False, description="development: local tokens, loopback only")
@@ -366,6 +374,8 @@ class Settings(BaseModel):
                 yield "redis_url must begin with redis://, rediss:// or unix://"
         elif self.backplane == "redis":
             yield "backplane is `redis` without redis_url; say where Redis is"
+        if self.node_timeout < 2 * self.node_heartbeat:
+            yield "node_timeout is less than twice node_heartbeat"
         if self.audit_topics and not (self.audit_file or self.audit_redis or self.audit_kafka):
             yield (
                 "audit_topics is set without audit_file, audit_redis or audit_kafka; say where to"

@@ -207,7 +207,8 @@ class MemoryHttp(httpx.AsyncBaseTransport):
                     **({} if page.position is None else {"position": page.position}),
                 }
             case "GET", ["v1", "topics", topic, "presence"]:
-                return {"members": [_fields(member) for member in hub.presence(identity, topic)]}
+                members = await hub.presence(identity, topic)
+                return {"members": [_fields(member) for member in members]}
             case "GET", ["v1", "topics"]:
                 reports, more = await hub.topics(
                     identity,

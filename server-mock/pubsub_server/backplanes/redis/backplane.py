@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplanes.redis.feed import Feed
+from pubsub_server.backplanes.redis.life import Life
+from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
 from pubsub_server.backplanes.redis.link import LINK_ERRORS
 from pubsub_server.backplanes.redis.reader import Chosen, Reader, Wanted, choose, gather
 from pubsub_server.backplanes.redis.records import split, unpack
+from pubsub_server.backplanes.redis.roster import RedisRoster
+from pubsub_server.backplanes.redis.told import MARK
 from pubsub_server.backplanes.redis.tracks import Tracks
 from pubsub_server.backplanes.redis.writer import REFUSED_FOR, Item, Retention, Writer
 from pubsub_server.errors import ServiceError
@@ -46,6 +51,35 @@ SWEEP_EVERY: Final = 5.0
 SWEEP_MARGIN_MS: Final = 2_000
 
 
+@dataclass(frozen=True, slots=True)
+class Community:
+    """What the nodes share beside the logs.
+
+    Attributes:
+        heartbeat: Seconds between two beats of a node.
+        timeout: Seconds without a beat after which a node is given up.
+        grace: Seconds that the members of a node that was stopped have to go to another.
+        max_members: Of one topic.
+        per_user: Open connections of one user.
+        per_org: Of one organization.
+        org_limits: Of certain organizations, in place of ``per_org``.
+        rate_user: Publishes a second of a user over REST.
+        rate_service: Of a service.
+        rate_burst: Milliseconds of the rate that may come at once.
+    """
+
+    heartbeat: float
+    timeout: float
+    grace: float
+    max_members: int
+    per_user: int
+    per_org: int
+    org_limits: Mapping[str, int]
+    rate_user: float
+    rate_service: float
+    rate_burst: int
+
+
 class RedisBackplane:
     """See `backplane.Backplane`.
 
@@ -54,9 +88,26 @@ class RedisBackplane:
         layout: Names of keys and channels.
         max_messages: Retained a topic.
         max_age: Seconds a message is retained.
+        community: What the nodes share beside the logs.
+        secret: Seals client ids; the same on all nodes.
+
+    Attributes:
+        healed: Holes that were filled from a log.
+        roster: Presence of all nodes.
+        connections: Counts connections on all nodes.
+        rates: Publish rates.
     """
 
-    def __init__(self, link: Link, layout: Layout, *, max_messages: int, max_age: int) -> None:
+    def __init__(
+        self,
+        link: Link,
+        layout: Layout,
+        *,
+        max_messages: int,
+        max_age: int,
+        community: Community,
+        secret: str,
+    ) -> None:
         self._link = link
         self._layout = layout
         age = max_age * 1000
@@ -69,7 +120,7 @@ class RedisBackplane:
             silence=self._silence,
         )
         self._writer = Writer(link, layout, retention, PATIENCE)
-        self._feed = Feed(link, layout, self._take, self._catch_up)
+        self._feed = Feed(link, layout, self._take, self._restored)
         self._tracks = Tracks(REMEMBERED_TOPICS)
         self._reader = Reader(link, layout)
         self._patterns = 0
@@ -82,6 +133,28 @@ class RedisBackplane:
         self._losses = 0
         self._next_sweep = 0.0
         self.healed = 0
+        self._grace = community.grace
+        self._life = Life(link, layout, community.heartbeat, community.timeout)
+        self.roster = RedisRoster(
+            link,
+            layout,
+            self._feed,
+            self._life,
+            max_members=community.max_members,
+            secret=secret,
+            patience=PATIENCE,
+        )
+        self.connections = SharedConnectionLimiter(
+            link, layout, self._life, community.per_user, community.per_org, community.org_limits
+        )
+        self.rates = SharedRateLimiter(
+            link,
+            layout,
+            self._life,
+            community.rate_user,
+            community.rate_service,
+            community.rate_burst,
+        )
 
     # ------------------------------------------------------------ life
 
@@ -89,10 +162,14 @@ class RedisBackplane:
         """See `backplane.Backplane`."""
         self._deliver = deliver
         self._feed.start()
+        self._life.start(self.roster, self.connections)
 
     async def close(self) -> None:
         """See `backplane.Backplane`."""
         await self._writer.close()
+        await self.roster.close()
+        await self.connections.close()
+        await self._life.close(self._grace)
         await self._feed.close()
         for task in list(self._tasks):
             task.cancel()
@@ -151,6 +228,9 @@ class RedisBackplane:
 
     def _take(self, payload: bytes) -> None:
         try:
+            if payload.startswith(MARK):
+                self.roster.take(payload)
+                return
             for entry in unpack(payload):
                 deliver, hole = self._tracks.take(entry)
                 if deliver:
@@ -180,6 +260,9 @@ class RedisBackplane:
         for entry in ready:
             self._deliver(entry)
         return again
+
+    async def _restored(self) -> None:
+        await asyncio.gather(self._catch_up(), self.roster.catch_up())
 
     async def _catch_up(self) -> None:
         """Look for messages that were published and have not come: in an outage, or lost."""

@@ -32,3 +32,29 @@ class Layout:
     def index(self, shard: int) -> str:
         """The key that holds the topics of a shard by the time of their newest message."""
         return f"{self.bases[shard]}:z"
+
+    def members(self, topic: str) -> str:
+        """The key that holds who is on a topic."""
+        return f"{self.bases[self.shard(topic)]}:p:{topic}"
+
+    def attended(self, shard: int) -> str:
+        """The key that holds the topics of a shard with a member by the time of the last change."""
+        return f"{self.bases[shard]}:q"
+
+    def emptied(self, shard: int) -> str:
+        """Likewise, of those whose last member has left."""
+        return f"{self.bases[shard]}:e"
+
+    @property
+    def nodes(self) -> str:
+        """The key that holds the nodes by the time of their last beat."""
+        return f"{self.bases[0]}:nodes"
+
+    @property
+    def secret(self) -> str:
+        """The key that holds what client ids are sealed with."""
+        return f"{self.bases[0]}:secret"
+
+    def bucket(self, name: str) -> str:
+        """The key that holds what one user may publish over REST."""
+        return f"{self.bases[self.shard(name)]}:b:{name}"

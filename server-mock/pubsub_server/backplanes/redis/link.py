@@ -97,6 +97,7 @@ class Link:
         self._publish = _Script("publish.lua")
         self._read = _Script("read.lua")
         self._stand = _Script("stand.lua")
+        self._scripts: dict[str, _Script] = {}
         self._url = url
         if cluster:
             shared = RedisCluster.from_url(url, socket_timeout=ANSWER_WITHIN)
@@ -146,6 +147,33 @@ class Link:
     async def stand(self, base: str, arguments: Sequence[Argument]) -> list[bytes]:
         """See `stand.lua`."""
         return await self._timed("stand", self._stand.call(self._readers, [base], arguments))
+
+    async def call(
+        self, name: str, keys: Sequence[str], arguments: Sequence[Argument]
+    ) -> list[Any]:
+        """Run the script of this file; it says what it takes and gives."""
+        script = self._scripts.get(name)
+        if script is None:
+            script = self._scripts[name] = _Script(name)
+        return await script.call(self._readers, keys, arguments)
+
+    async def keep_first(self, key: str, value: str) -> str:
+        """Set a key that nobody has set; what it holds then."""
+        await self._readers.set(key, value, nx=True)
+        found = cast("bytes", await self._readers.get(key))
+        return found.decode()
+
+    async def mark(self, index: str, name: str, score: int) -> None:
+        """Put a name into an index, if it is there already."""
+        await self._readers.zadd(index, {name: score}, xx=True)
+
+    async def strike(self, index: str, name: str) -> None:
+        """Take a name out of an index."""
+        await self._readers.zrem(index, name)
+
+    async def member(self, key: str, client_id: str) -> bytes | None:
+        """One field of a hash."""
+        return cast("bytes | None", await self._readers.hget(key, client_id))
 
     async def topics(self, index: str, *, since: int = 0) -> list[bytes]:
         """Topics of a shard whose newest message is not older than this, Unix ms."""

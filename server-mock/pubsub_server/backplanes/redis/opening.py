@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
+
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
-from pubsub_server.backplanes.redis.backplane import RedisBackplane
+from pubsub_server.backplanes.redis.backplane import Community, RedisBackplane
 from pubsub_server.backplanes.redis.layout import Layout
 from pubsub_server.backplanes.redis.link import LINK_ERRORS, Link
 
@@ -14,7 +16,14 @@ class UnusableError(Exception):
 
 
 async def open_backplane(
-    url: str, *, cluster: bool, prefix: str, shards: int, max_messages: int, max_age: int
+    url: str,
+    *,
+    cluster: bool,
+    prefix: str,
+    shards: int,
+    max_messages: int,
+    max_age: int,
+    community: Community,
 ) -> RedisBackplane:
     """Connect, and see that it is usable.
 
@@ -25,6 +34,7 @@ async def open_backplane(
         shards: See `layout.Layout`.
         max_messages: Retained a topic.
         max_age: Seconds a message is retained.
+        community: What the nodes share beside the logs.
 
     Raises:
         UnusableError: It cannot be reached, refuses the credentials, or is too old.
@@ -33,8 +43,10 @@ async def open_backplane(
         link = Link(url, cluster=cluster)
     except (ValueError, *LINK_ERRORS) as error:
         raise UnusableError(f"it is no usable URL ({type(error).__name__})") from None
+    layout = Layout(prefix, shards)
     try:
         await link.check()
+        secret = await link.keep_first(layout.secret, secrets.token_hex(32))
     except (AuthenticationError, NoPermissionError) as error:
         await link.close()
         raise UnusableError(f"Redis refuses the user or password: {error}") from None
@@ -45,5 +57,11 @@ async def open_backplane(
         await link.close()
         said = f"Redis cannot be reached ({type(error).__name__}); is it running?"
         raise UnusableError(said) from None
-    layout = Layout(prefix, shards)
-    return RedisBackplane(link, layout, max_messages=max_messages, max_age=max_age)
+    return RedisBackplane(
+        link,
+        layout,
+        max_messages=max_messages,
+        max_age=max_age,
+        community=community,
+        secret=secret,
+    )

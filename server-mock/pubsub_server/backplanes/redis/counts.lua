@@ -1,0 +1,38 @@
+-- Connections of users and organizations, counted a node.
+--
+-- KEYS  prefixes with the hash tag of a shard; all of one slot in a cluster
+-- ARGV  the node, its former names, each between commas; then four for each: index into KEYS, name of the counter, connections of this node
+--       from now on, and how many there may be on all nodes (-1: as many as come)
+-- gives `dead` where the node was given up by the others; else `ok` and for each counter how many
+--       there are, or -1 where that would be too many, and nothing was changed
+local node, former = ARGV[1], ARGV[2]
+for _, base in ipairs(KEYS) do
+  if redis.call('ZSCORE', base .. ':d', node) then return { 'dead' } end
+end
+local answers = { 'ok' }
+for at = 3, #ARGV, 4 do
+  local base, name = KEYS[tonumber(ARGV[at])], ARGV[at + 1]
+  local count, most = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local key, total = base .. ':u:' .. name, count
+  local nodes = redis.call('HGETALL', key)
+  for index = 1, #nodes, 2 do
+    if string.find(former, ',' .. nodes[index] .. ',', 1, true) then
+      redis.call('HDEL', key, nodes[index])
+    elseif nodes[index] ~= node then
+      total = total + tonumber(nodes[index + 1])
+    end
+  end
+  if most >= 0 and total > most then
+    answers[#answers + 1] = -1
+  else
+    if count > 0 then
+      redis.call('HSET', key, node, count)
+      redis.call('SADD', base .. ':w:' .. node, name)
+    else
+      redis.call('HDEL', key, node)
+      redis.call('SREM', base .. ':w:' .. node, name)
+    end
+    answers[#answers + 1] = total
+  end
+end
+return answers

@@ -1,0 +1,192 @@
+"""That this node lives, and that others do not: beats, and what is done after a node that died.
+
+A node that was silent for too long may have been given up by the others. It begins anew under
+another name then, writes what it holds under that, and gives its old name up itself; so nothing
+that was written under a name comes back after the name was given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pubsub_server.backplanes.redis.link import LINK_ERRORS, RedisError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pubsub_server.backplanes.redis.layout import Layout
+    from pubsub_server.backplanes.redis.link import Link
+    from pubsub_server.hub.roster import Change
+
+logger = logging.getLogger(__name__)
+
+BURIED_AT_ONCE: Final = 500
+EMPTIED_MS: Final = 3_600_000
+"""How long a topic is remembered whose last member has left."""
+GRAVE_MS: Final = 86_400_000
+"""How long the name of a node is remembered that was given up."""
+
+
+class Heir(Protocol):
+    """Something that writes under the name of the node."""
+
+    def renew(self, former: Sequence[str]) -> asyncio.Future[None]:
+        """The node has another name; write everything anew. Done when it is written.
+
+        Args:
+            former: Names under which some of it may stand.
+        """
+        ...
+
+    def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
+        """A member of a node that was given up has left."""
+        ...
+
+
+class Life:
+    """Beats for this node.
+
+    Args:
+        link: To Redis.
+        layout: Names of keys.
+        every: Seconds between two beats.
+        timeout: Seconds without a beat after which a node is given up.
+
+    Attributes:
+        node: Its name.
+        up: Whether the last beat got through.
+        sound: Redis time of the last beat that got through, ms; 0 before the first.
+    """
+
+    def __init__(self, link: Link, layout: Layout, every: float, timeout: float) -> None:
+        self._link = link
+        self._layout = layout
+        self._every = every
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._heirs: list[Heir] = []
+        self._lost = asyncio.Event()
+        self._since: float | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._burying: asyncio.Task[None] | None = None
+        # Names that this node had, and those of them under which nothing of it stands any more.
+        self._former: list[str] = []
+        self._graves: list[str] = []
+        self.node = _name()
+        self.up = False
+        self.sound = 0
+
+    def start(self, *heirs: Heir) -> None:
+        """Begin."""
+        self._heirs.extend(heirs)
+        self._task = self._loop.create_task(self._run())
+
+    def lose(self) -> None:
+        """A script said that the others have given this node up."""
+        self._lost.set()
+
+    async def close(self, grace: float) -> None:
+        """Stop; the others give this node up after so many seconds, unless it has nothing left."""
+        for task in (self._task, self._burying):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        if self.sound:
+            with contextlib.suppress(*LINK_ERRORS):
+                at = await self._link.time() - round((self._timeout - grace) * 1000)
+                await self._link.mark(self._layout.nodes, self.node, at)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._beat()
+            except LINK_ERRORS as error:
+                if self.up or not self.sound:
+                    logger.warning("a beat did not get through: %s", type(error).__name__)
+                self.up = False
+            except RedisError:
+                logger.exception("a beat failed")
+                self.up = False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._every):
+                    await self._lost.wait()
+
+    async def _beat(self) -> None:
+        if self._lost.is_set():
+            await self._renew()
+        silent = await self._say("" if self._since is not None else "new")
+        if silent is None:
+            await self._renew()
+            silent = []
+        self.up = True
+        # After an outage everybody gets as much time to come back as this node had.
+        waited = self._loop.time() - (self._since or 0)
+        graves = list(self._graves)
+        if waited > self._timeout:
+            graves += silent
+        if graves and (self._burying is None or self._burying.done()):
+            self._burying = self._loop.create_task(self._bury(graves))
+
+    async def _say(self, first: str) -> list[str] | None:
+        timeout = round(self._timeout * 1000)
+        answer = await self._link.call(
+            "beat.lua", [self._layout.nodes], [self.node, timeout, first]
+        )
+        said, now, *silent = (each.decode() for each in answer)
+        if said == "late":
+            return None
+        if first:
+            self._since = self._loop.time()
+        self.sound = int(now)
+        return [each for each in silent if each != self.node]
+
+    async def _renew(self) -> None:
+        self._former.append(self.node)
+        self.node = node = _name()
+        self._since = None
+        self._lost.clear()
+        logger.warning("this node was silent for too long; it begins anew")
+        former = tuple(self._former)
+        written = asyncio.gather(*(heir.renew(former) for heir in self._heirs))
+        written.add_done_callback(lambda _: self._written(node, former))
+        await self._say("new")
+
+    def _written(self, node: str, former: Sequence[str]) -> None:
+        if node == self.node:
+            self._graves = list(former)
+
+    async def _bury(self, names: list[str]) -> None:
+        for name in names:
+            try:
+                await self._bury_one(name)
+            except LINK_ERRORS as error:
+                logger.warning("giving up a node failed: %s", type(error).__name__)
+                return
+            for names_of_own in (self._graves, self._former):
+                if name in names_of_own:
+                    names_of_own.remove(name)
+
+    async def _bury_one(self, name: str) -> None:
+        gone = 0
+        for base in self._layout.bases:
+            left = 1
+            while left:
+                left, *members = await self._link.call(
+                    "bury.lua", [base], [name, BURIED_AT_ONCE, EMPTIED_MS, GRAVE_MS]
+                )
+                for at in range(0, len(members), 3):
+                    topic, client_id, shown = members[at : at + 3]
+                    gone += 1
+                    for heir in self._heirs:
+                        heir.recorded("leave", topic.decode(), client_id.decode(), "", shown)
+        await self._link.strike(self._layout.nodes, name)
+        logger.warning("a node was given up, and its %d places", gone)
+
+
+def _name() -> str:
+    return secrets.token_hex(8)

@@ -1,0 +1,248 @@
+"""Limits that hold on all nodes together: open connections, and publishes over REST.
+
+While Redis is away each node goes by its own counts: nobody is refused who might be let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server.backplanes.redis.link import LINK_ERRORS
+from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST
+from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter, too_many
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping, Sequence
+
+    from pubsub_server.backplanes.redis.layout import Layout
+    from pubsub_server.backplanes.redis.life import Life
+    from pubsub_server.backplanes.redis.link import Argument, Link
+    from pubsub_server.hub.roster import Change
+    from pubsub_server.interfaces import Identity
+
+logger = logging.getLogger(__name__)
+
+PATIENCE: Final = 1.0
+"""Seconds that a connection or a publish waits for the counts of the others."""
+CALL_COUNTERS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A connection that waits to be granted: by counter, how many this node has and all may."""
+
+    counters: Mapping[str, tuple[int, int]]
+    done: asyncio.Future[str | None]
+
+
+class SharedConnectionLimiter(ConnectionLimiter):
+    """See `hub.limits.ConnectionLimiter`; what this node has is counted here, the rest in Redis.
+
+    Args:
+        link: To Redis.
+        layout: Names of keys.
+        life: The name of this node.
+        per_user: Connections of one user.
+        per_org: Connections of one organization.
+        org_limits: Connections of certain organizations, in place of `per_org`.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        layout: Layout,
+        life: Life,
+        per_user: int,
+        per_org: int,
+        org_limits: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__(per_user, per_org, org_limits)
+        self._link = link
+        self._layout = layout
+        self._life = life
+        self._loop = asyncio.get_running_loop()
+        self._claims: deque[_Claim] = deque()
+        # Counters that Redis has otherwise than this node.
+        self._changed: dict[str, None] = {}
+        self._former = ""
+        self._renewed: list[asyncio.Future[None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def acquire(self, identity: Identity, held: Identity | None = None) -> Awaitable[None] | None:
+        """See `hub.limits.ConnectionLimiter`."""
+        super().acquire(identity, held)
+        limits = self.limits(identity, held)
+        if not limits:
+            return None
+        if not self._life.up:
+            self._change(limits)
+            return None
+        counters = {name: (self.count(name), limit) for name, (limit, _) in limits.items()}
+        claim = _Claim(counters, self._loop.create_future())
+        self._claims.append(claim)
+        self._run()
+        return self._granted(claim, identity, held)
+
+    def release(self, identity: Identity, kept: Identity | None = None) -> None:
+        """See `hub.limits.ConnectionLimiter`."""
+        super().release(identity, kept)
+        self._change(self.limits(identity, kept))
+
+    async def _granted(self, claim: _Claim, identity: Identity, held: Identity | None) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                full = await claim.done
+        except TimeoutError:
+            # As long as Redis is away, what this node has is all that is known.
+            self._change(claim.counters)
+            return
+        except asyncio.CancelledError:
+            self.release(identity, held)
+            raise
+        if full is not None:
+            self.release(identity, held)
+            raise too_many(self.limits(identity, held)[full][1])
+
+    def renew(self, former: Sequence[str]) -> asyncio.Future[None]:
+        """See `life.Heir`."""
+        self._former = f",{','.join(former)},"
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._renewed.append(done)
+        self._change(self._counts)
+        return done
+
+    def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
+        """See `life.Heir`."""
+
+    async def close(self) -> None:
+        """Write no more."""
+        self._closed = True
+        if self._task is not None:
+            await self._task
+
+    # ------------------------------------------------------------ inside
+
+    def _change(self, names: Mapping[str, object]) -> None:
+        self._changed.update(dict.fromkeys(names))
+        self._run()
+
+    def _run(self) -> None:
+        if self._task is None and not self._closed:
+            # It begins to run when this loop turn has said all that it has to say.
+            self._task = self._loop.create_task(self._write())
+
+    async def _write(self) -> None:
+        pause = AGAIN_AFTER
+        try:
+            while (self._claims or self._changed or self._renewed) and not self._closed:
+                try:
+                    await self._write_some()
+                    pause = AGAIN_AFTER
+                except LINK_ERRORS:
+                    await asyncio.sleep(pause)
+                    pause = min(AGAIN_AT_MOST, pause * 2)
+        except Exception:
+            logger.exception("counting connections failed")
+        finally:
+            self._task = None
+
+    async def _write_some(self) -> None:
+        claims: list[_Claim] = []
+        rows: list[tuple[str, int, int]] = []
+        while self._claims and len(rows) < CALL_COUNTERS:
+            claim = self._claims.popleft()
+            if not claim.done.done():
+                claims.append(claim)
+                rows += ((name, *numbers) for name, numbers in claim.counters.items())
+        changed = list(self._changed)[:CALL_COUNTERS]
+        for name in changed:
+            del self._changed[name]
+        rows += ((name, self.count(name), -1) for name in changed)
+        try:
+            totals = await self._call(rows)
+        except BaseException:
+            for claim in claims:
+                self._changed.update(dict.fromkeys(claim.counters))
+                _settle(claim, None)
+            self._changed.update(dict.fromkeys(changed))
+            raise
+        answers = iter(totals)
+        for claim in claims:
+            refused = [name for name in claim.counters if next(answers) < 0]
+            _settle(claim, refused[0] if refused else None)
+        if not self._changed:
+            for done in self._renewed:
+                done.set_result(None)
+            self._renewed.clear()
+
+    async def _call(self, rows: Sequence[tuple[str, int, int]]) -> list[int]:
+        """What `counts.lua` gives for each."""
+        groups: dict[int, list[int]] = {}
+        for number, (name, _, _) in enumerate(rows):
+            shard = self._layout.shard(name) if self._link.cluster else 0
+            groups.setdefault(shard, []).append(number)
+        totals = [0] * len(rows)
+        for numbers in groups.values():
+            bases: dict[str, int] = {}
+            node = self._life.node
+            arguments: list[Argument] = [node, self._former]
+            for number in numbers:
+                name, count, most = rows[number]
+                base = self._layout.bases[self._layout.shard(name)]
+                arguments += (bases.setdefault(base, len(bases) + 1), name, count, most)
+            said, *answers = await self._link.call("counts.lua", list(bases), arguments)
+            if said == b"dead":
+                # All is written anew when the node has another name.
+                if node == self._life.node:
+                    self._life.lose()
+                return totals
+            for number, answer in zip(numbers, answers, strict=True):
+                totals[number] = int(answer)
+        return totals
+
+
+class SharedRateLimiter(RateLimiter):
+    """See `hub.limits.RateLimiter`; what a user publishes over REST shares a bucket in Redis.
+
+    Args:
+        link: To Redis.
+        layout: Names of keys.
+        life: Knows whether Redis is there.
+        user: Publishes a second of users and agents.
+        service: Publishes a second of services and admins.
+        burst: Milliseconds of the rate that may come at once; at least one message may.
+    """
+
+    def __init__(
+        self, link: Link, layout: Layout, life: Life, user: float, service: float, burst: int
+    ) -> None:
+        super().__init__(user, service, burst)
+        self._link = link
+        self._layout = layout
+        self._life = life
+
+    def share(self, identity: Identity, count: int) -> tuple[int, int] | Awaitable[tuple[int, int]]:
+        """See `hub.limits.RateLimiter`."""
+        return self._share(identity, count) if self._life.up else super().share(identity, count)
+
+    async def _share(self, identity: Identity, count: int) -> tuple[int, int]:
+        key = self._layout.bucket(f"{identity.kind} {identity.user_id}")
+        rate, most = self.bucket(identity)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                granted, wait = await self._link.call(
+                    "bucket.lua", [key], [repr(rate), repr(most), count]
+                )
+        except (TimeoutError, *LINK_ERRORS):
+            return self.take(identity, None, count)
+        return int(granted), int(wait)
+
+
+def _settle(claim: _Claim, refused: str | None) -> None:
+    if not claim.done.done():
+        claim.done.set_result(refused)

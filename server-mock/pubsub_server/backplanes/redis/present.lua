@@ -1,0 +1,11 @@
+-- Who is present on topics of one shard, all of one moment.
+--
+-- KEYS  one prefix with the hash tag of a shard
+-- ARGV  topics
+-- gives the time in microseconds, then for each topic its members: client id, node and what it shows
+local clock = redis.call('TIME')
+local answers = { string.format('%.0f', tonumber(clock[1]) * 1000000 + tonumber(clock[2])) }
+for _, topic in ipairs(ARGV) do
+  answers[#answers + 1] = redis.call('HGETALL', KEYS[1] .. ':p:' .. topic)
+end
+return answers

@@ -1,0 +1,352 @@
+"""`RedisRoster`: the members of all nodes, kept in Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections import deque
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+
+from pubsub_server.backplanes.redis.life import EMPTIED_MS
+from pubsub_server.backplanes.redis.link import LINK_ERRORS
+from pubsub_server.backplanes.redis.told import read_members, read_told
+from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST, REFUSED_FOR
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.roster import Present
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from pubsub_server.backplanes.redis.feed import Feed
+    from pubsub_server.backplanes.redis.layout import Layout
+    from pubsub_server.backplanes.redis.life import Life
+    from pubsub_server.backplanes.redis.link import Argument, Link
+    from pubsub_server.hub.roster import Audience, Change
+    from pubsub_server.interfaces import Identity
+
+logger = logging.getLogger(__name__)
+
+CALL_CHANGES: Final = 500
+WAITING_CHANGES: Final = 100_000
+"""Changes that wait for Redis; with more the node writes all its members anew instead."""
+READ_TOPICS: Final = 100
+MARGIN_MS: Final = 10_000
+"""How long a connection may have been dead without being known to be."""
+SEAL_CHARACTERS: Final = 20
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class _Step:
+    """One operation of `members.lua`."""
+
+    op: Literal["j", "u", "a", "l"]
+    topic: str
+    client_id: str
+    id: str
+    shown: bytes
+    done: asyncio.Future[None] | None = None
+
+
+class RedisRoster:
+    """See `hub.roster.Roster`.
+
+    Args:
+        link: To Redis.
+        layout: Names of keys.
+        feed: Hears the channels.
+        life: The name of this node.
+        max_members: Of one topic, on all nodes.
+        secret: Seals client ids; the same on all nodes.
+        patience: Seconds that a subscription waits for Redis.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        layout: Layout,
+        feed: Feed,
+        life: Life,
+        *,
+        max_members: int,
+        secret: str,
+        patience: float,
+    ) -> None:
+        self._link = link
+        self._layout = layout
+        self._feed = feed
+        self._life = life
+        self._max_members = max_members
+        self._secret = secret.encode()
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._audience: Audience | None = None
+        self._steps: deque[_Step] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._renewed = False
+        self._listening = False
+        self._closed = False
+
+    def attend(self, audience: Audience) -> None:
+        """See `hub.roster.Roster`."""
+        self._audience = audience
+
+    async def close(self) -> None:
+        """Write what waits, if Redis is there."""
+        self._closed = True
+        if self._task is not None:
+            await self._task
+
+    # ------------------------------------------------------------ whose an id is
+
+    def issue(self, identity: Identity) -> str:
+        """See `hub.roster.Roster`."""
+        name = secrets.token_hex(10)
+        return f"cl_{name}{self._seal(name, identity)}"
+
+    def vouches(self, client_id: str, identity: Identity) -> bool:
+        """See `hub.roster.Roster`."""
+        name, seal = client_id[3:-SEAL_CHARACTERS], client_id[-SEAL_CHARACTERS:]
+        wanted = self._seal(name, identity)
+        return client_id.startswith("cl_") and hmac.compare_digest(seal.encode(), wanted.encode())
+
+    def _seal(self, name: str, identity: Identity) -> str:
+        text = f"{name} {identity.kind} {identity.user_id}".encode()
+        return hmac.new(self._secret, text, sha256).hexdigest()[:SEAL_CHARACTERS]
+
+    # ------------------------------------------------------------ changes of this node
+
+    def join(self, topic: str, client_id: str, shown: bytes) -> asyncio.Future[None]:
+        """See `hub.roster.Roster`."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._add(_Step("j", topic, client_id, "", shown, done))
+        return done
+
+    def update(self, topic: str, client_id: str, id: str, shown: bytes) -> None:
+        """See `hub.roster.Roster`."""
+        self._add(_Step("u", topic, client_id, id, shown))
+
+    def leave(self, topic: str, client_id: str) -> None:
+        """See `hub.roster.Roster`."""
+        self._add(_Step("l", topic, client_id, "", b""))
+
+    def renew(self, former: Sequence[str]) -> asyncio.Future[None]:
+        """See `life.Heir`."""
+        self._drop()
+        self._renewed = True
+        done: asyncio.Future[None] = self._loop.create_future()
+        names = f",{','.join(former)},"
+        if self._audience is not None:
+            for topic, client_id, shown in self._audience.everybody():
+                self._steps.append(_Step("a", topic, client_id, names, shown))
+        if self._steps:
+            self._steps[-1].done = done
+            self._run()
+        else:
+            done.set_result(None)
+        return done
+
+    def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
+        """See `life.Heir`."""
+        if self._audience is not None:
+            self._audience.recorded(change, topic, client_id, id, shown)
+
+    def _add(self, step: _Step) -> None:
+        if len(self._steps) >= WAITING_CHANGES:
+            self._drop()
+            self._life.lose()
+        self._steps.append(step)
+        self._run()
+
+    def _run(self) -> None:
+        if self._task is None:
+            # It begins to run when this loop turn has said all that it has to say.
+            self._task = self._loop.create_task(self._write())
+
+    def _drop(self) -> None:
+        for step in self._steps:
+            _finish(step)
+        self._steps.clear()
+
+    async def _write(self) -> None:
+        pause = AGAIN_AFTER
+        try:
+            while self._steps:
+                steps = [self._steps.popleft() for _ in range(min(CALL_CHANGES, len(self._steps)))]
+                node = self._life.node
+                try:
+                    await self._call(steps)
+                    pause = AGAIN_AFTER
+                except LINK_ERRORS:
+                    if self._closed or node != self._life.node:
+                        # With another name all that is held is written anew.
+                        for step in steps:
+                            _finish(step)
+                        if self._closed:
+                            self._drop()
+                        continue
+                    # Each may be done twice: what is so already is left as it is.
+                    self._steps.extendleft(reversed(steps))
+                    await asyncio.sleep(pause)
+                    pause = min(AGAIN_AT_MOST, pause * 2)
+                except Exception:
+                    logger.exception("writing members failed")
+                    for step in steps:
+                        _finish(step)
+        finally:
+            self._task = None
+
+    async def _call(self, steps: Sequence[_Step]) -> None:
+        for some in self._calls(steps):
+            node = self._life.node
+            bases: dict[str, int] = {}
+            arguments: list[Argument] = [node, self._max_members, EMPTIED_MS]
+            for step in some:
+                base = self._layout.bases[self._layout.shard(step.topic)]
+                number = bases.setdefault(base, len(bases) + 1)
+                arguments += (number, step.op, step.topic, step.client_id, step.id, step.shown)
+            said, *answers = await self._link.call("members.lua", list(bases), arguments)
+            if said == b"dead":
+                # What is held now is written when the node has another name.
+                for step in steps:
+                    _finish(step)
+                if node == self._life.node:
+                    self._drop()
+                    self._life.lose()
+                return
+            for step, answer in zip(some, answers, strict=True):
+                self._answered(step, cast("bytes", answer))
+
+    def _calls(self, steps: Sequence[_Step]) -> list[Sequence[_Step]]:
+        if not self._link.cluster:
+            return [steps]
+        by_shard: dict[int, list[_Step]] = {}
+        for step in steps:
+            by_shard.setdefault(self._layout.shard(step.topic), []).append(step)
+        return list(by_shard.values())
+
+    def _answered(self, step: _Step, answer: bytes) -> None:
+        audience = self._audience
+        kind, _, rest = answer.partition(b" ")
+        if audience is not None:
+            topic, client_id = step.topic, step.client_id
+            if kind == b"n":
+                audience.recorded("join", topic, client_id, step.id, step.shown)
+            elif kind == b"u" and step.op == "u":
+                audience.recorded("update", topic, client_id, step.id, step.shown)
+            elif kind == b"l":
+                audience.recorded("leave", topic, client_id, step.id, rest)
+            elif kind == b"k":
+                audience.restored(topic, client_id, rest)
+            elif kind == b"f":
+                audience.refused(topic, client_id)
+            elif kind == b"o":
+                audience.overruled(topic, client_id)
+        _finish(step)
+
+    # ------------------------------------------------------------ what the others do
+
+    def take(self, payload: bytes) -> None:
+        """A payload of a channel has come.
+
+        Raises:
+            ValueError: See `told.read_told`.
+        """
+        if self._audience is not None:
+            for told in read_told(payload):
+                self._audience.heard(told)
+
+    async def catch_up(self) -> None:
+        """Listening has begun; where it was interrupted, look for what may not have come."""
+        audience = self._audience
+        again, self._listening = self._listening, True
+        if audience is None or not again:
+            return
+        anew, self._renewed = self._renewed, False
+        since = self._life.sound - MARGIN_MS
+        try:
+            found = await self._indexed(
+                (self._layout.attended, self._layout.emptied), 0 if anew else since
+            )
+        except LINK_ERRORS as error:
+            self._renewed |= anew
+            logger.warning("looking for members failed: %s", type(error).__name__)
+            return
+        audience.missed(found, anything=anew)
+
+    # ------------------------------------------------------------ read
+
+    async def settle(self, joins: Sequence[asyncio.Future[None]], patterns: Sequence[str]) -> None:
+        """See `hub.roster.Roster`."""
+        waiting = (*joins, *self._feed.ready(patterns))
+        if waiting:
+            await self._soon(_all(waiting))
+
+    async def read(self, topics: Sequence[str]) -> Present:
+        """See `hub.roster.Roster`."""
+        return await self._soon(self._read(topics))
+
+    async def matching(self, wanted: Callable[[str], bool], limit: int) -> list[str]:
+        """See `hub.roster.Roster`."""
+        return await self._soon(self._search(wanted, limit))
+
+    async def elsewhere(self, topic: str, client_id: str) -> bool:
+        """See `hub.roster.Roster`."""
+        found = await self._soon(self._link.member(self._layout.members(topic), client_id))
+        return found is not None and not found.startswith(f"{self._life.node} ".encode())
+
+    async def _read(self, topics: Sequence[str]) -> Present:
+        by_shard: dict[int, list[str]] = {}
+        for topic in topics:
+            by_shard.setdefault(self._layout.shard(topic), []).append(topic)
+        calls = [
+            self._read_some(shard, names[start : start + READ_TOPICS])
+            for shard, names in by_shard.items()
+            for start in range(0, len(names), READ_TOPICS)
+        ]
+        found = await asyncio.gather(*calls)
+        members = {topic: row for each in found for topic, row in each.members.items()}
+        return Present(min((each.at for each in found), default=0), members)
+
+    async def _read_some(self, shard: int, topics: Sequence[str]) -> Present:
+        base = self._layout.bases[shard]
+        time, *rows = await self._link.call("present.lua", [base], topics)
+        node = self._life.node
+        members = {t: read_members(row, node) for t, row in zip(topics, rows, strict=True)}
+        return Present(int(time), members)
+
+    async def _search(self, wanted: Callable[[str], bool], limit: int) -> list[str]:
+        names = await self._indexed((self._layout.attended,), 0)
+        return list(islice(filter(wanted, names), limit))
+
+    async def _indexed(self, indexes: Sequence[Callable[[int], str]], since: int) -> list[str]:
+        calls = [
+            self._link.topics(index(shard), since=since)
+            for index in indexes
+            for shard in range(len(self._layout.bases))
+        ]
+        return [name.decode() for names in await asyncio.gather(*calls) for name in names]
+
+    async def _soon(self, work: Coroutine[Any, Any, _T]) -> _T:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await work
+        except (TimeoutError, *LINK_ERRORS):
+            said = "the store cannot be reached, so nobody knows who is present"
+            raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
+
+
+async def _all(waiting: Sequence[asyncio.Future[None]]) -> None:
+    # A join goes on though nobody waits for it any more.
+    await asyncio.wait(waiting)
+
+
+def _finish(step: _Step) -> None:
+    if step.done is not None and not step.done.done():
+        step.done.set_result(None)

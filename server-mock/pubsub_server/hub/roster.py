@@ -1,0 +1,144 @@
+"""What the hub asks of presence that several nodes share, and what it is asked in return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pubsub_server.interfaces import Identity
+
+Change = Literal["join", "leave", "update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A change of a topic's members, as every node with a listener hears it.
+
+    Attributes:
+        change: `move`: the client is on another node from now on, and nobody else notices.
+        topic: Where.
+        client_id: Who.
+        id: Of the change; empty where it needs none.
+        at: Unix µs; what was read at a later time has the change already.
+        shown: What the member shows, JSON; the node's name for `move`.
+    """
+
+    change: Literal["join", "leave", "update", "move"]
+    topic: str
+    client_id: str
+    id: str
+    at: int
+    shown: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Who is on some topics.
+
+    Attributes:
+        at: Unix µs: every change before that is in it.
+        members: By topic and client id: whether this node holds the member, and what it shows.
+    """
+
+    at: int
+    members: Mapping[str, Mapping[str, tuple[bool, bytes]]]
+
+
+class Audience(Protocol):
+    """The hub's side."""
+
+    def heard(self, told: Told) -> None:
+        """A member of a topic that this node listens to has changed."""
+        ...
+
+    def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
+        """What this node has done is so: told here once on all nodes."""
+        ...
+
+    def restored(self, topic: str, client_id: str, shown: bytes) -> None:
+        """The client that joined was a member before, and shows this."""
+        ...
+
+    def refused(self, topic: str, client_id: str) -> None:
+        """The topic has as many members as it may."""
+        ...
+
+    def overruled(self, topic: str, client_id: str) -> None:
+        """The member belongs to another node by now."""
+        ...
+
+    def everybody(self) -> Iterable[tuple[str, str, bytes]]:
+        """Topic, client id and what it shows, of all members that this node holds."""
+        ...
+
+    def missed(self, topics: Iterable[str], *, anything: bool) -> None:
+        """Changes on these topics may not have come; with ``anything`` on all others too."""
+        ...
+
+
+class Roster(Protocol):
+    """Members of all nodes.
+
+    What is done is taken at once, in order, and holds when the store has it; while that is away it
+    waits, and is told later.
+    """
+
+    def attend(self, audience: Audience) -> None:
+        """Tell this from now on."""
+        ...
+
+    def issue(self, identity: Identity) -> str:
+        """An id for a new client, by which every node knows whose it is."""
+        ...
+
+    def vouches(self, client_id: str, identity: Identity) -> bool:
+        """Whether the id was issued, by any node, to this identity."""
+        ...
+
+    def join(self, topic: str, client_id: str, shown: bytes) -> Future[None]:
+        """A client of this node becomes a member, or stays one that was on another node."""
+        ...
+
+    def update(self, topic: str, client_id: str, id: str, shown: bytes) -> None:
+        """A member shows something else."""
+        ...
+
+    def leave(self, topic: str, client_id: str) -> None:
+        """A client of this node is a member no more, unless another node has it by now."""
+        ...
+
+    async def settle(self, joins: Sequence[Future[None]], patterns: Sequence[str]) -> None:
+        """Wait until these joins are recorded and what concerns these patterns is heard.
+
+        Raises:
+            ServiceError: `unavailable`: the store is away for too long.
+        """
+        ...
+
+    async def read(self, topics: Sequence[str]) -> Present:
+        """Who is on these topics.
+
+        Raises:
+            ServiceError: `unavailable`.
+        """
+        ...
+
+    async def matching(self, wanted: Callable[[str], bool], limit: int) -> list[str]:
+        """Topics with a member.
+
+        Raises:
+            ServiceError: `unavailable`.
+        """
+        ...
+
+    async def elsewhere(self, topic: str, client_id: str) -> bool:
+        """Whether another node has this member.
+
+        Raises:
+            ServiceError: `unavailable`.
+        """
+        ...

@@ -1,0 +1,373 @@
+"""`SharedAttendance`: members of all nodes, told to the connections of this one.
+
+What a client of this node does goes to the roster; connections are told of what comes back from
+there, as on every other node. So there is one order of changes, and each is told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from hanzoai.pubsub.topics import TopicTrie, is_wildcard
+from hanzoai.pubsub.wire.ids import message_id
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.attendance import (
+    SNAPSHOTS_MAX,
+    Attendance,
+    change_bytes,
+    member_json,
+    snapshot_bytes,
+)
+from pubsub_server.hub.wire_forms import message_bytes
+from pubsub_server.interfaces import Member, WireForm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.core import Core
+    from pubsub_server.hub.roster import Change, Present, Roster, Told
+
+HELD_MAX: Final = 10_000
+"""Changes that wait for one connection while it is being greeted."""
+LATE_FOR: Final = 2.0
+"""Seconds within which a change may come that a snapshot had already."""
+READ_TOPICS: Final = 100
+AGAIN_AFTER: Final = 1.0
+
+
+class _Arrival:
+    """What a connection is told when it has been greeted."""
+
+    __slots__ = ("held", "overflow")
+
+    def __init__(self) -> None:
+        self.held: list[tuple[str, int, bytes]] = []
+        self.overflow: set[str] = set()
+
+
+class SharedAttendance(Attendance):
+    """See `attendance.Attendance`, and `roster.Audience`.
+
+    Args:
+        core: The parts of the hub.
+        roster: Members of all nodes.
+        end: Ends a connection with an error.
+        spawn: Runs what takes its time in a task.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        roster: Roster,
+        end: Callable[[Connection, ServiceError], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        super().__init__(core)
+        self._roster = roster
+        self._end = end
+        self._spawn = spawn
+        self._arriving: dict[Connection, _Arrival] = {}
+        self._joining: Counter[str] = Counter()
+        # Of whom was greeted a moment ago: when each topic was read.
+        self._floors: dict[Connection, dict[str, int]] = {}
+        # Topics to be shown anew, and whether to all or to event streams alone.
+        self._stale: dict[str, bool] = {}
+        # Topics that are being read, with the time of the newest change that came meanwhile.
+        self._reading: dict[str, int] = {}
+        self._refreshing = False
+        roster.attend(self)
+
+    # ------------------------------------------------------------ what clients of this node do
+
+    def enter(self, connection: Connection, topic: str) -> None:
+        """See `attendance.Attendance`."""
+        self._enter(connection, topic)
+
+    def _enter(self, connection: Connection, topic: str) -> asyncio.Future[None] | None:
+        core = self._core
+        identity = connection.identity
+        if identity is None or topic not in connection.patterns:
+            return None
+        client_id = connection.client_id
+        core.presence.join(client_id, identity, topic, core.wall())
+        member = core.presence.member(client_id, topic)
+        if member is None:
+            return None
+        self._joining[client_id] += 1
+        done = self._roster.join(topic, client_id, _shown(member))
+        done.add_done_callback(lambda _: self._joined(client_id))
+        return done
+
+    def _joined(self, client_id: str) -> None:
+        self._joining[client_id] -= 1
+        if not self._joining[client_id]:
+            del self._joining[client_id]
+
+    def _tell(
+        self,
+        change: Change,
+        topic: str,
+        member: Member,
+        *,
+        but: Connection | None = None,
+        id: str | None = None,
+    ) -> None:
+        if change == "leave":
+            self._roster.leave(topic, member.client_id)
+        else:
+            self._roster.update(topic, member.client_id, id or message_id(), _shown(member))
+
+    # ------------------------------------------------------------ what becomes of it
+
+    def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
+        """See `roster.Audience`."""
+        core = self._core
+        core.stats.presence_changes += 1
+        hooks = core.webhooks
+        if hooks is not None and hooks.wants(change, topic):
+            data, kind = self._data(client_id, shown)
+            hooks.notify(change, topic, change_bytes(change, topic, data, kind, core.wall(), id))
+
+    def restored(self, topic: str, client_id: str, shown: bytes) -> None:
+        """See `roster.Audience`."""
+        self._core.presence.restore(client_id, topic, orjson.loads(shown))
+
+    def refused(self, topic: str, client_id: str) -> None:
+        """See `roster.Audience`."""
+        self._core.presence.leave(client_id, topic)
+
+    def overruled(self, topic: str, client_id: str) -> None:
+        """See `roster.Audience`."""
+        self._spawn(self._yield(topic, client_id))
+
+    def everybody(self) -> Iterator[tuple[str, str, bytes]]:
+        """See `roster.Audience`."""
+        for topic, member in self._core.presence.everybody():
+            yield topic, member.client_id, _shown(member)
+
+    async def _yield(self, topic: str, client_id: str) -> None:
+        """End a connection whose client is on another node by now."""
+        connection = self._core.connections.get(client_id)
+        if connection is None or client_id in self._joining:
+            return
+        try:
+            elsewhere = await self._roster.elsewhere(topic, client_id)
+        except ServiceError:
+            return
+        if elsewhere and client_id not in self._joining:
+            self._end(
+                connection, ServiceError("replaced", "another connection took this one's place")
+            )
+
+    # ------------------------------------------------------------ what others do
+
+    def heard(self, told: Told) -> None:
+        """See `roster.Audience`."""
+        core = self._core
+        if told.change == "move":
+            if told.client_id in core.connections:
+                self._spawn(self._yield(told.topic, told.client_id))
+            return
+        topic = told.topic
+        if topic in self._reading:
+            self._reading[topic] = told.at
+        core.delivery.settle()
+        hearing = core.router.hearing(topic)
+        core.turns.spend(len(hearing))
+        frame: bytes | None = None
+        streams = False
+        for connection in hearing:
+            own = connection.client_id == told.client_id and told.change != "update"
+            if own:
+                continue
+            if connection.form is WireForm.EVENT_STREAM:
+                streams = True
+                continue
+            if frame is None:
+                now = core.wall()
+                data, kind = self._data(told.client_id, told.shown)
+                body = change_bytes(told.change, topic, data, kind, now, told.id)
+                frame = message_bytes(connection.form, body, topic, now, None)
+            self._give(connection, topic, told.at, frame)
+        if streams:
+            self._refresh(topic, everyone=False)
+
+    def missed(self, topics: Iterable[str], *, anything: bool) -> None:
+        """See `roster.Audience`."""
+        router = self._core.router
+        for topic in chain(topics, router.exact_topics() if anything else ()):
+            if router.hearing(topic):
+                self._refresh(topic, everyone=True)
+
+    def _give(self, connection: Connection, topic: str, at: int, data: bytes) -> None:
+        arrival = self._arriving.get(connection)
+        if arrival is None:
+            floors = self._floors.get(connection)
+            if floors is None or at >= floors.get(topic, 0):
+                self._core.delivery.send(connection, data)
+        elif len(arrival.held) < HELD_MAX:
+            arrival.held.append((topic, at, data))
+        else:
+            arrival.overflow.add(topic)
+
+    # ------------------------------------------------------------ who is there
+
+    def expect(self, connection: Connection) -> None:
+        """See `attendance.Attendance`."""
+        self._arriving[connection] = _Arrival()
+
+    async def greet(
+        self, connection: Connection, joined: Sequence[str], shown: Sequence[str]
+    ) -> Iterable[bytes]:
+        """See `attendance.Attendance`."""
+        if connection.closed:
+            return ()
+        joins = [done for topic in joined if (done := self._enter(connection, topic)) is not None]
+        names = [topic for topic in shown if not is_wildcard(topic)]
+        try:
+            await self._roster.settle(joins, shown)
+            if not shown:
+                return self._held(connection, {}, 0)
+            names = await self._names(connection, shown)
+            present = await self._roster.read(names)
+        except ServiceError:
+            # Shown again when the store is back.
+            for topic in names:
+                self._refresh(topic, everyone=True)
+            local = [self._snapshot(connection.form, topic) for topic in names]
+            return chain(local, self._held(connection, {}, 0))
+        frames = (
+            snapshot_bytes(connection.form, topic, self._members(row))
+            for topic, row in present.members.items()
+        )
+        return chain(frames, self._held(connection, present.members, present.at))
+
+    def greeted(self, connection: Connection) -> None:
+        """See `attendance.Attendance`."""
+        arrival = self._arriving.pop(connection, None)
+        if arrival is not None:
+            for _, _, data in arrival.held:
+                self._core.delivery.send(connection, data)
+            for topic in arrival.overflow:
+                self._refresh(topic, everyone=True)
+
+    def _held(self, connection: Connection, topics: Mapping[str, object], at: int) -> list[bytes]:
+        """What came while it was greeted and is not in these snapshots."""
+        arrival = self._arriving.get(connection)
+        if arrival is None:
+            return []
+        held, arrival.held = arrival.held, []
+        if topics:
+            floors = self._floors.get(connection)
+            self._floors[connection] = {**(floors or {}), **dict.fromkeys(topics, at)}
+            loop = asyncio.get_running_loop()
+            loop.call_later(LATE_FOR, self._floors.pop, connection, None)
+        return [data for topic, then, data in held if topic not in topics or then >= at]
+
+    async def members(self, topic: str) -> list[Member]:
+        """See `attendance.Attendance`."""
+        present = await self._roster.read([topic])
+        return [_member(each) for each in self._members(present.members[topic])]
+
+    async def _names(self, connection: Connection, shown: Sequence[str]) -> list[str]:
+        core = self._core
+        names = {topic: None for topic in shown if not is_wildcard(topic)}
+        trie: TopicTrie[None] = TopicTrie()
+        for pattern in shown:
+            if is_wildcard(pattern):
+                trie.insert(pattern, None)
+        if len(names) < len(shown):
+            found = await self._roster.matching(
+                lambda topic: bool(trie.match(topic)) and core.may_read(connection, topic),
+                SNAPSHOTS_MAX,
+            )
+            names |= dict.fromkeys(found[: max(0, SNAPSHOTS_MAX - len(names))])
+        return list(names)
+
+    def _members(self, row: Mapping[str, tuple[bool, bytes]]) -> list[dict[str, Any]]:
+        found = [self._data(client_id, shown)[0] for client_id, (_, shown) in row.items()]
+        return sorted(found, key=lambda member: (member["joined_at"], member["client_id"]))
+
+    def _data(self, client_id: str, shown: bytes) -> tuple[dict[str, Any], str]:
+        """A member as the wire has it, and its kind."""
+        data: dict[str, Any] = orjson.loads(shown)
+        kind: str = data.pop("kind")
+        data["last_seen"] = self._last_seen(client_id)
+        return data, kind
+
+    def _last_seen(self, client_id: str) -> int:
+        client = self._core.presence.client(client_id)
+        if client is None:
+            # Of a member of another node all that is known is that it is still there.
+            return self._core.wall()
+        return max(client.last_seen, self._seen(client_id) or 0)
+
+    # ------------------------------------------------------------ shown anew
+
+    def _refresh(self, topic: str, *, everyone: bool) -> None:
+        self._stale[topic] = everyone or self._stale.get(topic, False)
+        if not self._refreshing:
+            self._refreshing = True
+            self._spawn(self._show_anew())
+
+    async def _show_anew(self) -> None:
+        try:
+            while self._stale:
+                topics = dict(islice(self._stale.items(), READ_TOPICS))
+                for topic in topics:
+                    del self._stale[topic]
+                self._reading = dict.fromkeys(topics, 0)
+                try:
+                    present = await self._roster.read(list(topics))
+                except ServiceError:
+                    for topic, everyone in topics.items():
+                        self._stale[topic] = everyone or self._stale.get(topic, False)
+                    await asyncio.sleep(AGAIN_AFTER)
+                    continue
+                self._show_some(topics, present)
+        finally:
+            self._reading = {}
+            self._refreshing = False
+
+    def _show_some(self, topics: Mapping[str, bool], present: Present) -> None:
+        core = self._core
+        core.delivery.settle()
+        for topic, everyone in topics.items():
+            if self._reading[topic] >= present.at:
+                # A later change has been told already: this is no longer how it is.
+                self._stale[topic] = everyone or self._stale.get(topic, False)
+                continue
+            forms: dict[WireForm, bytes] = {}
+            for connection in core.router.hearing(topic):
+                form = connection.form
+                if not everyone and form is WireForm.SOCKET:
+                    continue
+                if form not in forms:
+                    forms[form] = snapshot_bytes(form, topic, self._members(present.members[topic]))
+                self._give(connection, topic, present.at, forms[form])
+
+
+def _shown(member: Member) -> bytes:
+    """What the store keeps of a member: all but when it was last seen, which is not news."""
+    fields = {"kind": member.kind, **member_json(member)}
+    del fields["last_seen"]
+    return orjson.dumps(fields)
+
+
+def _member(fields: Mapping[str, Any]) -> Member:
+    return Member(
+        client_id=fields["client_id"],
+        user_id=fields["user_id"],
+        name=fields["name"],
+        avatar_url=fields.get("avatar_url"),
+        status=fields.get("status"),
+        metadata=fields.get("metadata"),
+        joined_at=fields["joined_at"],
+        last_seen=fields["last_seen"],
+    )

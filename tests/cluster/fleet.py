@@ -1,0 +1,156 @@
+"""Nodes on one store, in this process or in one of their own, and literal peers of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from websockets.asyncio.client import connect
+
+from pubsub_server.testing import RunningServer, running_server
+from tests.interop.peer import EventStream, Socket
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from tests.cluster.store import Store
+
+BOUND = 20
+GRACE = 500
+HEARTBEAT = 200
+TIMEOUT = 2_000
+
+
+def settings(store: Store, **more: object) -> dict[str, object]:
+    """Of a node: signs of life and grace are shorter than they are outside of tests."""
+    return {
+        "redis_url": store.url,
+        "redis_shards": 4,
+        "dev_key_file": str(store.folder.parent / "dev.key"),
+        "presence_grace": GRACE,
+        "node_heartbeat": HEARTBEAT,
+        "node_timeout": TIMEOUT,
+        "publish_rate_user": 1_000,
+        **more,
+    }
+
+
+@asynccontextmanager
+async def nodes(
+    store: Store, count: int = 2, **more: object
+) -> AsyncGenerator[list[RunningServer]]:
+    """So many nodes in this process, which take each other's tokens."""
+    async with running_server(**settings(store, **more)) as first:
+        if count == 1:
+            yield [first]
+            return
+        async with nodes(store, count - 1, **more) as others:
+            yield [first, *others]
+
+
+class RefusedError(Exception):
+    """A peer was not let in; what it was told."""
+
+    def __init__(self, frame: dict[str, Any]) -> None:
+        super().__init__(str(frame))
+        self.frame = frame
+
+
+class Process:
+    """A node in a process of its own.
+
+    Args:
+        process: That process.
+        ws: URL of its WebSocket.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, ws: str) -> None:
+        self.ws = ws
+        self._process = process
+
+    async def end(self, number: int) -> int:
+        """Send a signal that ends it; its exit code."""
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+        return await self._process.wait()
+
+    def stall(self) -> None:
+        """It does nothing until `go_on`."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """It does again what it does."""
+        self._process.send_signal(signal.SIGCONT)
+
+
+@asynccontextmanager
+async def node_process(store: Store, **more: object) -> AsyncGenerator[Process]:
+    """A node in a process of its own."""
+    given = {"dev": True, "http_port": 0, "ws_port": 0, **settings(store, **more)}
+    environment = {f"HANZO_PUBSUB_{name.upper()}": str(value) for name, value in given.items()}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pubsub_server", "serve"),
+        env={**os.environ, **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        assert process.stdout is not None
+        ready = json.loads(await process.stdout.readline())
+        yield Process(process, ready["ws"])
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def peer(
+    node: RunningServer | Process, token: str, client_id: str | None = None
+) -> AsyncGenerator[Socket]:
+    """An authenticated socket; with an id one that resumes.
+
+    Raises:
+        RefusedError: It is not let in.
+    """
+    async with connect(
+        node.ws, compression=None, ping_interval=None, max_size=None, close_timeout=1
+    ) as connection:
+        socket = Socket(connection)
+        frame: dict[str, Any] = {"type": "auth", "token": token}
+        if client_id is not None:
+            frame["client_id"] = client_id
+        await socket.send(frame)
+        answer = await socket.next()
+        if answer["type"] != "auth.ok":
+            raise RefusedError(answer)
+        socket.client_id = answer["client_id"]
+        yield socket
+
+
+@asynccontextmanager
+async def stream(node: RunningServer, token: str, **query: str) -> AsyncGenerator[EventStream]:
+    """An event stream."""
+    headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+    async with (
+        httpx.AsyncClient(base_url=node.http, headers=headers, timeout=BOUND) as rest,
+        rest.stream("GET", "/v1/subscribe", params=query) as response,
+    ):
+        assert response.status_code == 200, await response.aread()
+        yield EventStream(response)
+
+
+async def present(node: RunningServer, topic: str, token: str) -> list[dict[str, Any]]:
+    """`GET /v1/topics/{topic}/presence`."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(base_url=node.http, headers=headers, timeout=BOUND) as rest:
+        answer = await rest.get(f"/v1/topics/{topic}/presence")
+    assert answer.status_code == 200, answer.text
+    members: list[dict[str, Any]] = answer.json()["members"]
+    return members

@@ -1,0 +1,377 @@
+"""Presence on several nodes: everybody is seen everywhere, each change once, and no ghosts."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.fleet import BOUND, TIMEOUT, node_process, nodes, peer, present, stream
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from pubsub_server.hub.roster import Told
+    from tests.cluster.store import Store
+    from tests.interop.peer import Json, Socket
+
+TOPIC = "demo.room"
+
+
+def changes(frames: list[Json]) -> list[tuple[str, str]]:
+    """Change and user of the presence messages among these frames."""
+    found: list[tuple[str, str]] = []
+    for frame in frames:
+        message = frame.get("message", {})
+        if message.get("type", "").startswith("presence."):
+            found.append((message["type"].removeprefix("presence."), message["data"]["user_id"]))
+    return found
+
+
+async def change(socket: Socket, kind: str) -> Json:
+    """The next change, which is of this kind."""
+    while True:
+        frame = await socket.next()
+        message = frame.get("message", {})
+        if message.get("type", "").startswith("presence."):
+            assert message["type"] == f"presence.{kind}", frame
+            data: Json = message["data"]
+            return data
+
+
+async def snapshot(socket: Socket) -> list[Json]:
+    members: list[Json] = (await socket.until("presence.snapshot"))["members"]
+    return members
+
+
+def users(members: list[Json]) -> list[Any]:
+    return [member["user_id"] for member in members]
+
+
+async def test_members_of_all_nodes_are_in_every_snapshot(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        peer(a, a.token("ann", name="Ann")) as ann,
+        peer(b, b.token("bob")) as bob,
+        peer(b, b.token("eve")) as eve,
+    ):
+        await ann.subscribe(TOPIC)
+        assert users(await snapshot(ann)) == ["ann"]
+        await bob.subscribe(TOPIC)
+        seen = await snapshot(bob)
+        assert [(m["user_id"], m["name"], m["client_id"]) for m in seen] == [
+            ("ann", "Ann", ann.client_id),
+            ("bob", "bob", bob.client_id),
+        ]
+        assert all(m["last_seen"] >= m["joined_at"] > 0 for m in seen)
+        await eve.subscribe("demo.*")
+        assert users(await snapshot(eve)) == ["ann", "bob"]
+        for node in (a, b):
+            assert users(await present(node, TOPIC, node.token("ann"))) == ["ann", "bob"]
+        async with stream(a, a.token("sam"), topics=TOPIC, presence="true") as events:
+            listed = (await events.event("presence")).json["members"]
+            assert users(listed) == ["ann", "bob", "sam"]
+
+
+async def test_each_change_is_heard_once_on_the_other_node(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        peer(b, b.token("bob")) as bob,
+        peer(b, b.token("eve")) as eve,
+    ):
+        await bob.subscribe(TOPIC)
+        await eve.subscribe("demo.*")
+        await snapshot(bob)
+        await snapshot(eve)
+        async with peer(a, a.token("ann")) as ann:
+            await ann.subscribe(TOPIC)
+            assert users(await snapshot(ann)) == ["bob", "ann"]
+            await ann.send(
+                {
+                    "type": "presence.update",
+                    "topic": TOPIC,
+                    "data": {"status": "typing"},
+                    "ref": "1",
+                }
+            )
+            assert (await change(ann, "update"))["status"] == "typing"
+            await ann.send({"type": "unsubscribe", "topics": [TOPIC], "ref": "2"})
+            await ann.until("unsubscribed")
+            for listener in (bob, eve):
+                assert (await change(listener, "join"))["client_id"] == ann.client_id
+                assert (await change(listener, "update"))["status"] == "typing"
+                assert (await change(listener, "leave"))["client_id"] == ann.client_id
+            assert changes(await ann.fence()) == []
+        for listener in (bob, eve):
+            assert changes(await listener.fence()) == []
+
+
+async def test_an_event_stream_is_shown_the_list_when_it_changes_elsewhere(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        stream(b, b.token("sam"), topics=TOPIC) as events,
+    ):
+        assert (await events.event("presence")).json["members"] == []
+        async with peer(a, a.token("ann")) as ann:
+            await ann.subscribe(TOPIC)
+            listed = (await events.event("presence")).json["members"]
+            assert [member["id"] for member in listed] == ["ann"]
+        assert (await events.event("presence")).json["members"] == []
+
+
+async def test_who_comes_back_to_another_node_within_the_grace_is_not_noticed(
+    store: Store,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, presence_grace=1_000) as (a, b),
+        peer(b, b.token("bob")) as bob,
+    ):
+        await bob.subscribe(TOPIC)
+        await snapshot(bob)
+        async with peer(a, a.token("ann")) as ann:
+            await ann.subscribe(TOPIC)
+            joined = await change(bob, "join")
+            await ann.send({"type": "presence.update", "topic": TOPIC, "data": {"mood": "gay"}})
+            await change(bob, "update")
+            ann.cut()
+        await until(lambda: a.hub.core.connections.get(joined["client_id"]), None)
+        async with peer(b, b.token("ann"), joined["client_id"]) as back:
+            assert back.client_id == joined["client_id"]
+            await back.subscribe(TOPIC)
+            (again,) = [m for m in await snapshot(back) if m["user_id"] == "ann"]
+            assert again["metadata"] == {"mood": "gay"}
+            assert again["joined_at"] == joined["joined_at"]
+            # The first node lets go of its place when the grace is over.
+            await until(lambda: a.hub.core.presence.client(joined["client_id"]), None)
+            assert changes(await bob.fence()) == []
+            assert users(await present(a, TOPIC, a.token("ann"))) == ["bob", "ann"]
+            await back.send({"type": "presence.update", "topic": TOPIC, "data": {"n": 1}})
+            assert (await change(bob, "update"))["metadata"] == {"mood": "gay", "n": 1}
+
+
+async def test_who_does_not_come_back_leaves_after_the_grace(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        peer(b, b.token("bob")) as bob,
+    ):
+        await bob.subscribe(TOPIC)
+        await snapshot(bob)
+        async with peer(a, a.token("ann")) as ann:
+            await ann.subscribe(TOPIC)
+            await change(bob, "join")
+            ann.cut()
+        assert (await change(bob, "leave"))["user_id"] == "ann"
+
+
+async def test_nobody_resumes_somebody_else_on_another_node(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        peer(a, a.token("ann")) as ann,
+        peer(b, b.token("eve"), ann.client_id) as eve,
+        peer(b, b.token("ann", kind="agent"), ann.client_id) as agent,
+    ):
+        assert eve.client_id != ann.client_id
+        assert agent.client_id != ann.client_id
+
+
+async def test_a_client_that_is_on_another_node_by_now_loses_its_old_connection(
+    store: Store,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        peer(a, a.token("ann")) as ann,
+        peer(b, b.token("bob")) as bob,
+    ):
+        await ann.subscribe(TOPIC)
+        await bob.subscribe(TOPIC)
+        await snapshot(bob)
+        async with peer(b, b.token("ann"), ann.client_id) as back:
+            await back.subscribe(TOPIC)
+            assert await ann.closed() == 4409
+            await until(lambda: a.hub.core.presence.client(ann.client_id), None)
+            assert changes(await bob.fence()) == []
+            # And back again, at once.
+            async with peer(a, a.token("ann"), ann.client_id) as again:
+                await again.subscribe(TOPIC)
+                assert await back.closed() == 4409
+                assert users(await snapshot(again)) == ["ann", "bob"]
+                await until(lambda: b.hub.core.presence.client(ann.client_id), None)
+                await again.fence()
+                assert changes(await bob.fence()) == []
+
+
+async def test_a_node_that_dies_leaves_no_ghosts(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        node_process(store) as doomed,
+        peer(a, a.token("bob")) as bob,
+        peer(b, b.token("eve")) as eve,
+    ):
+        await bob.subscribe(TOPIC)
+        await eve.subscribe("demo.*")
+        await snapshot(bob)
+        await snapshot(eve)
+        async with peer(doomed, a.token("ann")) as ann, peer(doomed, a.token("sam")) as sam:
+            await ann.subscribe(TOPIC, "demo.other")
+            await sam.subscribe(TOPIC)
+            await change(bob, "join")
+            await change(bob, "join")
+            # Who is elsewhere in time is not missed.
+            async with peer(b, b.token("sam"), sam.client_id) as moved:
+                await doomed.end(signal.SIGKILL)
+                await moved.subscribe(TOPIC)
+                assert (await change(bob, "leave"))["client_id"] == ann.client_id
+                await until(
+                    lambda: _gone(store),
+                )
+                assert changes(await bob.fence()) == []
+                heard = [each for each in changes(await eve.fence()) if each[0] == "leave"]
+                assert heard == [("leave", "ann"), ("leave", "ann")]
+                for node in (a, b):
+                    assert users(await present(node, TOPIC, node.token("x"))) == ["bob", "sam"]
+
+
+async def _gone(store: Store) -> bool:
+    async with store.client() as redis:
+        return len(await redis.zrange("hanzo-pubsub:{0}:nodes", 0, -1)) == 2
+
+
+async def test_a_node_that_was_given_up_and_lives_comes_back_with_its_members(
+    store: Store,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, 1) as (a,),
+        node_process(store) as sleepy,
+        peer(a, a.token("bob")) as bob,
+        peer(sleepy, a.token("ann")) as ann,
+    ):
+        await bob.subscribe(TOPIC)
+        await snapshot(bob)
+        await ann.subscribe(TOPIC)
+        await change(bob, "join")
+        sleepy.stall()
+        await change(bob, "leave")
+        sleepy.go_on()
+        assert (await change(bob, "join"))["client_id"] == ann.client_id
+        await ann.send({"type": "presence.update", "topic": TOPIC, "data": {"status": "here"}})
+        assert (await change(bob, "update"))["status"] == "here"
+        assert users(await present(a, TOPIC, a.token("bob"))) == ["bob", "ann"]
+
+
+async def test_members_outlast_an_outage_of_the_store(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        peer(a, a.token("ann")) as ann,
+        peer(a, a.token("sam")) as sam,
+        peer(b, b.token("bob")) as bob,
+    ):
+        await ann.subscribe(TOPIC)
+        await sam.subscribe(TOPIC)
+        await bob.subscribe(TOPIC)
+        await snapshot(bob)
+        names = {node.hub.core.backplane._life.node for node in (a, b)}  # type: ignore[attr-defined]
+        await store.end()
+        # What happens meanwhile is told when the store is back.
+        await sam.send({"type": "unsubscribe", "topics": [TOPIC], "ref": "1"})
+        await sam.until("unsubscribed")
+        await asyncio.sleep(TIMEOUT / 1000)
+        await store.start()
+        await until(lambda: _names(a, b).isdisjoint(names))
+        await until(lambda: _users(b), ["ann", "bob"])
+        assert users(await snapshot(bob)) == ["ann", "bob"]
+
+
+async def test_a_store_that_forgets_everything_is_told_who_is_there(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        peer(a, a.token("ann")) as ann,
+        peer(b, b.token("bob")) as bob,
+    ):
+        await ann.subscribe(TOPIC)
+        await bob.subscribe(TOPIC)
+        async with store.client() as redis:
+            await redis.flushall()
+        await until(lambda: _users(a), ["ann", "bob"])
+        await until(lambda: _users(b), ["ann", "bob"])
+
+
+async def test_changes_that_a_cut_connection_missed_are_shown(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        peer(b, b.token("bob")) as bob,
+    ):
+        await bob.subscribe(TOPIC)
+        await snapshot(bob)
+        feed: Any = b.hub.core.backplane._feed  # type: ignore[attr-defined]
+        take = feed._take
+        feed._take = len
+        async with peer(a, a.token("ann")) as ann:
+            await ann.subscribe(TOPIC)
+            await until(lambda: _users(b), ["bob", "ann"])
+            feed._take = take
+            async with store.client() as redis:
+                await redis.client_kill_filter(_type="pubsub")
+            assert users(await snapshot(bob)) == ["bob", "ann"]
+
+
+async def test_a_topic_has_so_many_members_on_all_nodes_together(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, presence_max_members=2) as (a, b),
+        peer(a, a.token("ann")) as ann,
+        peer(b, b.token("bob")) as bob,
+        peer(b, b.token("eve")) as eve,
+    ):
+        for each in (ann, bob, eve):
+            await each.subscribe(TOPIC)
+        assert users(await snapshot(eve)) == ["ann", "bob"]
+        await eve.send({"type": "unsubscribe", "topics": [TOPIC], "ref": "1"})
+        await eve.until("unsubscribed")
+        assert ("leave", "eve") not in changes(await ann.fence())
+
+
+async def test_a_node_is_told_of_topics_that_its_clients_listen_to_and_no_others(
+    store: Store,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (a, b),
+        peer(a, a.token("ann")) as ann,
+        peer(b, b.token("bob")) as bob,
+    ):
+        heard: list[str] = []
+        attendance: Any = b.hub.attendance
+        hear = attendance.heard
+
+        def listen(told: Told) -> None:
+            heard.append(told.topic)
+            hear(told)
+
+        attendance.heard = listen
+        await bob.subscribe("demo.mine")
+        await ann.subscribe("demo.theirs")
+        await ann.subscribe("demo.mine")
+        await change(bob, "join")
+        assert set(heard) == {"demo.mine"}
+
+
+def _names(*all: Any) -> set[str]:
+    return {node.hub.core.backplane._life.node for node in all}
+
+
+async def _users(node: Any) -> list[Any]:
+    try:
+        return users(await present(node, TOPIC, node.token("x")))
+    except AssertionError:
+        return []
