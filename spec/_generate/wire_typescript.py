@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from spec._generate.lifecycle import SpecError
 from spec._generate.text import header, single
@@ -25,7 +25,7 @@ _SAFE = 2**53 - 1
 _HOT = frozenset({"Envelope", "Sender"})
 _TOPICS = {"Topic": "isTopic", "TopicPattern": "isPattern"}
 _KINDS: dict[str | None, str] = {"boolean": "flag", None: "any"}
-_LENGTHS = {(0, None): "text", (1, 128): "id", (1, 64): "ref"}
+_LENGTHS: dict[tuple[int, int | None], str] = {(0, None): "text", (1, 128): "id", (1, 64): "ref"}
 
 
 def frames(path: Path) -> str:
@@ -56,19 +56,20 @@ def _in_frames(definitions: dict[str, Schema]) -> set[str]:
 
 def _references(schema: object) -> Iterator[str]:
     if isinstance(schema, dict):
-        if "$ref" in schema:
-            yield _name(schema)
-        for value in schema.values():
+        fields = cast("Schema", schema)
+        if "$ref" in fields:
+            yield _name(fields)
+        for value in fields.values():
             yield from _references(value)
     elif isinstance(schema, list):
-        for value in schema:
+        for value in cast("list[object]", schema):
             yield from _references(value)
 
 
 def _module(
     path: Path, definitions: dict[str, Schema], names: list[str], imported: list[str]
 ) -> str:
-    out = []
+    out: list[str] = []
     for name in (name for name in definitions if name in names):
         schema = definitions[name]
         out += _comment(schema)

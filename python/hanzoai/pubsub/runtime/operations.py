@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from hanzoai.pubsub.errors import (
     ClosedError,
@@ -373,7 +373,8 @@ class Operations:
         """Change how this client appears; see ``PubSubClient.update_presence``."""
         if topic is not None:
             validate_topic(topic)
-        if not isinstance(data, Mapping):
+        # Callers without a type checker give all sorts of things.
+        if not isinstance(cast("object", data), Mapping):
             raise InvalidPayload(
                 "The update of presence is no object.",
                 remedy="Give `status` and other keys with their values.",
