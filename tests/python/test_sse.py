@@ -711,6 +711,30 @@ async def test_a_full_connection_limit_lets_the_old_stream_go_first(
     assert numbers(await client.next()) == [2]
 
 
+async def test_a_close_that_is_cancelled_closes_the_connections_all_the_same() -> None:
+    class Carried(httpx.MockTransport):
+        closed = False
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    peer = Peer()
+    client = Client(peer)
+    carried = Carried(peer.handle)
+    options = read_options(BASE, TOKEN, settings={}, environ={})
+    client.transport = SseTransport(options, client.clock, transport=carried)
+    await client.authenticate()
+    peer.gate = asyncio.Event()
+    client.send(PublishFrame(message=Publication(topic="a.b", type="t", data=1, id="m1"), ref="1"))
+    await until(lambda: len(peer.requests) == 2)
+
+    closing = asyncio.create_task(client.transport.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert carried.closed
+
+
 async def test_close_ends_stream_and_requests(client: Client, peer: Peer) -> None:
     await client.authenticate()
     stream = await client.subscribe(SubscribeFrame(topics=["a"], ref="s1"))

@@ -145,8 +145,10 @@ class SseTransport:
             task.cancel()
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await asyncio.gather(*tasks, return_exceptions=True)
-                await self._rest.close()
+                try:
+                    await asyncio.gather(*tasks, return_exceptions=True)
+                finally:  # also where this is cancelled: sockets stay open else
+                    await self._rest.close()
         except TimeoutError:
             logger.debug("an event stream did not close in time")
 
