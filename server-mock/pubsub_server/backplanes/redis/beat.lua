@@ -5,9 +5,6 @@
 -- gives `late` where this node has been silent for longer or is not known, else `ok`; the time in
 --       ms; and the nodes that have been silent for longer
 local nodes, node, timeout = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-local function whole(number) return string.format('%.0f', number) end
 
 local last = redis.call('ZSCORE', nodes, node)
 if ARGV[3] ~= 'new' and (not last or tonumber(last) < now - timeout) then

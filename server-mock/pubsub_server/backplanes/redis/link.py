@@ -54,10 +54,13 @@ Argument = str | bytes | int
 
 
 class _Script:
-    """A script, called by its digest; sent again to a server that has forgotten it."""
+    """A script after `shared.lua`, called by its digest; sent again where it is forgotten."""
 
     def __init__(self, name: str) -> None:
-        self._source = Path(__file__).with_name(name).read_text(encoding="utf-8")
+        folder = Path(__file__).parent
+        self._source = "".join(
+            (folder / part).read_text(encoding="utf-8") for part in ("shared.lua", name)
+        )
         self._digest: str | None = None
 
     async def call(

@@ -18,25 +18,8 @@ local node, most, remember = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 for _, base in ipairs(KEYS) do
   if redis.call('ZSCORE', base .. ':d', node) then return { 'dead' } end
 end
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-local function whole(number) return string.format('%.0f', number) end
 
-local answers, channels, order = { 'ok' }, {}, {}
-local function tell(base, change, topic, client, id, body)
-  local record = 'p' .. change .. ' ' .. whole(now) .. ' ' .. #topic .. ' ' .. #client .. ' ' ..
-    #id .. ' ' .. #body .. '\n' .. topic .. client .. id .. body
-  for _, channel in ipairs({ base .. ':t:' .. topic, base .. ':a' }) do
-    local records = channels[channel]
-    if not records then
-      records = {}
-      channels[channel] = records
-      order[#order + 1] = channel
-    end
-    records[#records + 1] = record
-  end
-end
-
+local answers = { 'ok' }
 for at = 4, #ARGV, 6 do
   local base, op, topic, client = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local id, body = ARGV[at + 4], ARGV[at + 5]
@@ -48,22 +31,15 @@ for at = 4, #ARGV, 6 do
     redis.call('HSET', members, client, node .. ' ' .. what)
     if owner and owner ~= node then redis.call('SREM', base .. ':m:' .. owner, entry) end
     redis.call('SADD', base .. ':m:' .. node, entry)
-    redis.call('ZADD', base .. ':q', whole(now / 1000), topic)
+    redis.call('ZADD', base .. ':q', whole(now), topic)
     redis.call('ZREM', base .. ':e', topic)
   end
   local answer = '-'
   if op == 'l' then
     if owner == node then
-      redis.call('HDEL', members, client)
       redis.call('SREM', base .. ':m:' .. node, entry)
-      if redis.call('HLEN', members) == 0 then
-        redis.call('ZREM', base .. ':q', topic)
-        redis.call('ZADD', base .. ':e', whole(now / 1000), topic)
-        redis.call('ZREMRANGEBYSCORE', base .. ':e', '-inf', whole(now / 1000 - remember))
-      else
-        redis.call('ZADD', base .. ':q', whole(now / 1000), topic)
-      end
-      tell(base, 'l', topic, client, id, rest)
+      take_out(base, topic, client, remember)
+      tell_change(base, 'l', topic, client, id, rest)
       answer = 'l ' .. rest
     end
   elseif not found then
@@ -71,18 +47,18 @@ for at = 4, #ARGV, 6 do
       answer = 'f'
     else
       write(body)
-      tell(base, 'j', topic, client, id, body)
+      tell_change(base, 'j', topic, client, id, body)
       answer = 'n'
     end
   elseif op == 'j' then
     if owner ~= node then
       write(rest)
-      tell(base, 'm', topic, client, id, node)
+      tell_change(base, 'm', topic, client, id, node)
     end
     answer = 'k ' .. rest
   elseif owner == node or (op == 'a' and string.find(id, ',' .. owner .. ',', 1, true)) then
     write(body)
-    if rest ~= body or op == 'u' then tell(base, 'u', topic, client, id, body) end
+    if rest ~= body or op == 'u' then tell_change(base, 'u', topic, client, id, body) end
     answer = 'u'
   else
     answer = 'o'
@@ -90,7 +66,5 @@ for at = 4, #ARGV, 6 do
   answers[#answers + 1] = answer
 end
 
-for _, channel in ipairs(order) do
-  redis.call('SPUBLISH', channel, table.concat(channels[channel]))
-end
+publish_told()
 return answers

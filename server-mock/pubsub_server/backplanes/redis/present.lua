@@ -3,8 +3,7 @@
 -- KEYS  one prefix with the hash tag of a shard
 -- ARGV  topics
 -- gives the time in microseconds, then for each topic its members: client id, node and what it shows
-local clock = redis.call('TIME')
-local answers = { string.format('%.0f', tonumber(clock[1]) * 1000000 + tonumber(clock[2])) }
+local answers = { whole(exactly) }
 for _, topic in ipairs(ARGV) do
   answers[#answers + 1] = redis.call('HGETALL', KEYS[1] .. ':p:' .. topic)
 end

@@ -10,21 +10,8 @@
 --       `c` known for something else. POSITION is 0 for what is not kept.
 local keep, age, cap, remember, silence = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]),
   tonumber(ARGV[4]), ARGV[5]
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-local function whole(number) return string.format('%.0f', number) end
 
-local answers, channels, order = {}, {}, {}
-local function tell(channel, record)
-  local records = channels[channel]
-  if not records then
-    records = {}
-    channels[channel] = records
-    order[#order + 1] = channel
-  end
-  records[#records + 1] = record
-end
-
+local answers = {}
 for at = 6, #ARGV, 9 do
   local base, topic, id, print = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local ttl, floor = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
@@ -76,16 +63,12 @@ for at = 6, #ARGV, 9 do
     if redis.call('HLEN', ids) >= cap then redis.call('RENAME', ids, older) end
     redis.call('HSET', ids, id, whole(seq) .. ' ' .. whole(time) .. ' ' .. print)
     redis.call('PEXPIRE', ids, remember)
-    local record = whole(seq) .. ' ' .. whole(time) .. ' ' .. whole(time + math.max(ttl, 0)) .. ' ' ..
-      #topic .. ' ' .. #id .. ' ' .. #body .. '\n' .. topic .. id .. body
-    tell(base .. ':t:' .. topic, record)
-    tell(base .. ':a', record)
+    tell(base, topic, whole(seq) .. ' ' .. whole(time) .. ' ' .. whole(time + math.max(ttl, 0)) ..
+      ' ' .. #topic .. ' ' .. #id .. ' ' .. #body .. '\n' .. topic .. id .. body)
     answer = 'n ' .. whole(seq) .. ' ' .. whole(time)
   end
   answers[#answers + 1] = answer
 end
 
-for _, channel in ipairs(order) do
-  redis.call('SPUBLISH', channel, table.concat(channels[channel]))
-end
+publish_told()
 return answers

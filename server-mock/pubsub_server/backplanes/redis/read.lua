@@ -7,9 +7,6 @@
 --       messages are retained, and the entries as XRANGE gives them, oldest first. `after` counts from the first, the others from
 --       the newest; one more than asked for shows that there are more.
 local base = KEYS[1]
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-local function whole(number) return string.format('%.0f', number) end
 local function reversed(list)
   local turned = {}
   for index = #list, 1, -1 do turned[#turned + 1] = list[index] end

@@ -5,9 +5,6 @@
 --       position known to the caller
 -- gives the newest position of each topic, 0 for one without a log
 local base, silence = KEYS[1], ARGV[1]
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-local function whole(number) return string.format('%.0f', number) end
 
 local answers = {}
 for at = 2, #ARGV, 2 do
