@@ -1,4 +1,4 @@
-"""Publish from Spark: from partitions, micro-batches, and as `format("hanzo-pubsub")`.
+"""Publish from Spark: partitions, micro-batches, `format("hanzo-pubsub")`, the progress of a job.
 
 Importing this needs neither pyspark nor a running Spark; docs/spark.md has the whole story.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hanzoai.pubsub.spark.config import PubSubConfig
+from hanzoai.pubsub.spark.outlet import ProgressStats
+from hanzoai.pubsub.spark.progress import PubSubProgress
 from hanzoai.pubsub.spark.publish import (
     ARROW_SCHEMA,
     foreach_batch,
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ARROW_SCHEMA",
     "FORMAT",
+    "ProgressStats",
     "PubSubConfig",
+    "PubSubProgress",
     "PublishStats",
     "foreach_batch",
     "foreach_partition",

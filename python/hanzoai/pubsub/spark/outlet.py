@@ -1,0 +1,171 @@
+"""Reports on their way to a topic: bounded, no faster than allowed, never in the way of the job."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.errors import ClosedError, PubSubError
+from hanzoai.pubsub.spark.ids import numbering
+from hanzoai.pubsub.spark.messages import Encoder
+from hanzoai.pubsub.spark.records import Record
+from hanzoai.pubsub.spark.sender import Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.spark.config import PubSubConfig
+    from hanzoai.pubsub.spark.messages import Message
+    from hanzoai.pubsub.spark.reports import Report
+
+logger = logging.getLogger("hanzoai.pubsub.spark")
+
+WAITING_MAX: Final = 100
+"""Subjects whose newest report waits."""
+AT_ONCE: Final = 5
+"""Reports that go at once: with the default interval ten a second, a user's rate by HIP-56."""
+_TIMEOUT_MAX: Final = 5.0
+_PAUSE_MAX: Final = 30.0
+
+
+@dataclass(slots=True)
+class ProgressStats:
+    """What became of reports.
+
+    Attributes:
+        published: Messages that the server acknowledged.
+        replaced: Reports that a newer one of the same subject took the place of, unsent.
+        dropped: Reports left out because too many subjects waited.
+        failed: Messages that could not be published.
+    """
+
+    published: int = 0
+    replaced: int = 0
+    dropped: int = 0
+    failed: int = 0
+
+
+class Waiting:
+    """The newest report of each subject, in the order in which the subjects began to wait.
+
+    Args:
+        stats: Where it counts.
+        most: Subjects that may wait.
+    """
+
+    def __init__(self, stats: ProgressStats, most: int = WAITING_MAX) -> None:
+        self._stats = stats
+        self._most = most
+        self._lock = threading.Lock()
+        self._reports: dict[str, Report] = {}
+
+    def put(self, report: Report) -> None:
+        """Let a report wait; returns at once."""
+        with self._lock:
+            if report.subject in self._reports:
+                self._stats.replaced += 1
+            elif len(self._reports) >= self._most:
+                self._stats.dropped += 1
+                ended = (name for name, each in self._reports.items() if each.last)
+                del self._reports[next(ended, next(iter(self._reports)))]
+            self._reports[report.subject] = report
+
+    def take(self, most: int) -> list[Report]:
+        """The reports that have waited longest, at most so many."""
+        with self._lock:
+            names = list(self._reports)[:most]
+            return [self._reports.pop(name) for name in names]
+
+
+class Outlet:
+    """Publishes reports, a few at each turn. Whatever fails is counted and logged, not raised.
+
+    Args:
+        topic: Where they go.
+        config: How the server is reached.
+        run: Begins the ids of the messages, and is told in each of them.
+        sender: What sends, where it is not the default.
+    """
+
+    def __init__(
+        self, topic: str, config: PubSubConfig, run: str, sender: Sender | None = None
+    ) -> None:
+        self.stats = ProgressStats()
+        self._topic = topic
+        self._run = run
+        self._config = replace(
+            config,
+            ids="auto",
+            max_in_flight=1,
+            max_retries=min(1, config.max_retries),
+            request_timeout=min(_TIMEOUT_MAX, config.request_timeout),
+        )
+        self._waiting = Waiting(self.stats)
+        self._encoder = Encoder(self._config, numbering("random", run, 0))
+        self._sender = sender
+        self._number = 0
+        self._failures = 0
+        self._not_before = 0.0
+
+    def put(self, report: Report) -> None:
+        """Let a report wait for its turn; returns at once."""
+        self._waiting.put(report)
+
+    def turn(self, stop: threading.Event, *, clock: Callable[[], float] = time.monotonic) -> int:
+        """Publish the reports whose turn it is.
+
+        After failures turns pass unused, up to half a minute; newer reports replace older ones.
+
+        Args:
+            stop: Set by who does not want to wait for the server any more.
+            clock: Monotonic seconds.
+
+        Returns:
+            Reports that were taken.
+        """
+        if clock() < self._not_before:
+            return 0
+        reports = self._waiting.take(AT_ONCE)
+        if not reports:
+            return 0
+        try:
+            if self._sender is None:
+                self._sender = Sender(self._config)
+            sent = self._sender.send([self._message(each) for each in reports], stop)
+            error = sent.refused[0][1] if sent.refused else None
+            self.stats.published += sent.accepted
+            self.stats.failed += len(sent.refused)
+        except ClosedError:
+            self.stats.failed += len(reports)
+            return len(reports)
+        except PubSubError as found:
+            self.stats.failed += len(reports)
+            error = found
+        self._note(error, clock)
+        return len(reports)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._sender is not None:
+            self._sender.close()
+
+    def _message(self, report: Report) -> Message:
+        self._number += 1
+        data = {"run": self._run, **report.data}
+        return self._encoder.encode(
+            Record(self._topic, report.type, data, None, f"{self._run}:{self._number}")
+        )
+
+    def _note(self, error: PubSubError | None, clock: Callable[[], float]) -> None:
+        if error is None:
+            self._failures, self._not_before = 0, 0.0
+            return
+        self._failures += 1
+        self._not_before = clock() + min(_PAUSE_MAX, 2.0**self._failures / 2)
+        if self._failures == 1:
+            logger.warning(
+                "the progress of the job is not published (%s): %s", error.code, error.remedy
+            )

@@ -1,0 +1,187 @@
+"""The progress of a long job as messages on a topic, for whoever wants to watch."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from hanzoai.pubsub.settings.checks import check_seconds
+from hanzoai.pubsub.spark.outlet import Outlet, ProgressStats
+from hanzoai.pubsub.spark.reports import Report
+from hanzoai.pubsub.topics import validate_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from types import TracebackType
+    from typing import Self
+
+    from pyspark.sql import SparkSession
+
+    from hanzoai.pubsub.spark.config import PubSubConfig
+    from hanzoai.pubsub.spark.watchers import Jobs, Operations, Queries
+
+logger = logging.getLogger("hanzoai.pubsub.spark")
+
+CLOSING: Final = 5.0
+"""Seconds that the end of the block may wait for the last messages."""
+_SETTLING: Final = 1.5
+"""Seconds of them for Spark to tell how the last job or query ended."""
+_SETTLING_STEP: Final = 0.05
+
+
+class PubSubProgress:
+    """Publishes, while its block runs, how the session's queries and jobs get on.
+
+    Streaming queries tell when they start, end a micro-batch, idle and terminate; Spark jobs their
+    stages and tasks. docs/spark.md shows the messages. They hold figures and names: no row, no
+    option, no text of an error.
+
+    A thread of its own publishes. The job neither waits for it nor fails with it: what cannot be
+    published is counted in `stats` and logged once.
+
+    On Spark Connect, jobs are what the server tells of the operations of this client: tasks without
+    names, and no word of why one ended.
+
+    Args:
+        spark: The session, classic or Spark Connect.
+        topic: Where the messages go.
+        config: How the server is reached; the driver reads the token where it says.
+        interval: Seconds between two messages about the same query or job, 0.1 to 60.
+
+    Raises:
+        InvalidTopic: `topic` is not valid.
+        InvalidOption: `interval` is out of range.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | Any,
+        topic: str,
+        config: PubSubConfig,
+        *,
+        interval: float = 0.5,
+    ) -> None:
+        check_seconds("interval", interval, 0.1, 60.0)
+        self.run = uuid.uuid4().hex[:16]
+        """Told in each message: what belongs to this block."""
+        self._spark = spark
+        self._interval = interval
+        self._outlet = Outlet(validate_topic(topic), config, self.run)
+        self._ended = threading.Event()
+        self._abandoned = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._queries: Queries | None = None
+        self._jobs: Jobs | Operations | None = None
+        self._began = 0.0
+        self._failed = False
+
+    @property
+    def stats(self) -> ProgressStats:
+        """What became of the messages so far."""
+        return self._outlet.stats
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop(failed=kind is not None)
+
+    def start(self) -> None:
+        """Begin; what `with` does at its beginning."""
+        if self._thread is not None:
+            return
+        self._began = time.monotonic()
+        context = getattr(self._spark, "sparkContext", None)
+        about: dict[str, object] = {"state": "running", "name": None, "application": None}
+        with _harmless("the progress of the job is told in part only"):
+            if context is not None:
+                about.update(name=str(context.appName)[:200], application=context.applicationId)
+            self._outlet.put(Report("run", "spark.run.started", about))
+            self._watch(context)
+        self._thread = threading.Thread(
+            target=self._work, args=(about,), name="hanzo-pubsub-progress", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self, *, failed: bool = False) -> None:
+        """End; what `with` does at its end. Takes 5 seconds at most, and less than one usually.
+
+        Args:
+            failed: Whether to tell that the job failed.
+        """
+        if self._thread is None or self._ended.is_set():
+            return
+        self._failed = failed
+        self._ended.set()
+        self._thread.join(CLOSING)
+        self._abandoned.set()
+
+    def _watch(self, context: Any) -> None:
+        from hanzoai.pubsub.spark.watchers import Jobs, Operations, Queries
+
+        queries = Queries(self._spark, self._outlet.put)
+        queries.start()
+        self._queries = queries
+        jobs: Jobs | Operations
+        if context is None:
+            jobs = Operations(self._spark, self._outlet.put)
+        else:
+            jobs = Jobs(context, queries.runs, self._outlet.put)
+        jobs.start()
+        self._jobs = jobs
+
+    def _work(self, about: dict[str, object]) -> None:
+        while not self._ended.wait(self._interval):
+            self._look()
+            self._outlet.turn(self._abandoned)
+        self._settle()
+        for watcher in (self._jobs, self._queries):
+            if watcher is not None:
+                with _harmless(None):
+                    watcher.stop()
+        seconds = round(time.monotonic() - self._began, 3)
+        end = {**about, "state": "failed" if self._failed else "ended", "seconds": seconds}
+        self._outlet.put(Report("run", "spark.run.ended", end, last=True))
+        while self._outlet.turn(self._abandoned):
+            pass
+        self._outlet.close()
+
+    def _look(self) -> None:
+        if self._jobs is not None:
+            with _harmless(None):
+                self._jobs.look()
+
+    def _settle(self) -> None:
+        """Spark tells of an end a little later than it comes."""
+        until = time.monotonic() + _SETTLING
+        while True:
+            self._look()
+            settled = True
+            with _harmless(None):
+                settled = all(each.settled() for each in (self._jobs, self._queries) if each)
+            if settled or time.monotonic() > until or self._abandoned.wait(_SETTLING_STEP):
+                return
+
+
+@contextlib.contextmanager
+def _harmless(warning: str | None) -> Generator[None]:
+    """What a watcher asks of Spark may fail in any way, and the job goes on.
+
+    Args:
+        warning: Logged with the kind of the failure, whose text may show what a job works on.
+    """
+    try:
+        yield
+    except Exception as error:
+        level = logging.DEBUG if warning is None else logging.WARNING
+        logger.log(level, "%s (%s)", warning or "Spark was not heard", type(error).__name__)

@@ -1,0 +1,281 @@
+"""What sees a job make progress: Spark's status tracker, Spark Connect's handler, and query events.
+
+The status tracker is asked now and then. A listener of the JVM would be called for every task, over
+a socket, by the bus that all other listeners share; being slow there loses events of all.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from hanzoai.pubsub.spark.reports import QueryStanding, StageStanding, job_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hanzoai.pubsub.spark.reports import Report
+
+_PROBED_MAX: Final = 1_000
+"""Jobs that one look takes in; as many as Spark remembers (`spark.ui.retainedJobs`)."""
+_ENDED_KEPT: Final = 16
+"""Queries that have ended and whose last jobs may not have been looked at."""
+
+
+class Queries:
+    """The streaming queries of a session.
+
+    Args:
+        spark: The session, classic or Spark Connect.
+        tell: Is given reports.
+    """
+
+    def __init__(self, spark: Any, tell: Callable[[Report], object]) -> None:
+        self._spark = spark
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._known: dict[str, QueryStanding] = {}
+        self._ended: deque[str] = deque(maxlen=_ENDED_KEPT)
+        self._listener = _listener(self)
+
+    def runs(self) -> list[str]:
+        """Ids of the runs that there are, and of the last that ended."""
+        with self._lock:
+            return [*self._known, *self._ended]
+
+    def start(self) -> None:
+        """Listen."""
+        self._spark.streams.addListener(self._listener)
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._spark.streams.removeListener(self._listener)
+
+    def settled(self) -> bool:
+        """Whether the end of each query that has ended was told."""
+        active = {str(query.runId) for query in self._spark.streams.active}
+        with self._lock:
+            return active.issuperset(self._known)
+
+    def started(self, event: Any) -> None:
+        """An event of Spark: never raises, never waits."""
+        standing = self._standing(event.id, event.runId)
+        standing.name = event.name
+        self._tell(standing.started())
+
+    def progressed(self, event: Any) -> None:
+        """See `started`."""
+        progress: dict[str, Any] = json.loads(event.progress.json)
+        standing = self._standing(progress["id"], progress["runId"])
+        self._tell(standing.progressed(progress))
+
+    def idle(self, event: Any) -> None:
+        """See `started`."""
+        self._tell(self._standing(event.id, event.runId).idle())
+
+    def terminated(self, event: Any) -> None:
+        """See `started`."""
+        standing = self._standing(event.id, event.runId)
+        with self._lock:
+            self._known.pop(standing.run, None)
+            self._ended.append(standing.run)
+        error = getattr(event, "errorClassOnException", None)
+        self._tell(standing.terminated(error, failed=event.exception is not None))
+
+    def _standing(self, id: object, run: object) -> QueryStanding:
+        with self._lock:
+            return self._known.setdefault(str(run), QueryStanding(str(id), str(run)))
+
+
+def _listener(queries: Queries) -> Any:
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:
+            queries.started(event)
+
+        def onQueryProgress(self, event: Any) -> None:
+            queries.progressed(event)
+
+        def onQueryIdle(self, event: Any) -> None:
+            queries.idle(event)
+
+        def onQueryTerminated(self, event: Any) -> None:
+            queries.terminated(event)
+
+    return Listener()
+
+
+@dataclass(slots=True)
+class _Job:
+    id: int
+    told: bool = False
+    seen: object = None
+    stages: dict[int, StageStanding] = field(default_factory=dict[int, StageStanding])
+
+
+class Jobs:
+    """The jobs of a Spark context that begin from now on, without those of micro-batches.
+
+    Args:
+        context: `spark.sparkContext`.
+        runs: Ids of the streaming runs that there are; they name the groups of their jobs.
+        tell: Is given reports.
+    """
+
+    def __init__(
+        self,
+        context: Any,
+        runs: Callable[[], Iterable[str]],
+        tell: Callable[[Report], object],
+    ) -> None:
+        self._context = context
+        self._tracker = context.statusTracker()
+        self._runs = runs
+        self._tell = tell
+        self._next = 0
+        self._running: dict[int, _Job] = {}
+
+    def start(self) -> None:
+        """Leave out the jobs that there are."""
+        known = [*self._tracker.getActiveJobsIds(), *self._tracker.getJobIdsForGroup(None)]
+        self._next = max(known, default=-1) + 1
+        while self._tracker.getJobInfo(self._next) is not None:
+            self._next += 1
+
+    def stop(self) -> None:
+        """See `Operations.stop`."""
+
+    def settled(self) -> bool:
+        """Whether no job is running."""
+        return not self._running
+
+    def look(self) -> None:
+        """Tell what has changed."""
+        for id in self._begun():
+            self._running[id] = _Job(id)
+        for job in list(self._running.values()):
+            self._look_at(job)
+
+    def _begun(self) -> list[int]:
+        """Jobs that were not there before: their numbers follow each other."""
+        found: list[int] = []
+        highest = max(self._tracker.getActiveJobsIds(), default=-1)
+        for id in range(self._next, self._next + _PROBED_MAX):
+            if self._tracker.getJobInfo(id) is not None:
+                found.append(id)
+            elif id > highest:
+                break
+        if found:
+            self._next = found[-1] + 1
+        elif highest - self._next >= _PROBED_MAX:
+            # All that lies between has been forgotten.
+            self._next = highest
+        if found and (streamed := self._streamed()):
+            found = [id for id in found if id not in streamed]
+        return found
+
+    def _streamed(self) -> set[int]:
+        """Jobs of micro-batches.
+
+        An array of the JVM costs a call for each element; as a text it costs one.
+        """
+        jvm = self._context._jvm  # noqa: SLF001
+        tracker = self._context._jsc.statusTracker()  # noqa: SLF001
+        ids: set[int] = set()
+        for run in self._runs():
+            text: str = jvm.java.util.Arrays.toString(tracker.getJobIdsForGroup(run))
+            ids.update(int(part) for part in text.strip("[]").split(",") if part.strip())
+        return ids
+
+    def _look_at(self, job: _Job) -> None:
+        info = self._tracker.getJobInfo(job.id)
+        if info is None:
+            # Forgotten, as the oldest are: it must have ended.
+            state = "ended"
+        else:
+            state = {"SUCCEEDED": "succeeded", "FAILED": "failed"}.get(info.status, "running")
+            for id in sorted(info.stageIds):
+                known = job.stages.get(id)
+                if known is None or not known.complete:
+                    found = self._tracker.getStageInfo(id)
+                    if found is not None:
+                        job.stages[id] = StageStanding(
+                            id,
+                            found.name,
+                            found.numTasks,
+                            found.numCompletedTasks,
+                            found.numActiveTasks,
+                            found.numFailedTasks,
+                        )
+        report = job_report(job.id, state, list(job.stages.values()), first=not job.told)
+        if report.last:
+            del self._running[job.id]
+        if report.last or report.data != job.seen:
+            job.told, job.seen = True, report.data
+            self._tell(report)
+
+
+class Operations:
+    """What a session of Spark Connect executes, as far as its server tells.
+
+    Args:
+        spark: The session.
+        tell: Is given reports.
+    """
+
+    def __init__(self, spark: Any, tell: Callable[[Report], object]) -> None:
+        self._spark = spark
+        self._tell = tell
+        self._known: set[str] = set()
+
+    def start(self) -> None:
+        """Listen."""
+        self._spark.registerProgressHandler(self._told)
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._spark.removeProgressHandler(self._told)
+
+    def settled(self) -> bool:
+        """Whether no operation is running."""
+        return not self._known
+
+    def look(self) -> None:
+        """Nothing: operations tell of themselves."""
+
+    def _told(
+        self,
+        stages: Iterable[Any] | None,
+        inflight_tasks: int,
+        operation_id: str | None,
+        done: bool,
+    ) -> None:
+        ordered = sorted(stages or (), key=lambda each: each.stage_id)
+        # Operations without a stage (settings, plans) are no jobs.
+        if not operation_id or not ordered:
+            return
+        newest = ordered[-1].stage_id
+        found = [
+            StageStanding(
+                each.stage_id,
+                None,
+                each.num_tasks,
+                each.num_completed_tasks,
+                # They are not told stage by stage.
+                inflight_tasks if each.stage_id == newest else 0,
+                0,
+            )
+            for each in ordered
+        ]
+        first = operation_id not in self._known
+        if done and first:
+            return
+        if done:
+            self._known.discard(operation_id)
+        else:
+            self._known.add(operation_id)
+        self._tell(job_report(operation_id, "ended" if done else "running", found, first=first))

@@ -1,0 +1,140 @@
+"""The progress of real jobs on a real Spark, at a real server."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub.errors import InvalidOption, InvalidTopic
+from hanzoai.pubsub.spark import PubSubConfig, PubSubProgress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.spark.server_process import ServerProcess
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    # py4j leaves the closing of its sockets to the collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def config(server: ServerProcess) -> PubSubConfig:
+    return PubSubConfig(server.url, token_file=str(server.token_file))
+
+
+def told(server: ServerProcess, topic: str, prefix: str = "spark.") -> list[dict[str, Any]]:
+    return [each for each in server.messages(topic) if each["type"].startswith(prefix)]
+
+
+def test_a_batch_job_tells_its_stages_and_tasks(spark: SparkSession, server: ServerProcess) -> None:
+    with PubSubProgress(spark, "progress.batch", config(server)) as progress:
+        spark.range(0, 1_000, 1, 4).repartition(3).count()
+    messages = told(server, "progress.batch")
+    assert messages[0]["type"] == "spark.run.started"
+    assert messages[-1]["type"] == "spark.run.ended"
+    assert messages[-1]["data"]["state"] == "ended"
+    assert messages[0]["data"]["application"] == spark.sparkContext.applicationId
+    jobs = {each["data"]["job"]: each["data"] for each in messages if "job" in each["data"]}
+    assert jobs
+    assert {each["state"] for each in jobs.values()} == {"succeeded"}
+    assert sum(each["done"] for each in jobs.values()) >= 8
+    assert {each["data"]["run"] for each in messages} == {progress.run}
+    assert progress.stats.published == len(messages)
+    assert progress.stats.failed == 0
+
+
+def test_a_running_job_tells_before_it_ends(
+    spark: SparkSession, server: ServerProcess, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+
+    def wait(rows: Any) -> Any:
+        import time
+
+        while not gate.exists():
+            time.sleep(0.02)
+        yield from rows
+
+    with PubSubProgress(spark, "progress.running", config(server), interval=0.1):
+        job = threading.Thread(target=spark.sparkContext.range(4).mapPartitions(wait).count)
+        job.start()
+        try:
+            while not (started := told(server, "progress.running", "spark.job")):
+                pass
+        finally:
+            gate.touch()
+            job.join()
+    assert started[0]["data"]["state"] == "running"
+    assert started[0]["data"]["done"] == 0
+    end = told(server, "progress.running", "spark.job")[-1]
+    assert end["type"] == "spark.job.ended"
+    assert end["data"]["state"] == "succeeded"
+    assert end["data"]["done"] == end["data"]["tasks"]
+
+
+def test_a_stream_tells_its_micro_batches_and_its_jobs_are_not_told_as_well(
+    spark: SparkSession, server: ServerProcess, tmp_path: Path
+) -> None:
+    source = str(tmp_path / "in")
+    spark.range(0, 60, 1, 3).write.json(source)
+    with PubSubProgress(spark, "progress.stream", config(server)):
+        stream = spark.readStream.schema("id LONG").option("maxFilesPerTrigger", 1).json(source)
+        query = (
+            stream.writeStream.format("noop")
+            .queryName("alerts")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+    messages = told(server, "progress.stream", "spark.query")
+    assert messages[-1]["type"] == "spark.query.terminated"
+    end = messages[-1]["data"]
+    assert end["query"] == {"id": str(query.id), "run": str(query.runId), "name": "alerts"}
+    assert (end["state"], end["rows_total"], end["error"]) == ("stopped", 60, None)
+    assert told(server, "progress.stream", "spark.job") == []
+
+
+def test_a_job_that_fails_is_told_as_such_without_the_text_of_its_error(
+    spark: SparkSession, server: ServerProcess
+) -> None:
+    def fail(rows: Any) -> Any:
+        raise RuntimeError("s3cret")
+
+    with (
+        pytest.raises(Exception, match="s3cret"),
+        PubSubProgress(spark, "progress.fails", config(server)),
+    ):
+        spark.sparkContext.range(2).mapPartitions(fail).count()
+    messages = told(server, "progress.fails")
+    assert messages[-1]["data"]["state"] == "failed"
+    assert [each["data"]["state"] for each in messages if "job" in each["data"]][-1] == "failed"
+    assert "s3cret" not in str(messages)
+
+
+def test_a_server_out_of_reach_stops_no_job(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", "t0ken")
+    progress = PubSubProgress(spark, "progress.nowhere", PubSubConfig("http://127.0.0.1:9"))
+    with progress:
+        assert spark.range(10).count() == 10
+    assert progress.stats.published == 0
+    assert progress.stats.failed > 0
+    assert "t0ken" not in caplog.text
+
+
+def test_what_is_wrong_with_a_topic_or_an_interval_is_said_at_once(spark: SparkSession) -> None:
+    settings = PubSubConfig("http://127.0.0.1:9")
+    with pytest.raises(InvalidTopic):
+        PubSubProgress(spark, "jobs.*", settings)
+    with pytest.raises(InvalidOption) as caught:
+        PubSubProgress(spark, "jobs.nightly", settings, interval=0.01)
+    assert caught.value.field == "interval"
