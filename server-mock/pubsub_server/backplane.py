@@ -46,6 +46,24 @@ class Replay:
     reset: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the log of a topic stands.
+
+    Attributes:
+        topic: Which.
+        first: Position of the oldest message that is retained; ``last + 1`` where none is.
+        last: Newest position that was ever given in this log; 0 where there is no log.
+        at: Position of the first retained message that is not older than the time asked for;
+            ``last + 1`` where there is none. None where no time was asked for.
+    """
+
+    topic: str
+    first: int
+    last: int
+    at: int | None = None
+
+
 class Backplane(Protocol):
     """Keeps the logs and joins the nodes.
 
@@ -98,6 +116,28 @@ class Backplane(Protocol):
         """How to find the topics that a replay of these patterns begins with, piece by piece.
 
         None where `replay` finds them quickly, or takes its time without holding up others.
+        """
+        ...
+
+    def names(
+        self, patterns: Sequence[str], allowed: Callable[[str], bool]
+    ) -> Sequence[str] | Awaitable[Sequence[str]]:
+        """Topics with a log that the patterns match and that are allowed."""
+        ...
+
+    def stand(
+        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
+    ) -> tuple[int, Sequence[Standing]] | Awaitable[tuple[int, Sequence[Standing]]]:
+        """Where those of these topics stand that have a log.
+
+        Args:
+            topics: Concrete topics.
+            at: Unix ms; see `Standing.at`.
+            hear: Topics and patterns that were joined: what of them is published after this is
+                delivered.
+
+        Returns:
+            The time of the store when it was asked, Unix ms, and the positions in any order.
         """
         ...
 

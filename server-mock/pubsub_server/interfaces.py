@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Entry
     from pubsub_server.errors import ServiceError
     from pubsub_server.hub.connection import Connection
-    from pubsub_server.hub.requests import Draft, SubscribeRequest, UnsubscribeRequest
+    from pubsub_server.hub.positions import PositionList
+    from pubsub_server.hub.requests import (
+        Draft,
+        PositionsRequest,
+        SubscribeRequest,
+        UnsubscribeRequest,
+    )
 
     Answers: TypeAlias = (
         list["Published | ServiceError"] | Awaitable[list["Published | ServiceError"]]
@@ -424,6 +430,21 @@ class Service(Protocol):
 
         Raises:
             ServiceError: `forbidden`, `invalid_topic`, `invalid_option`.
+        """
+        ...
+
+    async def positions(
+        self, identity: Identity, wanted: PositionsRequest, gone: asyncio.Future[None]
+    ) -> PositionList:
+        """Where topics stand; held until one of them moves, if that is asked for.
+
+        Args:
+            identity: Who asks.
+            wanted: What for.
+            gone: Done when nobody waits for the answer any more.
+
+        Raises:
+            ServiceError: `forbidden`, `connection_limit`, `unavailable`.
         """
         ...
 

@@ -58,6 +58,9 @@ def test_every_operation_blocks_until_its_result_is_there(ps: PubSub) -> None:
         ps.update_presence("demo.1", {"status": "busy"})
         assert "demo.1" in [info.topic for info in ps.topics("demo.")]
         assert len(ps.presence("demo.1")) == 1
+        (stand,) = ps.positions("demo.*").positions
+        assert (stand.topic, stand.last - stand.first) == ("demo.1", 4)
+        assert ps.positions("demo.1", after={"demo.1": stand.first}, wait=30).positions == [stand]
         assert sub.positions["demo.1"] is not None
         assert sub.stats.received == 5
         was_active = sub.active

@@ -466,6 +466,30 @@ async def test_presence_and_topics_are_read_in_every_form(rest: Rest, server: An
     assert [(t.topic, t.subscribers) for t in (await rest.topics()).topics] == [("x", 0), ("y", 0)]
 
 
+async def test_positions_are_asked_for_by_topic_and_waited_for_beyond_the_timeout(
+    rest: Rest, server: Any
+) -> None:
+    stand = {"topic": "a.b", "first": 3, "last": 9, "at": 4}
+    route = server.post(f"{BASE}/v1/positions").mock(
+        side_effect=[
+            httpx.Response(200, json={"positions": [stand], "timestamp": 7}),
+            httpx.Response(200, json={"positions": [{"topic": "a.*"}], "timestamp": 7}),
+            httpx.Response(404),
+        ]
+    )
+    found = await rest.positions(
+        ["a.b", "c.*"], after={"a.b": 3}, at=4, wait_ms=30_000, timeout=0.05
+    )
+    assert found.wire() == {"positions": [stand], "timestamp": 7}
+    body = {"topics": ["a.b", "c.*"], "after": {"a.b": 3}, "at": 4, "wait_ms": 30_000}
+    assert json.loads(route.calls[0].request.content) == body
+    with pytest.raises(ProtocolError, match="positions in a way not understood"):
+        await rest.positions(["a.b"])
+    with pytest.raises(NotFound):
+        await rest.positions(["a.b"])
+    assert json.loads(route.calls[1].request.content) == {"topics": ["a.b"]}
+
+
 async def test_the_session_of_a_plain_peer_is_none(rest: Rest, server: Any) -> None:
     info = {"client_id": "cl", "version": 1, "features": ["ref"], "limits": {"max_batch": 5}}
     server.get(f"{BASE}/v1/session").mock(

@@ -13,8 +13,8 @@ from websockets.frames import Frame, Opcode
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth.identity import Identity, identity_from_claims
-from pubsub_server.backplanes.history import TopicLog
 from pubsub_server.backplanes.memory import MemoryBackplane
+from pubsub_server.backplanes.topic_log import TopicLog
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import delivery, inbound, routing, topic_index, turns
 from pubsub_server.hub.limits import ConnectionLimiter

@@ -140,6 +140,57 @@ export const isTopicList: Guard<TopicList> = /* @__PURE__ */ shape(
   isTopicInfo,
 );
 
+/** Body of `POST /v1/positions`: where the logs of topics stand, or where they have moved to. */
+export interface PositionsRequest {
+  /** Topics and patterns. */
+  readonly topics: readonly TopicPattern[];
+  /** Positions that the caller knows, by concrete topic; at most 10,000. With `wait_ms`: what counts as moved. */
+  readonly after?: Readonly<Record<string, Seq>>;
+  /** Asks for the position of each topic at this time. */
+  readonly at?: Timestamp;
+  /** Milliseconds to hold the answer until a topic has another `last` than in `after`, or is not in `after` at all; default 0. */
+  readonly wait_ms?: number;
+}
+
+/** Whether a value read from JSON is a PositionsRequest. */
+export const isPositionsRequest: Guard<PositionsRequest> = /* @__PURE__ */ shape(
+  'topics:0 after?:count{} at?:count wait_ms?:1',
+  (value) => isSome(value, 1000, isTopicPattern),
+  (value) => isCount(value, 30000),
+);
+
+/** Where the log of one topic stands. A topic without a log has `first` 1 and `last` 0. */
+export interface TopicPosition {
+  readonly topic: Topic;
+  /** Position of the oldest retained message; `last` + 1 where none is retained. */
+  readonly first: Seq;
+  /** Newest position that was ever given in this log. */
+  readonly last: Seq;
+  /** Where `at` was asked for: position of the first retained message that is not older; `last` + 1 where there is none. */
+  readonly at?: Seq;
+}
+
+/** Whether a value read from JSON is a TopicPosition. */
+export const isTopicPosition: Guard<TopicPosition> = /* @__PURE__ */ shape(
+  'topic:topic first:count last:count at?:count',
+);
+
+/** Answer of `POST /v1/positions`. */
+export interface PositionList {
+  /** The topics, by name; of patterns those that have a log and that the caller may subscribe to. */
+  readonly positions: readonly TopicPosition[];
+  /** Time of the store when it was asked: what was published before is counted. */
+  readonly timestamp: Timestamp;
+  /** More than 10,000 topics match; these are the first by name. */
+  readonly has_more?: boolean;
+}
+
+/** Whether a value read from JSON is a PositionList. */
+export const isPositionList: Guard<PositionList> = /* @__PURE__ */ shape(
+  'positions:0[] timestamp:count has_more?:flag',
+  isTopicPosition,
+);
+
 /** Body of `POST /v1/subscribe`: everything the event stream shall carry. */
 export interface SubscribeRequest {
   /** Each is answered by its own `subscribed` event. */

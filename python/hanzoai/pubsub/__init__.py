@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         Event,
         Gap,
         Message,
+        PositionList,
         PresenceChange,
         PresenceMember,
         Publication,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         Token,
         TokenContext,
         TopicInfo,
+        TopicPosition,
     )
     from hanzoai.pubsub.version import VERSION as __version__
 
@@ -122,6 +124,7 @@ _HOMES: Final = {
         "Event",
         "Gap",
         "Message",
+        "PositionList",
         "PresenceChange",
         "PresenceMember",
         "Publication",
@@ -132,6 +135,7 @@ _HOMES: Final = {
         "Token",
         "TokenContext",
         "TopicInfo",
+        "TopicPosition",
     ),
     "version": ("__version__",),
 }
@@ -176,6 +180,7 @@ __all__ = [
     "OperationTimeout",
     "PayloadTooLarge",
     "PermissionDenied",
+    "PositionList",
     "PresenceChange",
     "PresenceMember",
     "ProtocolError",
@@ -201,6 +206,7 @@ __all__ = [
     "TokenExpired",
     "TopicHandle",
     "TopicInfo",
+    "TopicPosition",
     "Unavailable",
     "Unsupported",
     "UsageError",

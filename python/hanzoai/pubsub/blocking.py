@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Gap,
         Message,
         Outgoing,
+        PositionList,
         PresenceChange,
         PresenceMember,
         Published,
@@ -245,6 +246,20 @@ class PubSub:
     ) -> list[TopicInfo]:
         """Active topics, by name; see ``PubSubClient.topics``."""
         return self._call(lambda: self._client.topics(prefix, limit=limit, timeout=timeout))
+
+    def positions(
+        self,
+        topics: Topics,
+        *,
+        after: Mapping[str, int] | None = None,
+        at: Since | None = None,
+        wait: float = 0,
+        timeout: float | None = None,
+    ) -> PositionList:
+        """Where the logs of topics stand; see ``PubSubClient.positions``."""
+        return self._call(
+            lambda: self._client.positions(topics, after=after, at=at, wait=wait, timeout=timeout)
+        )
 
     def topic(self, name: str) -> BlockingTopicHandle:
         """A handle on one topic, with no effect on the wire."""

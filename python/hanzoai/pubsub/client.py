@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Gap,
         Message,
         Outgoing,
+        PositionList,
         PresenceChange,
         PresenceMember,
         Published,
@@ -404,6 +405,38 @@ class PubSubClient:
             timeout: Seconds; default ``operation_timeout``.
         """
         return await self._ready().topics(prefix, limit=limit, timeout=timeout)
+
+    async def positions(
+        self,
+        topics: Topics,
+        *,
+        after: Mapping[str, int] | None = None,
+        at: Since | None = None,
+        wait: float = 0,
+        timeout: float | None = None,
+    ) -> PositionList:
+        """Where the logs of topics stand: the positions of their oldest and newest messages.
+
+        A topic that is named and has no log stands at ``first`` 1 and ``last`` 0; of patterns come
+        the topics that have a log and may be read. ``history(topic, after=...)`` reads messages.
+
+        Args:
+            topics: A topic or pattern, or several, at most 1,000.
+            after: Positions that are known, by topic; at most 10,000.
+            at: Also asks where each topic stood at this time.
+            wait: Seconds, at most 30, that the server may hold its answer until a topic has another
+                ``last`` than in ``after``, or is not in ``after``.
+            timeout: Seconds beyond ``wait``; default ``operation_timeout``.
+
+        Raises:
+            InvalidTopic: A topic or pattern is not valid.
+            InvalidOption: ``wait`` is out of range.
+            PermissionDenied: The access rules do not allow a topic, or any topic of a pattern.
+            ConnectionLimit: As many requests of this user wait already as may.
+            NotFound: The server knows HIP-56 and nothing more.
+            ConnectionFailed: The HTTP API could not be reached.
+        """
+        return await self._ready().positions(topics, after=after, at=at, wait=wait, timeout=timeout)
 
     def topic(self, name: str) -> TopicHandle:
         """A handle on one topic, with no effect on the wire; it has the same operations."""

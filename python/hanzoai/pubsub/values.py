@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from hanzoai.pubsub.generated.wire import Envelope, PresenceMember, Publication, TopicInfo
+from hanzoai.pubsub.generated.wire import (
+    Envelope,
+    PositionList,
+    PresenceMember,
+    Publication,
+    TopicInfo,
+    TopicPosition,
+)
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.session.effects import GapReason, PresenceChangeKind
@@ -183,6 +190,7 @@ __all__ = [
     "Gap",
     "Message",
     "Outgoing",
+    "PositionList",
     "PresenceChange",
     "PresenceMember",
     "Publication",
@@ -196,6 +204,7 @@ __all__ = [
     "TokenContext",
     "TokenReason",
     "TopicInfo",
+    "TopicPosition",
     "Topics",
     "Via",
 ]

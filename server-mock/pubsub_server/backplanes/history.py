@@ -6,15 +6,14 @@ age, ttl and bytes, logs by number, remembered ids by number. No clock: every ca
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.backplane import Entry, Replay
+from pubsub_server.backplanes.topic_log import TopicLog, read, stand
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.topic_index import Survey, TopicIndex
 from pubsub_server.hub.wire_forms import envelope
@@ -23,6 +22,7 @@ from pubsub_server.interfaces import Page, Published, TopicReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from pubsub_server.backplane import Standing
     from pubsub_server.hub.requests import Draft
 
 SEQ_PER_MS: Final = 1000
@@ -35,35 +35,6 @@ REMEMBERED_MS: Final = 600_000
 REPLAY_MESSAGES: Final = 10_000
 """Messages of one replay; the newest ones, each topic that lacks some is truncated."""
 REPLAY_TOPICS: Final = 10_000
-
-
-class TopicLog:
-    """Retained messages of one topic, and its numbering.
-
-    Attributes:
-        start: Position of the first message that this log numbered.
-        last: Position of the newest one; ``start - 1`` before there is any.
-        lost_at: Timestamp of the newest message that has left the log; 0 for none.
-    """
-
-    __slots__ = ("by_id", "entries", "last", "last_at", "lost_at", "start")
-
-    def __init__(self, start: int) -> None:
-        self.start = start
-        self.last = start - 1
-        self.last_at = 0
-        self.lost_at = 0
-        self.entries: deque[Entry] = deque()
-        self.by_id: dict[str, Entry] = {}
-
-    def alive(self, now: int) -> list[Entry]:
-        """What is retained at this time, oldest first."""
-        return [entry for entry in self.entries if entry.expires > now]
-
-    def lost_since(self, now: int) -> int:
-        """Timestamp of the newest message that is retained no more; 0 for none."""
-        expired = [entry.timestamp for entry in self.entries if entry.expires <= now]
-        return max(self.lost_at, expired[-1]) if expired else self.lost_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +266,7 @@ class MemoryStore:
             mark = after.get(topic)
             if mark is None and since is None and newest is None:
                 continue
-            some, short, anew = _read(log, now, mark, since, newest)
+            some, short, anew = read(log, now, mark, since, newest)
             entries += some
             if short:
                 truncated.append(topic)
@@ -338,7 +309,7 @@ class MemoryStore:
         if log is None:
             return Page((), False, None, False, False)
         if after is not None:
-            entries, short, anew = _read(log, now, after, None, None)
+            entries, short, anew = read(log, now, after, None, None)
             more = len(entries) > limit
             chosen = entries[:limit]
             return Page([entry.body for entry in chosen], more, log.last, short, anew)
@@ -354,6 +325,15 @@ class MemoryStore:
             [entry.body for entry in chosen], len(entries) > len(chosen), log.last, short, False
         )
 
+    def named(self, patterns: Sequence[str]) -> list[str]:
+        """Topics with a log that any of the patterns matches."""
+        return self._index.matching(patterns)
+
+    def stand(self, topics: Iterable[str], now: int, at: int | None) -> list[Standing]:
+        """Where those of the topics stand that have a log; see `backplane.Standing`."""
+        logs = ((topic, self._logs.get(topic)) for topic in topics)
+        return [stand(topic, log, now, at) for topic, log in logs if log is not None]
+
     def reports(self, prefix: str, now: int, limit: int) -> list[TopicReport]:
         """Topics with a log whose name begins so: the first by name."""
         names = nsmallest(limit, (topic for topic in self._logs if topic.startswith(prefix)))
@@ -362,34 +342,3 @@ class MemoryStore:
             TopicReport(name, 0, len(log.alive(now)), log.last, log.last_at or None)
             for name, log in logs
         ]
-
-
-def _read(
-    log: TopicLog, now: int, after: int | None, since: int | None, newest: int | None
-) -> tuple[list[Entry], bool, bool]:
-    """Messages, whether some are missing, and whether the log began after the position."""
-    entries = log.alive(now)
-    if after is not None:
-        anew = after < log.start - 1 or after > log.last
-        mark = log.start - 1 if anew else after
-        place = bisect_right(entries, mark, key=_position)
-        entries = entries[place:] if place else entries
-        short = len(entries) < log.last - mark
-    else:
-        anew = False
-        if since is not None:
-            place = bisect_right(entries, since, key=_time)
-            entries = entries[place:] if place else entries
-        short = since is not None and log.lost_since(now) > since
-    if newest is not None and newest < len(entries):
-        entries = list(islice(entries, len(entries) - newest, None))
-        short = short or after is not None
-    return entries, short, anew
-
-
-def _position(entry: Entry) -> int:
-    return entry.seq or 0
-
-
-def _time(entry: Entry) -> int:
-    return entry.timestamp

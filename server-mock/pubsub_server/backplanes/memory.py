@@ -12,6 +12,7 @@ from pubsub_server.interfaces import Page, Published, TopicReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pubsub_server.backplane import Standing
     from pubsub_server.backplanes.history import MemoryStore
     from pubsub_server.errors import ServiceError
     from pubsub_server.hub.requests import Draft
@@ -82,6 +83,17 @@ class MemoryBackplane:
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
         """See `interfaces.Backplane`."""
         return self.store.survey(patterns, allowed)
+
+    def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
+        """See `interfaces.Backplane`."""
+        return [topic for topic in self.store.named(patterns) if allowed(topic)]
+
+    def stand(
+        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
+    ) -> tuple[int, Sequence[Standing]]:
+        """See `interfaces.Backplane`; all is heard."""
+        now = self._wall()
+        return now, self.store.stand(topics, now, at)
 
     def page(
         self,

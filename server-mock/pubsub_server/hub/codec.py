@@ -142,13 +142,13 @@ def decode_object(frame: Mapping[str, Any], *, max_payload: int = MAX_PAYLOAD) -
         return decode_subscription(frame)
     if kind == "unsubscribe":
         return UnsubscribeRequest(
-            tuple(dict.fromkeys(_checked(_Unsubscribe, frame, "invalid_frame").topics)), ref
+            tuple(dict.fromkeys(checked(_Unsubscribe, frame, "invalid_frame").topics)), ref
         )
     if kind == "auth":
-        auth = _checked(wire.AuthFrame, frame, "invalid_frame")
+        auth = checked(wire.AuthFrame, frame, "invalid_frame")
         return AuthRequest(auth.token, auth.client_id or None, ref)
     if kind == "presence.update":
-        update = _checked(_Presence, frame, "invalid_frame")
+        update = checked(_Presence, frame, "invalid_frame")
         topic = None if update.topic is None else _topic(update.topic, "topic")
         return PresenceRequest(topic, update.data, ref)
     if "topic" in frame and "data" in frame:
@@ -162,7 +162,7 @@ def decode_subscription(frame: Mapping[str, Any]) -> SubscribeRequest:
     Raises:
         ServiceError: `invalid_frame`.
     """
-    wanted = _checked(_Subscribe, frame, "invalid_frame")
+    wanted = checked(_Subscribe, frame, "invalid_frame")
     good: dict[str, None] = {}
     bad: list[ServiceError] = []
     for pattern in wanted.topics:
@@ -206,16 +206,16 @@ def decode_publication(
     if name is None:
         raise ServiceError("invalid_frame", "`topic` is missing", field=f"{prefix}topic")
     name = _topic(name, f"{prefix}topic")
-    checked = _checked(_Publication, body, "invalid_frame", prefix)
+    fields = checked(_Publication, body, "invalid_frame", prefix)
     if "data" not in body:
         raise ServiceError("invalid_frame", "`data` is missing", topic=name, field=f"{prefix}data")
     data = encode_payload(body["data"], f"{prefix}data", max_payload, name)
     meta = (
-        encode_payload(checked.meta, f"{prefix}meta", MAX_META, name)
-        if checked.meta is not None
+        encode_payload(fields.meta, f"{prefix}meta", MAX_META, name)
+        if fields.meta is not None
         else None
     )
-    return Draft(name, checked.type or "message", data, checked.ttl, checked.id, meta)
+    return Draft(name, fields.type or "message", data, fields.ttl, fields.id, meta)
 
 
 def encode_payload(value: object, field: str, limit: int, topic: str | None = None) -> bytes:
@@ -305,7 +305,12 @@ def _topic(name: object, field: str) -> str:
 _M = TypeVar("_M", bound=BaseModel)
 
 
-def _checked(model: type[_M], value: Mapping[str, Any], code: str, prefix: str = "") -> _M:
+def checked(model: type[_M], value: Mapping[str, Any], code: str, prefix: str = "") -> _M:
+    """A value as this model.
+
+    Raises:
+        ServiceError: Of this code; it names the field beneath the prefix, never the value.
+    """
     try:
         return model.model_validate(value)
     except ValidationError:

@@ -22,6 +22,8 @@ from pubsub_server.hub.core import Core
 from pubsub_server.hub.delivery import Delivery
 from pubsub_server.hub.draining import end_all
 from pubsub_server.hub.inbound import Inbound
+from pubsub_server.hub.interests import Interests
+from pubsub_server.hub.positions import PositionList, Positions
 from pubsub_server.hub.presence import Presence
 from pubsub_server.hub.publishing import Publishing
 from pubsub_server.hub.routing import Router
@@ -45,7 +47,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from pubsub_server.backplane import Backplane, Entry
-    from pubsub_server.hub.requests import Draft, SubscribeRequest, UnsubscribeRequest
+    from pubsub_server.hub.requests import (
+        Draft,
+        PositionsRequest,
+        SubscribeRequest,
+        UnsubscribeRequest,
+    )
     from pubsub_server.hub.roster import Roster
     from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import (
@@ -135,6 +142,10 @@ class Hub:
         wall = _never_back(today)
         clock_ = clock or loop.time
         stats = Stats()
+        interests = Interests(
+            lambda pattern: core.backplane.join(pattern),
+            lambda pattern: core.backplane.leave(pattern),
+        )
         core = Core(
             settings=settings,
             authenticator=authenticator,
@@ -148,8 +159,8 @@ class Hub:
             delivery=Delivery(loop.call_soon, settings.send_queue_bytes, self._slow, stats),
             router=Router(
                 lambda connection, topic: core.may_read(connection, topic),
-                lambda pattern: core.backplane.join(pattern),
-                lambda pattern: core.backplane.leave(pattern),
+                interests.join,
+                interests.leave,
             ),
             presence=Presence(settings.presence_max_members),
             roster=roster,
@@ -171,6 +182,7 @@ class Hub:
         self.admission = Admission(core, self.end, self.subscriptions.drop)
         self.subscriptions.admission = self.admission
         self.publishing = Publishing(core, self.attendance)
+        self._positions = Positions(core, interests)
         self.inbound = Inbound(
             core,
             self.admission,
@@ -191,6 +203,7 @@ class Hub:
     def due(self, now: float) -> float:
         """See `wheel.Waiting`: old messages go, again and again."""
         self.core.backplane.expire()
+        self._positions.expire()
         return now + EXPIRE_EVERY
 
     # ------------------------------------------------------------ connections
@@ -327,6 +340,8 @@ class Hub:
 
     def deliver(self, entry: Entry) -> None:
         """A message has its place: send it to whoever is subscribed."""
+        if self._positions:
+            self._positions.moved(entry)
         route = self.core.router.route(entry.topic)
         if route:
             core = self.core
@@ -364,6 +379,12 @@ class Hub:
             )
         page = self.core.backplane.page(topic, since=since, before=before, after=after, limit=limit)
         return page if isinstance(page, Page) else await page
+
+    async def positions(
+        self, identity: Identity, wanted: PositionsRequest, gone: asyncio.Future[None]
+    ) -> PositionList:
+        """See `interfaces.Service`."""
+        return await self._positions.answer(identity, wanted, gone)
 
     async def presence(self, identity: Identity, topic: str) -> list[Member]:
         """See `interfaces.Service`."""
@@ -424,6 +445,11 @@ class Hub:
             ),
             Reading("presence_topics", "Topics with somebody present.", lambda: len(core.presence)),
             Reading(
+                "held_requests",
+                "Requests for positions that wait for one to move.",
+                lambda: len(self._positions),
+            ),
+            Reading(
                 "subscribed_topics",
                 "Topics that are subscribed to by name.",
                 lambda: len(core.router.exact_topics()),
@@ -438,6 +464,7 @@ class Hub:
     ) -> None:
         """See `interfaces.Service`."""
         self._draining = True
+        self._positions.end()
         last = self._loop.time() + seconds
         await end_all(
             self._open,

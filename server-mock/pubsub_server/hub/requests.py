@@ -83,6 +83,23 @@ class PingRequest:
     ref: Ref
 
 
+@dataclass(frozen=True, slots=True)
+class PositionsRequest:
+    """`POST /v1/positions`: valid topics and patterns, each once.
+
+    Attributes:
+        topics: Which.
+        after: Positions that the caller knows.
+        at: Unix ms; also asks for the positions of that time.
+        wait: Milliseconds the answer may be held.
+    """
+
+    topics: Sequence[str]
+    after: Mapping[str, int]
+    at: int | None = None
+    wait: int = 0
+
+
 Request: TypeAlias = (
     AuthRequest
     | SubscribeRequest

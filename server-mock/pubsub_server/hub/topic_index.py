@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.topics import TopicTrie
+from hanzoai.pubsub.topics import TopicTrie, matches
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -81,6 +81,16 @@ class TopicIndex:
         self._surveys[survey] = None
         return survey
 
+    def keep(self, survey: Survey) -> None:
+        """Keep the answer of a survey that nothing was left out of, so that the next asks less."""
+        for pattern in survey.patterns:
+            if pattern not in self._views:
+                view = {topic: None for topic in survey.found if matches(pattern, topic)}
+                self._views[pattern] = view
+                self._watch.insert(pattern, pattern)
+                self._held += len(view)
+        self._shrink()
+
     def end(self, survey: Survey) -> None:
         """It need not be told of topics any more."""
         self._surveys.pop(survey, None)
@@ -146,6 +156,10 @@ class Survey:
         self._trie: TopicTrie[None] = TopicTrie()
         for pattern in self.patterns:
             self._trie.insert(pattern, None)
+
+    def keep(self) -> None:
+        """See `TopicIndex.keep`; before `end`."""
+        self._index.keep(self)
 
     def end(self) -> None:
         """What was found is needed no more."""

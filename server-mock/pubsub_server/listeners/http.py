@@ -71,6 +71,7 @@ class HttpConnection(web.RequestHandler):
     __slots__ = (
         "_end_timer",
         "_ending",
+        "_gone",
         "_head_timer",
         "_listener",
         "_settings",
@@ -104,6 +105,7 @@ class HttpConnection(web.RequestHandler):
         self._end_timer: asyncio.TimerHandle | None = None
         self._ending = False
         self._wire: asyncio.Transport | None = None
+        self._gone: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come: counted, and given a deadline for its first request."""
@@ -125,6 +127,8 @@ class HttpConnection(web.RequestHandler):
         self.head_received()
         self._wire = None
         self._cancel_end()
+        if self._gone is not None:
+            self._gone.set_result(None)
         stream, self._stream = self._stream, None
         super().connection_lost(exc)
         if stream is not None:
@@ -161,6 +165,15 @@ class HttpConnection(web.RequestHandler):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    @property
+    def gone(self) -> asyncio.Future[None]:
+        """Done when the client has left; for requests whose answer takes long."""
+        if self._gone is None:
+            self._gone = self._loop.create_future()
+            if self._wire is None:
+                self._gone.set_result(None)
+        return self._gone
 
     def attach(self, sink: StreamSink, service: Service, connection: Connection) -> None:
         """This connection carries an event stream from here on."""
@@ -291,6 +304,7 @@ class HttpListener:
         router.add_get("/v1/openapi.json", self._description)
         router.add_post("/v1/topics/{topic}/messages", rest.publish)
         router.add_post("/v1/messages:batch", rest.batch)
+        router.add_post("/v1/positions", rest.positions)
         router.add_get("/v1/topics/{topic}/history", rest.history)
         router.add_get("/v1/topics/{topic}/presence", rest.presence)
         router.add_get("/v1/topics", rest.topics)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from pubsub_server.listeners.http import HttpConnection
+
 MAX_INTEGER: Final = 2**53 - 1
 
 _TOKEN_PARAMETERS: Final = ("token", "access_token", "api_key", "apikey", "authorization", "auth")
@@ -123,6 +125,12 @@ def flag(request: web.BaseRequest, name: str) -> bool | None:
     if value.lower() not in _TRUTH:
         raise ServiceError("invalid_option", f"`{name}` is true or false", field=name)
     return _TRUTH[value.lower()]
+
+
+def gone(request: web.Request) -> asyncio.Future[None]:
+    """Done when the client has left."""
+    protocol: HttpConnection = request.protocol  # type: ignore[assignment]
+    return protocol.gone
 
 
 class UnsupportedMedia(ServiceError):

@@ -12,6 +12,7 @@ from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_pattern
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import codec
+from pubsub_server.hub.position_requests import decode_positions
 from pubsub_server.listeners import requests
 from pubsub_server.settings import documents
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.access.policy import Policy
     from pubsub_server.hub.faults import Faults
+    from pubsub_server.hub.positions import PositionList
     from pubsub_server.hub.requests import Draft
     from pubsub_server.interfaces import Member, Page, Published, Service, TopicReport
     from pubsub_server.settings.config import Settings
@@ -29,6 +31,9 @@ FRAME_MARGIN: Final = 16_384
 
 MAX_FAULT: Final = 65_536
 """Bytes of a request for a fault."""
+
+MAX_POSITIONS: Final = 2_097_152
+"""Bytes of a request for positions: room for 10,000 topics in `after`."""
 
 TOPICS_DEFAULT: Final = 100
 TOPICS_MAX: Final = 1_000
@@ -105,6 +110,16 @@ class RestApi:
             limit=requests.integer(request, "limit", 1, self._settings.history_page_max),
         )
         return _json(_page(page))
+
+    async def positions(self, request: web.Request) -> web.Response:
+        """`POST /v1/positions`: where logs stand, at once or when one moves."""
+        identity = await self._service.identify(requests.token(request))
+        body = await requests.json_object(
+            request, MAX_POSITIONS, self._settings.body_timeout / 1000
+        )
+        wanted = decode_positions(body)
+        found = await self._service.positions(identity, wanted, requests.gone(request))
+        return _json(_positions(found))
 
     async def presence(self, request: web.Request) -> web.Response:
         """`GET /v1/topics/{topic}/presence`: H-073."""
@@ -247,6 +262,17 @@ def _page(page: Page) -> dict[str, object]:
         fields["truncated"] = True
     if page.reset:
         fields["reset"] = True
+    return fields
+
+
+def _positions(found: PositionList) -> dict[str, object]:
+    positions = [
+        _present(topic=each.topic, first=each.first, last=each.last, at=each.at)
+        for each in found.positions
+    ]
+    fields: dict[str, object] = {"positions": positions, "timestamp": found.timestamp}
+    if found.has_more:
+        fields["has_more"] = True
     return fields
 
 

@@ -230,6 +230,9 @@ class Settings(BaseModel):
     )
     max_connections: Count = Field(default=100_000, description="open connections of one listener")
     max_subscriptions: Count = Field(default=1_000, description="patterns a connection")
+    held_per_user: Count = Field(
+        default=50, description="requests of a user that wait for positions, a node"
+    )
     max_batch: Count = Field(default=1_000, description="messages a batch")
     max_batch_bytes: Size = Field(default=8_388_608, description="bytes of a batch request")
 

@@ -533,6 +533,42 @@ class TopicList(Model):
     """Further topics match; narrow `prefix` or raise `limit`."""
 
 
+class PositionsRequest(Model):
+    """Body of `POST /v1/positions`: where the logs of topics stand, or where they have moved to."""
+
+    topics: Annotated[list[TopicPattern], Field(max_length=1000, min_length=1)]
+    """Topics and patterns."""
+    after: dict[str, Seq] | None = None
+    """Positions that the caller knows, by concrete topic; at most 10,000. With `wait_ms`: what counts as moved."""
+    at: Timestamp | None = None
+    """Asks for the position of each topic at this time."""
+    wait_ms: Annotated[int | None, Field(ge=0, le=30000)] = None
+    """Milliseconds to hold the answer until a topic has another `last` than in `after`, or is not in `after` at all; default 0."""
+
+
+class TopicPosition(Model):
+    """Where the log of one topic stands. A topic without a log has `first` 1 and `last` 0."""
+
+    topic: Topic
+    first: Seq
+    """Position of the oldest retained message; `last` + 1 where none is retained."""
+    last: Seq
+    """Newest position that was ever given in this log."""
+    at: Seq | None = None
+    """Where `at` was asked for: position of the first retained message that is not older; `last` + 1 where there is none."""
+
+
+class PositionList(Model):
+    """Answer of `POST /v1/positions`."""
+
+    positions: list[TopicPosition]
+    """The topics, by name; of patterns those that have a log and that the caller may subscribe to."""
+    timestamp: Timestamp
+    """Time of the store when it was asked: what was published before is counted."""
+    has_more: bool | None = None
+    """More than 10,000 topics match; these are the first by name."""
+
+
 class StreamSubscription(Model):
     """One subscription of an event stream, with the meaning of a `subscribe` frame."""
 

@@ -20,6 +20,8 @@ from hanzoai.pubsub.generated.wire import (
     BatchRequest,
     ErrorInfo,
     HistoryPage,
+    PositionList,
+    PositionsRequest,
     PresenceMember,
     Publication,
     PublishRequest,
@@ -193,6 +195,37 @@ def topics(prefix: str | None = None, limit: int | None = None) -> Call[TopicLis
     )
 
 
+def positions(
+    topics: Sequence[str],
+    *,
+    after: Mapping[str, int] | None = None,
+    at: int | None = None,
+    wait_ms: int = 0,
+) -> Call[PositionList]:
+    """Where the logs of topics stand; plain HIP-56 has no such operation.
+
+    Args:
+        topics: Topics and patterns.
+        after: Positions that the caller knows.
+        at: Also asks for the positions of this time, Unix milliseconds.
+        wait_ms: Milliseconds the server may hold the answer until one has moved, at most 30,000.
+    """
+    request = PositionsRequest.model_construct(
+        topics=list(topics),
+        after=None if after is None else dict(after),
+        at=at,
+        wait_ms=wait_ms or None,
+    )
+    return Call(
+        "POST",
+        "/v1/positions",
+        _position_list,
+        body=to_json(request),
+        headers=(("Content-Type", _JSON),),
+        topic=topics[0] if len(topics) == 1 else None,
+    )
+
+
 def session() -> Call[SessionInfo]:
     """What `auth.ok` would say on a socket; plain HIP-56 has no such operation."""
     return Call("GET", "/v1/session", _session_info)
@@ -358,6 +391,13 @@ def _topic_list(body: bytes) -> TopicList:
                 )
             )
     return TopicList(topics=infos, has_more=fields.get("has_more") is True)
+
+
+def _position_list(body: bytes) -> PositionList:
+    try:
+        return PositionList.model_validate(_json_object(body), strict=False)
+    except ValidationError:
+        raise ProtocolError("The server described positions in a way not understood.") from None
 
 
 def _session_info(body: bytes) -> SessionInfo:

@@ -38,11 +38,12 @@ from hanzoai.pubsub.http.status import why_unreachable
 from hanzoai.pubsub.wire.payloads import check_publication
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import (
         HistoryPage,
+        PositionList,
         PresenceMember,
         Publication,
         SessionInfo,
@@ -278,6 +279,23 @@ class Rest:
     ) -> TopicList:
         """Active topics, for administrators."""
         return await self.perform(rest_calls.topics(prefix, limit), timeout=timeout)
+
+    async def positions(
+        self,
+        topics: Sequence[str],
+        *,
+        after: Mapping[str, int] | None = None,
+        at: int | None = None,
+        wait_ms: int = 0,
+        timeout: float | None = None,
+    ) -> PositionList:
+        """Where the logs of topics stand; see `rest_calls.positions`.
+
+        The seconds of ``timeout`` are those beyond the time that the answer is held.
+        """
+        call = rest_calls.positions(topics, after=after, at=at, wait_ms=wait_ms)
+        seconds = self._options.operation_timeout if timeout is None else timeout
+        return await self.perform(call, timeout=seconds + wait_ms / 1000)
 
     async def session(self, *, timeout: float | None = None) -> SessionInfo | None:
         """What the token may do; None from a peer that knows HIP-56 and nothing more."""

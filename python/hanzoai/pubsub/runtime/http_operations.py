@@ -19,7 +19,7 @@ from hanzoai.pubsub.runtime.times import unix_ms
 from hanzoai.pubsub.values import Published
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import AuthOkFrame, PresenceMember
     from hanzoai.pubsub.http.rest import Rest
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.surroundings import Surroundings
     from hanzoai.pubsub.runtime.tokens import TokenSource
     from hanzoai.pubsub.settings.options import ClientOptions
-    from hanzoai.pubsub.values import Message, Since, TopicInfo
+    from hanzoai.pubsub.values import Message, PositionList, Since, TopicInfo
 
 _ASK_AGAIN: Final = 60.0
 """Seconds after which an HTTP API that was not there is looked for again."""
@@ -146,6 +146,21 @@ class HttpApi:
     ) -> list[TopicInfo]:
         """Active topics."""
         return (await self.rest.topics(prefix=prefix, limit=limit, timeout=seconds)).topics
+
+    async def positions(
+        self,
+        topics: Sequence[str],
+        *,
+        after: Mapping[str, int] | None,
+        at: Since | None,
+        wait: float,
+        seconds: float,
+    ) -> PositionList:
+        """Where the logs of topics stand."""
+        moment = None if at is None else unix_ms(at, self._clock.wall_ms())
+        return await self.rest.positions(
+            topics, after=after, at=moment, wait_ms=round(wait * 1000), timeout=seconds
+        )
 
     def history(
         self,

@@ -28,11 +28,12 @@ from hanzoai.pubsub.runtime.publishing import (
 )
 from hanzoai.pubsub.runtime.states import StateStream, reason_of
 from hanzoai.pubsub.runtime.tokens import TokenSource
+from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
 from hanzoai.pubsub.session import events
 from hanzoai.pubsub.session.effects import Acked, Unknown
 from hanzoai.pubsub.session.peer import burst_of
 from hanzoai.pubsub.session.session import Session
-from hanzoai.pubsub.settings.checks import check_choice
+from hanzoai.pubsub.settings.checks import check_choice, check_number
 from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.values import Published, Via
 from hanzoai.pubsub.wire.payloads import check_data
@@ -48,11 +49,13 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import (
         Message,
         Outgoing,
+        PositionList,
         PresenceMember,
         Since,
         StateChange,
         StateName,
         TopicInfo,
+        Topics,
     )
 
 logger = logging.getLogger("hanzoai.pubsub")
@@ -61,6 +64,9 @@ _REMEDY: Final = "Try again, or wait longer; `hanzo-pubsub doctor` finds the fir
 
 _CHUNK_BYTES: Final = 1 << 20
 """A batch is sent in frames of at most so many bytes of payload."""
+
+_WAIT_MAX: Final = 30.0
+"""Seconds that a server may be asked to hold an answer."""
 
 
 class Operations:
@@ -429,6 +435,24 @@ class Operations:
         """Active topics."""
         self._refuse_ended()
         return await self._http.topics(prefix, limit, self._seconds(timeout))
+
+    async def positions(
+        self,
+        topics: Topics,
+        *,
+        after: Mapping[str, int] | None,
+        at: Since | None,
+        wait: float,
+        timeout: float | None,
+    ) -> PositionList:
+        """Where the logs of topics stand; see ``PubSubClient.positions``."""
+        self._refuse_ended()
+        names = pattern_list(topics)
+        known = None if after is None else position_map(after)
+        check_number("wait", wait, 0, _WAIT_MAX, "seconds")
+        return await self._http.positions(
+            names, after=known, at=at, wait=wait, seconds=self._seconds(timeout)
+        )
 
 
 def chunks(items: Sequence[Prepared], most: int) -> list[list[Prepared]]:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.runtime.handlers import Handlers
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.runtime.subscription import Subscription
 from hanzoai.pubsub.runtime.times import unix_ms
+from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
 from hanzoai.pubsub.session.events import Subscribe
-from hanzoai.pubsub.settings.checks import check_instance, check_whole, kind
+from hanzoai.pubsub.settings.checks import check_instance, check_whole
 from hanzoai.pubsub.settings.options import ReceiveQueue
-from hanzoai.pubsub.topics import validate_pattern, validate_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
     from hanzoai.pubsub.runtime.operations import Operations
     from hanzoai.pubsub.values import Gap, Message, PresenceChange, Since, Topics
 
-_PATTERNS_MAX: Final = 1_000
 _HISTORY_MAX: Final = 10_000
-_SEQ_MAX: Final = 2**53 - 1
 _numbers: Final = itertools.count(1)
 
 
@@ -88,10 +85,10 @@ class Request:
         return cls(
             Subscribe(
                 next(_numbers),
-                _patterns(topics),
+                pattern_list(topics),
                 since=None if since is None else unix_ms(since, now_ms),
                 history=history,
-                after=_positions(after),
+                after=position_map(after),
                 presence=on_presence is not None if presence is None else presence,
             ),
             queue,
@@ -160,39 +157,3 @@ class _Place:
 
 def _nothing() -> None:
     """A presence inbox keeps its newest entries and never ends by itself."""
-
-
-def _patterns(topics: object) -> tuple[str, ...]:
-    described = kind(topics)
-    if isinstance(topics, str):
-        return (validate_pattern(topics),)
-    if not isinstance(topics, Sequence) or not topics:
-        raise InvalidOption(
-            "`topics` is empty." if topics == [] else f"`topics` is {described}.",
-            remedy="Pass a pattern or a list of patterns.",
-            field="topics",
-        )
-    names = cast("Sequence[str]", topics)
-    if len(names) > _PATTERNS_MAX:
-        raise InvalidOption(
-            f"`topics` has {len(names):,} patterns; one subscription takes {_PATTERNS_MAX:,}.",
-            remedy="Use `*` or `**`, or several subscriptions.",
-            field="topics",
-        )
-    return tuple(dict.fromkeys(validate_pattern(name) for name in names))
-
-
-def _positions(after: object) -> dict[str, int]:
-    if after is None:
-        return {}
-    if not isinstance(after, Mapping):
-        raise InvalidOption(
-            f"`after` is {kind(after)}.",
-            remedy="Pass positions by topic, as `sub.positions` gives them.",
-            field="after",
-        )
-    positions = dict(cast("Mapping[str, int]", after))
-    for topic, position in positions.items():
-        validate_topic(topic)
-        check_whole(f"after[{topic}]", position, low=0, high=_SEQ_MAX)
-    return positions

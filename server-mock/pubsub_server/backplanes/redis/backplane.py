@@ -13,6 +13,7 @@ from pubsub_server.backplanes.redis.feed import Feed
 from pubsub_server.backplanes.redis.life import Life
 from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
 from pubsub_server.backplanes.redis.link import LINK_ERRORS
+from pubsub_server.backplanes.redis.positions import Names, Positions
 from pubsub_server.backplanes.redis.reader import Chosen, Reader, Wanted, choose, gather
 from pubsub_server.backplanes.redis.records import split, unpack
 from pubsub_server.backplanes.redis.roster import RedisRoster
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from typing import Any
 
-    from pubsub_server.backplane import Entry, Replay
+    from pubsub_server.backplane import Entry, Replay, Standing
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.redis.records import Log
@@ -123,6 +124,8 @@ class RedisBackplane:
         self._feed = Feed(link, layout, self._take, self._restored)
         self._tracks = Tracks(REMEMBERED_TOPICS)
         self._reader = Reader(link, layout)
+        self._positions = Positions(link, layout)
+        self._names = Names(link, layout)
         self._patterns = 0
         self._trie: TopicTrie[None] = TopicTrie()
         self._deliver: Callable[[Entry], None] = lambda entry: None
@@ -380,6 +383,35 @@ class RedisBackplane:
         """See `backplane.Backplane`."""
         return None
 
+    async def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
+        """See `backplane.Backplane`."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                found = await self._names.matching(patterns)
+        except (TimeoutError, *LINK_ERRORS):
+            raise _away() from None
+        return [topic for topic in found if allowed(topic)]
+
+    async def stand(
+        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
+    ) -> tuple[int, Sequence[Standing]]:
+        """See `backplane.Backplane`."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                if hear:
+                    await asyncio.gather(*self._feed.ready(hear))
+                now, found = await self._positions.read(topics, at)
+        except (TimeoutError, *LINK_ERRORS):
+            raise _away() from None
+        if hear:
+            lasts = {each.topic: each.last for each in found}
+            for topic in topics:
+                track = self._tracks.get(topic)
+                opening = track is not None and track.last is None
+                if track is not None and opening and self._pass_on(track, lasts.get(topic)):
+                    self._spawn(self._heal(track))
+        return now, found
+
     async def page(
         self,
         topic: str,
@@ -395,16 +427,14 @@ class RedisBackplane:
                 topic, since=since, before=before, after=after, limit=limit
             )
         except LINK_ERRORS:
-            said = "the store cannot be reached"
-            raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
+            raise _away() from None
 
     async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
         """See `backplane.Backplane`."""
         try:
             return await self._reader.reports(prefix, limit)
         except LINK_ERRORS:
-            said = "the store cannot be reached"
-            raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
+            raise _away() from None
 
     def evict(self, topic: str | None, *, log_too: bool) -> None:
         """See `backplane.Backplane`."""
@@ -458,3 +488,8 @@ class RedisBackplane:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a task of the backplane failed", exc_info=error)
+
+
+def _away() -> ServiceError:
+    said = "the store cannot be reached"
+    return ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR)

@@ -1,0 +1,66 @@
+-- Where the logs of topics stand, all of one moment; what is too old at their beginning goes.
+--
+-- KEYS  prefixes with the hash tag of a shard; all of one slot in a cluster
+-- ARGV  a time in ms, or -1; then two for each topic: index into KEYS, topic
+-- gives the time in ms, then for each topic `FIRST LAST AT` ('' without a log). FIRST is the position
+--       of the oldest retained message, AT that of the first that is not older than the time (0
+--       where no time was given); LAST + 1 where there is none
+local wanted = tonumber(ARGV[1])
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+local function whole(number) return string.format('%.0f', number) end
+local function position(entry) return tonumber(string.match(entry[1], '^%d+')) end
+
+-- The first entry from there on whose time is not over, and the last one before it.
+local function alive(log, from)
+  local count, dead = 1, nil
+  while true do
+    local some = redis.call('XRANGE', log, from, '+', 'COUNT', count)
+    for _, entry in ipairs(some) do
+      if tonumber(entry[2][4]) > now then return entry, dead end
+      dead = entry
+    end
+    if #some < count then return nil, dead end
+    from, count = '(' .. some[#some][1], 100
+  end
+end
+
+-- The first entry that is not older, by halves: later positions have later times.
+local function since(log, low, high, time)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local some = redis.call('XRANGE', log, whole(middle), '+', 'COUNT', 1)
+    if #some == 0 or tonumber(some[1][2][2]) >= time then
+      high = middle
+    else
+      low = position(some[1]) + 1
+    end
+  end
+  return low
+end
+
+local answers = { whole(now) }
+for at = 2, #ARGV, 2 do
+  local base, topic = KEYS[tonumber(ARGV[at])], ARGV[at + 1]
+  local state, log = base .. ':s:' .. topic, base .. ':l:' .. topic
+  local found = redis.call('GET', state)
+  local answer = ''
+  if found then
+    local start, last, latest = string.match(found, '^(%d+) (%d+) (%d+)')
+    local behind = tonumber(last) + 1
+    local first, dead = alive(log, '-')
+    local oldest = first and position(first) or behind
+    if dead then
+      redis.call('XTRIM', log, 'MINID', whole(position(dead) + 1))
+      redis.call('SET', state, start .. ' ' .. last .. ' ' .. latest .. ' ' .. dead[2][2], 'KEEPTTL')
+    end
+    local mark = 0
+    if wanted >= 0 then
+      local entry = first and alive(log, whole(since(log, oldest, behind, wanted)))
+      mark = entry and position(entry) or behind
+    end
+    answer = whole(oldest) .. ' ' .. last .. ' ' .. whole(mark)
+  end
+  answers[#answers + 1] = answer
+end
+return answers

@@ -1,0 +1,84 @@
+"""The log of one topic in memory, and what is read from it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pubsub_server.backplane import Standing
+
+if TYPE_CHECKING:
+    from pubsub_server.backplane import Entry
+
+
+class TopicLog:
+    """Retained messages of one topic, and its numbering.
+
+    Attributes:
+        start: Position of the first message that this log numbered.
+        last: Position of the newest one; ``start - 1`` before there is any.
+        lost_at: Timestamp of the newest message that has left the log; 0 for none.
+    """
+
+    __slots__ = ("by_id", "entries", "last", "last_at", "lost_at", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.last = start - 1
+        self.last_at = 0
+        self.lost_at = 0
+        self.entries: deque[Entry] = deque()
+        self.by_id: dict[str, Entry] = {}
+
+    def alive(self, now: int) -> list[Entry]:
+        """What is retained at this time, oldest first."""
+        return [entry for entry in self.entries if entry.expires > now]
+
+    def lost_since(self, now: int) -> int:
+        """Timestamp of the newest message that is retained no more; 0 for none."""
+        expired = [entry.timestamp for entry in self.entries if entry.expires <= now]
+        return max(self.lost_at, expired[-1]) if expired else self.lost_at
+
+
+def read(
+    log: TopicLog, now: int, after: int | None, since: int | None, newest: int | None
+) -> tuple[list[Entry], bool, bool]:
+    """Messages, whether some are missing, and whether the log began after the position."""
+    entries = log.alive(now)
+    if after is not None:
+        anew = after < log.start - 1 or after > log.last
+        mark = log.start - 1 if anew else after
+        place = bisect_right(entries, mark, key=_position)
+        entries = entries[place:] if place else entries
+        short = len(entries) < log.last - mark
+    else:
+        anew = False
+        if since is not None:
+            place = bisect_right(entries, since, key=_time)
+            entries = entries[place:] if place else entries
+        short = since is not None and log.lost_since(now) > since
+    if newest is not None and newest < len(entries):
+        entries = list(islice(entries, len(entries) - newest, None))
+        short = short or after is not None
+    return entries, short, anew
+
+
+def stand(topic: str, log: TopicLog, now: int, at: int | None) -> Standing:
+    """See `backplane.Standing`."""
+    entries = log.entries
+    first = next((entry.seq for entry in entries if entry.expires > now), None) or log.last + 1
+    if at is None:
+        return Standing(topic, first, log.last)
+    place = bisect_left(entries, at, key=_time)
+    later = (entry.seq for entry in islice(entries, place, None) if entry.expires > now)
+    return Standing(topic, first, log.last, next(later, None) or log.last + 1)
+
+
+def _position(entry: Entry) -> int:
+    return entry.seq or 0
+
+
+def _time(entry: Entry) -> int:
+    return entry.timestamp
