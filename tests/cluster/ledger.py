@@ -74,10 +74,14 @@ class Subscriber:
         ps: Its client.
         name: For people.
         pattern: What it subscribes to.
+        streams: Whether it reads an event stream.
     """
 
-    def __init__(self, ps: PubSubClient, name: str, pattern: str) -> None:
+    def __init__(
+        self, ps: PubSubClient, name: str, pattern: str, *, streams: bool = False
+    ) -> None:
         self.ps = ps
+        self.streams = streams
         self.name = name
         self.pattern = pattern
         self.heard: dict[Stream, list[int]] = {}

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from hanzoai.pubsub import PubSubClient, RetryOptions
+from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.auth import dev_tokens
 from tests.cluster.balancers import Balancer
 from tests.cluster.ledger import Publisher, Subscriber, faults, gather, settled
@@ -55,6 +57,8 @@ FLAGS = (
     *("--drain-notice", "300ms", "--drain-spread", "2s" if SOAK else "300ms"),
     *("--drain-timeout", "10s", "--auth-deadline", "60s"),
 )
+LEAVE_WITHIN = 13.0
+"""Seconds: `node_timeout` and `presence_grace`, by default."""
 CASES = [
     *(("haproxy", False), ("nginx", True)),
     *((("haproxy", True), ("nginx", False)) if SOAK else ()),
@@ -114,7 +118,7 @@ async def traffic(
             name = f"reader{number}"
             async with gate:
                 ps = await enter(made.client(balancer, name, streams=number % 4 == 3))
-                subscriber = Subscriber(ps, name, pattern)
+                subscriber = Subscriber(ps, name, pattern, streams=number % 4 == 3)
                 sub = await enter(await ps.subscribe(pattern))
                 task = asyncio.create_task(subscriber.run(sub))
             stack.callback(task.cancel)
@@ -132,6 +136,37 @@ async def traffic(
             publisher.end()
         await asyncio.gather(*running)
         await settled(subscribers, gather(publishers), 30 * LOAD.slack)
+        await attended(made, subscribers)
+
+
+async def attended(made: Cluster, subscribers: Sequence[Subscriber]) -> None:
+    """Wait until each node tells those who are there of every topic, nobody else and nobody twice.
+
+    Raises:
+        TimeoutError: One does not, though whoever was on a node that is gone had time to leave.
+    """
+    there: dict[str, list[str]] = {}
+    for each in subscribers:
+        # Readers of event streams watch and are no members.
+        if not is_wildcard(each.pattern) and not each.streams:
+            there.setdefault(each.pattern, []).append(each.name)
+    token = dev_tokens.mint(made.key, "warden", kind="admin")
+    wrong = [(node, topic) for node in made.nodes for topic in there]
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http:
+
+        async def all_right() -> bool:
+            while wrong:
+                node, topic = wrong[-1]
+                url = f"http://127.0.0.1:{node.http_port}/v1/topics/{topic}/presence"
+                answer = (await http.get(url, timeout=30)).raise_for_status()
+                told = sorted(member["user_id"] for member in answer.json()["members"])
+                if told != sorted(there[topic]):
+                    return False
+                wrong.pop()
+            return True
+
+        async with asyncio.timeout(LEAVE_WITHIN * LOAD.slack):
+            await until(all_right)
 
 
 async def more(publishers: Sequence[Publisher]) -> None:
