@@ -2,7 +2,8 @@
 
 A full run takes about fifteen minutes and ends by itself; `--quick` takes about two and writes
 nothing. A run of all rooms writes `docs/performance.md` and `tests/bench/results/latest.json`; with
-`--keep`, a run of `typescript` alone takes its place among the results of the last one.
+`--keep`, a run of `connections` or `typescript` alone takes its place among the results of the
+last one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import connecting, fanout, latency, memory, receive, report, typescript
+from tests.bench import (
+    connecting,
+    connections,
+    fanout,
+    latency,
+    memory,
+    receive,
+    report,
+    typescript,
+)
 from tests.bench.readers import raise_limit
 
 if TYPE_CHECKING:
@@ -28,10 +38,11 @@ ROOMS = {
     "connecting": connecting.measure,
     "fanout": fanout.measure,
     "memory": memory.measure,
+    "connections": connections.measure,
     "typescript": typescript.measure,
 }
 # Rooms that say themselves when and with what they were measured.
-SELF_CONTAINED = {"typescript"}
+SELF_CONTAINED = {"connections", "typescript"}
 RESULTS = Path(__file__).with_name("results") / "latest.json"
 
 
@@ -39,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds; writes nothing")
     parser.add_argument("--render", action="store_true", help="write the page from the last run")
-    parser.add_argument("--keep", action="store_true", help="write a run of `typescript`, too")
+    parser.add_argument("--keep", action="store_true", help="write a run of these rooms, too")
     parser.add_argument("rooms", nargs="*", metavar="ROOM", help=", ".join(ROOMS))
     options = parser.parse_args()
     if options.render:

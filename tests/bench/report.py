@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import typescript
+from tests.bench import connections, typescript
 from tests.bench.processes import ROOT
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def render(run: Json) -> str:
         "connecting": _connecting,
         "fanout": _fanout,
         "memory": _memory,
+        "connections": connections.render,
         "typescript": typescript.render,
     }
     where = run["machine"]

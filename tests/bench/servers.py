@@ -47,7 +47,7 @@ class Server:
 def real_server(**settings: object) -> Generator[Server]:
     """The reference server as `hanzo-pubsub serve --dev` starts it, without limits in the way."""
     with tempfile.TemporaryDirectory() as folder:
-        key = Path(folder) / "dev.key"
+        key = Path(str(settings.get("dev_key_file", Path(folder) / "dev.key")))
         token = mint(load_key(key), "bench", kind="admin", orgs=["bench"])
         given: dict[str, object] = {
             "dev_key_file": key,

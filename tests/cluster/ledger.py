@@ -77,9 +77,7 @@ class Subscriber:
         streams: Whether it reads an event stream.
     """
 
-    def __init__(
-        self, ps: PubSubClient, name: str, pattern: str, *, streams: bool = False
-    ) -> None:
+    def __init__(self, ps: PubSubClient, name: str, pattern: str, *, streams: bool = False) -> None:
         self.ps = ps
         self.streams = streams
         self.name = name

@@ -296,6 +296,23 @@ async def test_a_client_that_answers_pings_lives_on() -> None:
             peer.frame(b"", Opcode.PONG)
 
 
+async def test_the_middle_of_a_frame_is_not_taken_for_a_pong(server: Server) -> None:
+    async with raw(server) as peer:
+        peer.frame(b'{"type":"auth","token":"alice"}')
+        await peer.hear()
+        (protocol,) = server.listener.protocols
+        text = b'{"type":"ping","ref":"12"}'
+        begin = len(text) - 6
+        assert begin % 4 == 0
+        # With this mask the last six bytes are on the wire what a pong begins with, and four more.
+        mask = bytes((text[begin] ^ 0x8A, text[begin + 1] ^ 0x80, 0, 0))
+        wire = bytes(byte ^ mask[place % 4] for place, byte in enumerate(text))
+        assert wire[begin:].startswith(b"\x8a\x80")
+        protocol.data_received(bytes((0x81, 0x80 | len(text))) + mask + wire[:begin])
+        protocol.data_received(wire[begin:])
+        assert orjson.loads((await peer.hear())[1])["ref"] == "12"
+
+
 async def test_a_half_open_connection_is_given_up() -> None:
     async with serving(server_ping_interval=50, presence_timeout=150) as server:
         async with raw(server) as peer, client(server, "bob") as bob:

@@ -43,6 +43,12 @@ class Admission:
         self._core = core
         self._end = end
         self._drop_pattern = drop_pattern
+        settings = core.settings
+        # Seconds. Read for every connection at every ping, and a setting is slow to read.
+        self._ping = settings.server_ping_interval / 1000
+        self._comment = settings.sse_keepalive / 1000
+        self._timeout = settings.presence_timeout / 1000
+        self._notice = settings.expiring_notice / 1000
 
     def expect(self, connection: Connection) -> None:
         """A connection has come and must authenticate in time."""
@@ -199,24 +205,19 @@ class Admission:
         return connection.next_check
 
     def _next(self, connection: Connection, now: float) -> float:
-        settings = self._core.settings
-        notice = NEVER
-        if connection.identity is not None and not connection.noticed:
-            notice = max(now, connection.deadline - settings.expiring_notice / 1000)
-        at = min(connection.deadline, notice)
+        at = connection.deadline
         if connection.identity is None:
             return at
+        if not connection.noticed:
+            at = max(now, at - self._notice)
         if connection.form is WireForm.EVENT_STREAM:
-            return min(at, now + settings.sse_keepalive / 1000)
-        ping = settings.server_ping_interval / 1000
-        silence = now - connection.last_heard
-        timeout = settings.presence_timeout / 1000
-        wait = ping if silence < ping < timeout else timeout
-        return min(at, connection.last_heard + wait)
+            return min(at, now + self._comment)
+        wait = self._ping if now - connection.last_heard < self._ping else self._timeout
+        asked = connection.last_heard + min(wait, self._timeout)
+        return asked if asked < at else at
 
     def _give_notice(self, connection: Connection, now: float) -> None:
-        notice = self._core.settings.expiring_notice / 1000
-        if connection.noticed or now < connection.deadline - notice:
+        if connection.noticed or now < connection.deadline - self._notice:
             return
         connection.noticed = True
         identity = connection.identity
@@ -229,19 +230,17 @@ class Admission:
         self._core.send(connection, frame)
 
     def _keep_alive(self, connection: Connection, now: float) -> bool:
-        settings = self._core.settings
-        ping = settings.server_ping_interval / 1000
         if connection.form is WireForm.EVENT_STREAM:
             self._core.delivery.send(connection, KEEPALIVE[connection.form])
             return True
         silence = now - connection.last_heard
-        if silence >= settings.presence_timeout / 1000:
+        if silence >= self._timeout:
             self._end(
                 connection,
                 ServiceError("idle_timeout", "nothing was heard from the client for too long"),
             )
             return False
-        if silence >= ping:
+        if silence >= self._ping:
             self._core.delivery.send(connection, KEEPALIVE[connection.form])
         return True
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 QUIET: Final = logging.getLogger("pubsub_server.websocket.protocol")
 QUIET.setLevel(logging.WARNING)
 
+PONG: Final = b"\x8a\x80"
+"""Begins a masked pong without payload, RFC 6455 5.5.3; its mask follows."""
+PONG_BYTES: Final = 6
 HANDSHAKE_BYTES: Final = 32_768
 """Of a request for the upgrade."""
 SOFT_BYTES: Final = 262_144
@@ -97,6 +100,9 @@ class SocketProtocol(asyncio.Protocol):
         connection = self._connection
         if connection is not None:
             connection.last_heard = self._listener.clock()
+            # The answer to a ping, between two frames: all that idle connections ever send.
+            if len(data) == PONG_BYTES and data.startswith(PONG) and self._parser is None:
+                return
             self._parse(connection, data)
 
     def eof_received(self) -> bool:

@@ -1,0 +1,277 @@
+"""Idle connections with presence: what one costs, how fast they come, and how many are held."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pubsub_server.auth.dev_tokens import load_key
+from tests.bench.processes import Json, Worker, cpu_seconds, interleave, resident_kib, worker
+from tests.bench.servers import real_server
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from tests.bench.servers import Server
+
+BACKPLANES = ("memory", "Redis")
+WARM = 200
+"""Connections before the first that count: they pay for what is shared."""
+AT_ONCE = 64
+"""Of one process of clients, on their way at a time."""
+SETTLE = 2.0
+"""Seconds."""
+PING = 15.0
+"""Seconds between two pings of the server, its default."""
+
+
+def measure(*, quick: bool) -> Json:
+    load = [round(os.getloadavg()[0], 2)]
+    room: Json = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "single": _single(500, 1, 1) if quick else _single(5_000, 2, 2),
+        "held": _held(2, 1_000, 1) if quick else _held(5, 19_000, 4),
+    }
+    room["load"] = [*load, round(os.getloadavg()[0], 2)]
+    return room
+
+
+# ---------------------------------------------------------------- one process
+
+
+def _single(connections: int, rounds: int, turns: int) -> Json:
+    def run(backplane: str) -> Mapping[str, float]:
+        with ExitStack() as stack:
+            flags: dict[str, object] = {}
+            if backplane == "Redis":
+                flags["redis_url"] = stack.enter_context(redis_server())[0]
+            server, key = stack.enter_context(_server(**flags))
+            crowd = stack.enter_context(worker("tests.bench.crowd"))
+            _open(crowd, server, key, 0, WARM)
+            pid = server.worker.pid
+            before, cpu = resident_kib(pid), cpu_seconds(pid)
+            opened = _open(crowd, server, key, WARM, connections)
+            used = cpu_seconds(pid) - cpu
+            grown = resident_kib(pid) - before
+            idle = _idle([crowd], [pid], turns)
+        return {
+            "kib": grown / connections,
+            "accept_cpu_us": used / connections * 1e6,
+            "accept_per_second": connections / opened["seconds"],
+            "p99_ms": opened["p99_ms"],
+            "idle_cpu_us": idle["cpu_us"],
+        }
+
+    return {
+        "connections": connections,
+        "rounds": rounds,
+        "contenders": interleave(BACKPLANES, rounds, run),
+    }
+
+
+# ---------------------------------------------------------------- many, over several workers
+
+
+def _held(workers: int, each: int, turns: int) -> Json:
+    """So many workers on one Redis and one port; the clients in as many processes."""
+    with ExitStack() as stack:
+        redis, redis_pid = stack.enter_context(redis_server())
+        server, key = stack.enter_context(_server(redis_url=redis, workers=workers))
+        pids = [server.worker.pid, *_children(server.worker.pid)]
+        crowds = [stack.enter_context(worker("tests.bench.crowd")) for _ in range(workers)]
+        before = [resident_kib(pid) for pid in (*pids, redis_pid)]
+        kernel = _kernel_kib()
+        cpu, redis_cpu = sum(map(cpu_seconds, pids)), cpu_seconds(redis_pid)
+        begin = time.monotonic()
+        with ThreadPoolExecutor(workers) as threads:
+            asked = [
+                threads.submit(_open, crowd, server, key, number * each, each, number + 1)
+                for number, crowd in enumerate(crowds)
+            ]
+            opened = [ask.result() for ask in asked]
+        seconds = time.monotonic() - begin
+        count = workers * each
+        used = sum(map(cpu_seconds, pids)) - cpu
+        redis_used = cpu_seconds(redis_pid) - redis_cpu
+        idle = _idle(crowds, pids, turns, redis_pid)
+        *grown, redis_grown = (
+            resident_kib(pid) - kib for pid, kib in zip((*pids, redis_pid), before, strict=True)
+        )
+        return {
+            "workers": workers,
+            "connections": count,
+            "kib": sum(grown) / count,
+            "redis_kib": redis_grown / count,
+            "kernel_kib": (_kernel_kib() - kernel) / count,
+            "accept_per_second": count / seconds,
+            "accept_cpu_us": used / count * 1e6,
+            "accept_redis_cpu_us": redis_used / count * 1e6,
+            "p99_ms": max(each["p99_ms"] for each in opened),
+            **{f"idle_{name}": value for name, value in idle.items()},
+        }
+
+
+def _idle(crowds: Sequence[Worker], pids: Sequence[int], turns: int, redis: int = 0) -> Json:
+    """What the connections cost while nothing happens but so many turns of pings."""
+    # What the last to come brought about passes first.
+    _everybody(crowds, SETTLE)
+    cpu, redis_cpu = [cpu_seconds(pid) for pid in pids], cpu_seconds(redis) if redis else 0.0
+    begin = time.monotonic()
+    told = _everybody(crowds, PING * turns)
+    seconds = time.monotonic() - begin
+    used = sum(cpu_seconds(pid) - before for pid, before in zip(pids, cpu, strict=True))
+    connections, pings = (sum(each[name] for each in told) for name in ("open", "pings"))
+    if min(each["least"] for each in told) < turns - 1:
+        raise RuntimeError("a connection was not pinged in time")
+    return {
+        "seconds": seconds,
+        "pings": pings,
+        "cores": used / seconds,
+        "redis_cores": (cpu_seconds(redis) - redis_cpu) / seconds if redis else 0.0,
+        "cpu_us": used / seconds / connections * 1e6,
+        "ping_cpu_us": used / pings * 1e6,
+    }
+
+
+def _everybody(crowds: Sequence[Worker], seconds: float) -> list[Json]:
+    with ThreadPoolExecutor(len(crowds)) as threads:
+        asked = [threads.submit(crowd.ask, do="idle", seconds=seconds) for crowd in crowds]
+        return [ask.result() for ask in asked]
+
+
+def _open(crowd: Worker, server: Server, key: str, first: int, count: int, source: int = 1) -> Json:
+    told = crowd.ask(
+        do="open",
+        port=urlsplit(server.ws).port,
+        source=f"127.0.0.{source}",
+        key=key,
+        first=first,
+        count=count,
+        at_once=AT_ONCE,
+    )
+    if "error" in told:
+        raise RuntimeError(told["error"])
+    return told
+
+
+# ---------------------------------------------------------------- servers
+
+
+@contextmanager
+def _server(**settings: object) -> Generator[tuple[Server, str]]:
+    """The server, and the key that its tokens are signed with."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "dev.key"
+        key = load_key(file).decode()
+        with real_server(dev_key_file=file, max_connections=100_000, **settings) as server:
+            yield server, key
+
+
+@contextmanager
+def redis_server() -> Generator[tuple[str, int]]:
+    """A Redis that keeps everything in memory; its URL and its process."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise RuntimeError("redis-server is not installed (apt-get install redis-server)")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "redis.sock"
+        flags = f"--port 0 --unixsocket {path} --save --appendonly no".split()
+        child = subprocess.Popen([program, *flags], stdout=subprocess.DEVNULL, cwd=folder)
+        try:
+            deadline = time.monotonic() + 20
+            while not path.exists():
+                if child.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError("redis-server does not start")
+                time.sleep(0.01)
+            yield f"unix://{path}", child.pid
+        finally:
+            child.terminate()
+            child.wait()
+
+
+def _children(pid: int) -> list[int]:
+    """Processes that a process has started."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    return [int(number) for number in text.split()]
+
+
+def _kernel_kib() -> int:
+    """What the kernel has allocated for itself, sockets among it: on the whole machine."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    found = dict(line.split(":") for line in lines)
+    return int(found["Slab"].split()[0])
+
+
+# ---------------------------------------------------------------- the tables
+
+
+def render(room: Json) -> str:
+    single, held = room["single"], room["held"]
+    head = ["presence kept in", "KiB a connection", "CPU µs to let one in", "let in a second",
+            "p99 ms", "CPU µs a second, idle"]  # fmt: skip
+    rows = [
+        [
+            name,
+            f"{found['median']['kib']:.1f}",
+            f"{found['median']['accept_cpu_us']:.0f}",
+            f"{found['median']['accept_per_second']:,.0f}",
+            f"{found['median']['p99_ms']:.0f}",
+            f"{found['median']['idle_cpu_us']:.2f}",
+        ]
+        for name, found in single["contenders"].items()
+    ]
+    worst = max(found["median"]["kib"] for found in single["contenders"].values())
+    return (
+        "### Idle connections with presence\n\n"
+        f"A run of {room['date']}; load average {room['load'][0]:.1f} when it began and "
+        f"{room['load'][1]:.1f} when it ended. Every connection has a token and a user of its own "
+        "and is a member of a topic that it shares with one other; the server pings each every "
+        f"{PING:.0f} s, and each answers. One process of the server and {single['connections']:,} "
+        f"connections, {AT_ONCE} on their way at a time; medians of {single['rounds']} rounds. The "
+        "memory is what the resident memory of the server grows by.\n\n"
+        f"{_table(head, rows)}\n\n"
+        f"Target: at most 6 KB (5.86 KiB) a connection ({_met(worst <= 6000 / 1024)}: "
+        f"{worst:.1f} KiB).\n\n{_holding(held)}"
+    )
+
+
+def _holding(held: Json) -> str:
+    rows = [
+        ["connections, over so many workers", f"{held['connections']:,}, {held['workers']}"],
+        ["memory of the workers, KiB a connection", f"{held['kib']:.1f}"],
+        ["memory of Redis, KiB a connection", f"{held['redis_kib']:.1f}"],
+        ["memory of the kernel for both ends, KiB a connection", f"{held['kernel_kib']:.0f}"],
+        ["let in a second, by all workers", f"{held['accept_per_second']:,.0f}"],
+        ["CPU µs to let one in", f"{held['accept_cpu_us']:.0f}"],
+        ["CPU µs of Redis to let one in", f"{held['accept_redis_cpu_us']:.0f}"],
+        ["pings a second, each answered", f"{held['idle_pings'] / held['idle_seconds']:,.0f}"],
+        ["idle: CPU of all workers together, cores", f"{held['idle_cores']:.3f}"],
+        ["idle: CPU of Redis, cores", f"{held['idle_redis_cores']:.3f}"],
+        ["idle: CPU µs a ping and its answer", f"{held['idle_ping_cpu_us']:.1f}"],
+    ]
+    return (
+        f"`--workers {held['workers']}` on one Redis, the clients in {held['workers']} more "
+        f"processes; {held['connections'] // held['workers']:,} for each is what a limit of 20,000 "
+        f"files leaves. Idle for {held['idle_seconds']:.0f} s.\n\n"
+        f"{_table(['', 'measured'], rows)}\n\n"
+        "Target: less than 10 % of a core while they are idle "
+        f"({_met(held['idle_cores'] < 0.1)}: {held['idle_cores']:.1%})."
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "**missed**"
