@@ -1,0 +1,75 @@
+"""A subscriber of the server, who counts how often each row came to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub import Gap, Message, PubSubClient, ReceiveQueue, RetryOptions
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from hanzoai.pubsub import Subscription
+
+SETTLED_BOUND = 120
+END = "end"
+
+
+class Audience:
+    """What one subscriber heard.
+
+    Args:
+        ps: Its client.
+        topics: All that rows are published to.
+    """
+
+    def __init__(self, ps: PubSubClient, topics: Sequence[str]) -> None:
+        self._ps = ps
+        self._topics = topics
+        self._ended: set[str] = set()
+        self.heard: Counter[int] = Counter()
+        self.gaps: list[Gap] = []
+
+    async def listen(self, sub: Subscription) -> None:
+        """Count until it is cancelled."""
+        async for event in sub.events():
+            if isinstance(event, Gap):
+                self.gaps.append(event)
+            elif isinstance(event, Message):
+                if event.type == END:
+                    self._ended.add(event.topic)
+                else:
+                    self.heard[event.data["n"]] += 1
+
+    async def heard_all(self) -> None:
+        """Wait until it has heard all that is published by now."""
+        for topic in self._topics:
+            await self._ps.publish(topic, {"type": END, "data": None})
+        async with asyncio.timeout(SETTLED_BOUND):
+            await until(lambda: self._ended == set(self._topics))
+
+    def lost(self, rows: int) -> int:
+        """Rows that never came."""
+        return len(set(range(rows)).difference(self.heard))
+
+    def twice(self) -> int:
+        """Times that a row came once more."""
+        return self.heard.total() - len(self.heard)
+
+
+@asynccontextmanager
+async def audience(url: str, token: str, topics: Sequence[str]) -> AsyncGenerator[Audience]:
+    """A subscriber of these topics."""
+    async with PubSubClient(url, token, retry=RetryOptions(base=0.1, cap=1.0)) as ps:
+        queue = ReceiveQueue(messages=1_000_000, bytes=1 << 30)
+        made = Audience(ps, topics)
+        async with await ps.subscribe(list(topics), queue=queue) as sub:
+            task = asyncio.create_task(made.listen(sub))
+            try:
+                yield made
+            finally:
+                task.cancel()

@@ -1,0 +1,176 @@
+"""Drivers: processes that run jobs on a cluster, and are killed in the middle of them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import signal
+import sys
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tests.cluster.waiting import until
+from tests.spark.cluster import processes
+from tests.spark.cluster.marks import done
+from tests.spark.cluster.processes import Program, command_line, parents
+from tests.spark.cluster.standalone import HOSTS, ROOT, java_options, variables
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from tests.spark.cluster.marks import Mark
+    from tests.spark.cluster.standalone import Standalone
+
+Act: TypeAlias = "Callable[[int], Awaitable[None]]"
+"""What happens at a mark; it is told the process of the task."""
+Plan: TypeAlias = "dict[Mark, Act]"
+
+JOB_BOUND = 600
+
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    # A first task takes long to start its Python: a tenth of that is slow already.
+    "spark.speculation.multiplier": "0.1",
+}
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """What every driver of a test sets."""
+    java = " ".join(java_options(folder))
+    return {
+        "spark.driver.host": HOSTS[0],
+        "spark.driver.bindAddress": HOSTS[0],
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": java,
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.executor.extraJavaOptions": java,
+        "spark.ui.enabled": "false",
+        "spark.default.parallelism": "4",
+        "spark.sql.shuffle.partitions": "4",
+        # So that a mark is near to what has been published when a task comes to it.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.task.maxFailures": "8",
+    }
+
+
+class Driver:
+    """One driver's program after another, on one cluster.
+
+    Args:
+        cluster: Where its executors run.
+        folder: For its log.
+        more: Settings of Spark.
+    """
+
+    def __init__(self, cluster: Standalone, folder: Path, more: Mapping[str, str]) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._settings = {**settings(folder), **more}
+        self._numbers = itertools.count()
+        self._program: Program | None = None
+
+    def _started(self) -> Program:
+        if self._program is None or not self._program.running:
+            self._program = Program(
+                [
+                    *(sys.executable, str(ROOT / "tests/spark/cluster/program.py")),
+                    *(self._cluster.url, json.dumps(self._settings)),
+                ],
+                self._folder / "driver.log",
+                self._folder,
+                variables(self._folder),
+            )
+        return self._program
+
+    async def run(
+        self,
+        job: Mapping[str, Any],
+        marks: Plan,
+    ) -> int:
+        """Run a job, with what is to happen at its marks, until it has succeeded.
+
+        A job whose driver was killed is run again as it is.
+
+        Args:
+            job: What `program.py` reads.
+            marks: What happens in it.
+
+        Returns:
+            How often it was started.
+        """
+        folder = self._folder / f"job{next(self._numbers)}"
+        folder.mkdir()
+        whole = {**job, "folder": str(folder), "marks": [asdict(mark) for mark in marks]}
+        plan = {mark: act for mark, act in marks.items() if not mark.twin}
+        watch = asyncio.create_task(_watch(folder, plan))
+        try:
+            async with asyncio.timeout(JOB_BOUND):
+                times = await self._until_done(whole, folder)
+                await watch
+        finally:
+            watch.cancel()
+        for mark in marks:
+            if mark.twin:
+                assert len(list(folder.glob(f"{mark.name}.twin*"))) > 1
+        return times
+
+    async def _until_done(self, job: dict[str, Any], folder: Path) -> int:
+        for times in itertools.count(1):
+            program = self._started()
+            result = folder / f"result{times}"
+            program.say(json.dumps({**job, "result": str(result)}))
+            await until(partial(_over, program, result))
+            if result.exists():
+                problem = result.read_text(encoding="utf-8")
+                assert not problem, f"{problem}\n{program.tail()}"
+                return times
+            assert program is not self._program, f"the driver ended by itself:\n{program.tail()}"
+        raise AssertionError
+
+    async def kill(self, _: int = 0) -> None:
+        """SIGKILL to the driver's Python and to its JVM."""
+        program, self._program = self._program, None
+        assert program is not None
+        await asyncio.to_thread(program.end, signal.SIGKILL)
+
+    async def kill_executor(self, task: int) -> None:
+        """SIGKILL to the executor that runs a task.
+
+        Args:
+            task: Process of the task's Python.
+        """
+        executor = next(
+            pid for pid in parents(task) if "CoarseGrainedExecutorBackend" in command_line(pid)
+        )
+        await asyncio.to_thread(processes.kill, executor)
+
+    def end(self) -> None:
+        """End the program."""
+        program, self._program = self._program, None
+        if program is not None:
+            program.end(signal.SIGTERM)
+
+
+def _over(program: Program, result: Path) -> bool:
+    return result.exists() or not program.running
+
+
+async def _watch(folder: Path, plan: Plan) -> None:
+    """Do what is to be done at each mark, one after the other, when a task has come there."""
+
+    async def at(mark: Mark, act: Act) -> None:
+        file = folder / mark.name
+        await until(file.exists)
+        async with turn:
+            await act(int(file.read_text(encoding="ascii")))
+            done(file).touch()
+
+    turn = asyncio.Lock()
+    await asyncio.gather(*(at(mark, act) for mark, act in plan.items()))

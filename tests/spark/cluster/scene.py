@@ -1,0 +1,178 @@
+"""What each test of the cluster plays in: a server, an audience, a job, and the account of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from pubsub_server.auth import dev_tokens
+from tests.cluster.nodes import Node
+from tests.spark.cluster.audience import Audience, audience
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+    from pathlib import Path
+
+    from tests.spark.cluster.driver import Driver, Plan
+
+SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
+ROWS = 100_000 if SOAK else 8_000
+PARTITIONS = 8 if SOAK else 4
+TOPICS = 8
+PAD = 200
+"""Bytes that each row has beside its number."""
+FLAGS = (
+    *("--publish-rate-service", "1000000", "--publish-burst", "1000000"),
+    *("--history-max-messages", "100000", "--send-queue-bytes", "268435456"),
+    *("--log-level", "warning"),
+)
+_COUNTER = re.compile(r"^hanzo_pubsub_(\w+?)(?:_total)? ([0-9.e+]+)$", re.MULTILINE)
+_REFUSED = re.compile(r"^hanzo_pubsub_http_requests_total\{.*status=\"401\"\} ([0-9.e+]+)$", re.M)
+
+
+@dataclass
+class Account:
+    """What became of the rows.
+
+    Attributes:
+        rows: In the job.
+        lost: Never heard.
+        twice: Heard once more.
+        suppressed: Repeated publishes that the server recognized.
+        refused: Requests whose token had ended.
+        gaps: That the audience was told of.
+        runs: How often the job was started.
+        seconds: It took.
+    """
+
+    rows: int
+    lost: int = 0
+    twice: int = 0
+    suppressed: int = 0
+    refused: int = 0
+    gaps: int = 0
+    runs: int = 0
+    seconds: float = 0.0
+
+    @property
+    def fate(self) -> tuple[int, int]:
+        """How many rows were lost, and how many times one came once more."""
+        return self.lost, self.twice
+
+
+@dataclass
+class Scene:
+    """One server and what is published there.
+
+    Attributes:
+        node: The server.
+        key: Signs tokens.
+        token_file: Read by executors.
+        topic: What the names of all topics begin with.
+        past: Counters of servers before a restart.
+    """
+
+    node: Node
+    key: bytes
+    token_file: Path
+    topic: str
+    past: list[str] = field(default_factory=list[str])
+
+    @property
+    def topics(self) -> list[str]:
+        """That rows are published to."""
+        return [f"{self.topic}.{number}" for number in range(TOPICS)]
+
+    @property
+    def url(self) -> str:
+        """Of the HTTP API."""
+        return str(self.node.ready["http"])
+
+    def options(self, **more: str) -> dict[str, str]:
+        """Of the sink."""
+        return {"url": self.url, "tokenFile": str(self.token_file), **more}
+
+    def job(self, kind: str, rows: int = ROWS, **more: Any) -> dict[str, Any]:
+        """What the driver's program is asked to do."""
+        return {
+            "kind": kind,
+            "rows": rows,
+            "partitions": PARTITIONS,
+            "topic": self.topic,
+            "topics": TOPICS,
+            "pad": PAD,
+            "options": self.options(),
+            **more,
+        }
+
+    async def restart(self, number: int = signal.SIGTERM) -> None:
+        """End the server by a signal, and run it again on the same ports."""
+        self.past.append(await self._metrics())
+        await self.node.restart(number)
+
+    async def _metrics(self) -> str:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            return (await client.get(f"{self.url}/metrics")).raise_for_status().text
+
+    async def play(
+        self,
+        driver: Driver,
+        job: Mapping[str, Any],
+        marks: Plan,
+    ) -> Account:
+        """Run a job before an audience; what became of its rows."""
+        token = dev_tokens.mint(self.key, "audience", kind="admin")
+        async with audience(self.node.ready["ws"], token, self.topics) as heard:
+            begin = time.perf_counter()
+            runs = await driver.run(job, marks)
+            seconds = time.perf_counter() - begin
+            await heard.heard_all()
+            return self._account(heard, job["rows"], runs, seconds, await self._metrics())
+
+    def _account(
+        self, heard: Audience, rows: int, runs: int, seconds: float, metrics: str
+    ) -> Account:
+        texts = [*self.past, metrics]
+        suppressed = sum(
+            float(value)
+            for text in texts
+            for name, value in _COUNTER.findall(text)
+            if name == "duplicates"
+        )
+        refused = sum(float(value) for text in texts for value in _REFUSED.findall(text))
+        account = Account(
+            rows,
+            heard.lost(rows),
+            heard.twice(),
+            int(suppressed),
+            int(refused),
+            len(heard.gaps),
+            runs,
+            round(seconds, 1),
+        )
+        sys.stdout.write(f"\n{self.topic}: {account}\n")
+        return account
+
+
+@asynccontextmanager
+async def scene(folder: Path, name: str, *flags: str) -> AsyncGenerator[Scene]:
+    """A server of its own."""
+    key_file = folder / "dev.key"
+    key = dev_tokens.load_key(key_file)
+    token_file = folder / "token"
+    token_file.write_text(dev_tokens.mint(key, "spark", kind="service"))
+    node = Node("server", folder, "--dev-key-file", str(key_file), *FLAGS, *flags)
+    await node.start()
+    try:
+        yield Scene(node, key, token_file, f"jobs.{name}")
+    finally:
+        if node.running:
+            await node.end(signal.SIGKILL)

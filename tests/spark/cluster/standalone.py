@@ -1,0 +1,106 @@
+"""A standalone cluster of Spark: a Master, and a Worker on each of two hosts of loopback."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+import pyspark
+
+from tests.spark.cluster.processes import Program
+
+ROOT = Path(__file__).parents[3]
+HOSTS = ("127.0.0.1", "127.0.0.2")
+"""Spark runs no task twice at a time on one host."""
+
+_ADDRESS = re.compile(r"Starting Spark master at (spark://\S+)")
+_CLASSES = "org.apache.spark.deploy"
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """The environment of all processes of a cluster: what they write goes to this folder."""
+    path = os.environ.get("PYTHONPATH")
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{path}" if path else str(ROOT),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_LOCAL_IP": HOSTS[0],
+        "SPARK_LOCAL_DIRS": str(folder),
+        "SPARK_NO_DAEMONIZE": "1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(java_options(folder)),
+    }
+
+
+def java_options(folder: Path) -> tuple[str, ...]:
+    """Of each JVM: no file outside of this folder, and few threads for its housekeeping."""
+    return (
+        f"-Djava.io.tmpdir={folder}",
+        "-XX:-UsePerfData",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+    )
+
+
+class Standalone:
+    """A Master and Workers of one core each.
+
+    Args:
+        folder: For their logs and for the executors' files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = ""
+        self._programs: list[Program] = []
+
+    async def start(self) -> None:
+        """Run it, and wait until all Workers are registered."""
+        master = self._run("master", HOSTS[0], f"{_CLASSES}.master.Master")
+        await master.came_to(lambda: _ADDRESS.search(_text(master)) is not None)
+        found = _ADDRESS.search(_text(master))
+        assert found is not None
+        self.url = found[1]
+        workers = [
+            self._run(
+                f"worker{number}",
+                host,
+                f"{_CLASSES}.worker.Worker",
+                *("--cores", "1", "--memory", "1g"),
+                *("--work-dir", str(self.folder / "work"), self.url),
+            )
+            for number, host in enumerate(HOSTS)
+        ]
+        for worker in workers:
+            await worker.came_to(partial(_registered, worker))
+
+    def end(self) -> None:
+        """End Workers, which end their executors, and the Master."""
+        while self._programs:
+            self._programs.pop().end(signal.SIGTERM)
+
+    def _run(self, name: str, host: str, kind: str, *arguments: str) -> Program:
+        program = Program(
+            [
+                f"{variables(self.folder)['SPARK_HOME']}/bin/spark-class",
+                *(kind, "--host", host, "--port", "0", "--webui-port", "0"),
+                *arguments,
+            ],
+            self.folder / f"{name}.log",
+            self.folder,
+            {**variables(self.folder), "SPARK_LOCAL_IP": host},
+        )
+        self._programs.append(program)
+        return program
+
+
+def _registered(worker: Program) -> bool:
+    return "Successfully registered with master" in _text(worker)
+
+
+def _text(program: Program) -> str:
+    return program.log.read_text(encoding="utf-8", errors="replace")
