@@ -44,8 +44,15 @@ async def started(
             yield process
     finally:
         if process.returncode is None:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+
+
+async def _said(process: asyncio.subprocess.Process) -> str:
+    """What it says of its failure, once it has been told to end."""
+    process.terminate()
+    _, err = await process.communicate()
+    return err.decode()
 
 
 def alone(process: asyncio.subprocess.Process) -> bool:
@@ -92,8 +99,9 @@ async def test_a_show_that_stays_waits_for_a_browser_and_ends_well_when_told(nam
             assert (await browser.get("page.js")).status_code == 200
             shown = (await browser.get("show")).json()
             assert shown["total"] == 300
-            while b"published 300" not in (line := await process.stdout.readline()):
+            while not (line := await process.stdout.readline()).startswith(b"published "):
                 assert line
+            assert line.startswith(b"published 300 "), await _said(process)
             assert b"stays" in await process.stdout.readline()
             assert (await browser.get("progress")).json()["done"] is True
         process.send_signal(getattr(signal, name))
