@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NOT_RUN_AT_MOST = 8
+NOT_RUN_AT_MOST = 9
 
 
 def _name(page: Path) -> str:

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hanzoai.pubsub.spark import register
 from tests.spark.server_process import ServerProcess, serve
+from tests.spark.source_lab import Lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -20,6 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         tmp_path_factory.mktemp("server"),
         publish_rate_service="1000000",
         history_max_messages="10000",
+        faults="true",
     )
 
 
@@ -41,3 +45,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def lab(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> Iterator[Lab]:
+    register(spark)
+    found = Lab(spark, server, tmp_path)
+    yield found
+    for query in found.queries:
+        query.stop()

@@ -47,6 +47,40 @@ class ServerProcess:
         """The payloads of a topic, sorted as JSON."""
         return sorted((message["data"] for message in self.messages(topic)), key=json.dumps)
 
+    def publish(self, topic: str, count: int, *, begin: int = 0, **fields: Any) -> list[int]:
+        """Publish `{"n": n}` for so many numbers from `begin` on; answers their positions."""
+        items = [
+            {"topic": topic, "data": {"n": n}, "id": f"{topic}-{n}", **fields}
+            for n in range(begin, begin + count)
+        ]
+        found: list[int] = []
+        for place in range(0, count, 500):
+            answer = self._post("/v1/messages:batch", {"messages": items[place : place + 500]})
+            found += [result["seq"] for result in answer["results"]]
+        return found
+
+    def forget(self, topic: str, *, log: bool = False) -> None:
+        """Let the messages of a topic go; with `log` its numbering too."""
+        self._post("/v1/faults", {"fault": "evict", "topic": topic, "log": log}, self.admin)
+
+    def requests(self, route: str) -> int:
+        """Requests to a route that were answered."""
+        text = httpx.get(f"{self.url}/metrics", trust_env=False).text
+        return sum(
+            int(float(line.rpartition(" ")[2]))
+            for line in text.splitlines()
+            if line.startswith("hanzo_pubsub_http_requests_total{") and f'route="{route}"' in line
+        )
+
+    def _post(self, path: str, body: object, token: str | None = None) -> Any:
+        answer = httpx.post(
+            self.url + path,
+            json=body,
+            headers={"Authorization": f"Bearer {token or self.token_file.read_text()}"},
+            trust_env=False,
+        )
+        return answer.raise_for_status().json()
+
 
 def token(*arguments: str) -> str:
     """A development token."""

@@ -1,4 +1,4 @@
-"""Publish from Spark: partitions, micro-batches, `format("hanzo-pubsub")`, the progress of a job.
+"""Read and publish from Spark: `format("hanzo-pubsub")`, partitions, the progress of a job.
 
 Importing this needs neither pyspark nor a running Spark; docs/spark.md has the whole story.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hanzoai.pubsub.spark.config import PubSubConfig
+from hanzoai.pubsub.spark.losses import DataLossError
 from hanzoai.pubsub.spark.outlet import ProgressStats
 from hanzoai.pubsub.spark.progress import PubSubProgress
 from hanzoai.pubsub.spark.publish import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ARROW_SCHEMA",
     "FORMAT",
+    "DataLossError",
     "ProgressStats",
     "PubSubConfig",
     "PubSubProgress",

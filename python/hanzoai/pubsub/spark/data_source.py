@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from hanzoai.pubsub.spark.sink import BatchSink, StreamSink, planned
+from hanzoai.pubsub.spark import sink, source
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
 class HanzoPubSub(DataSource):
-    """Topics of Hanzo PubSub as a sink.
+    """Topics of Hanzo PubSub as a source and a sink.
 
-    Spark makes it on the driver and asks it for a writer, which is checked there: what is wrong
-    with options or columns is said before a task runs.
+    Spark makes it on the driver and asks it for columns, readers and writers, which are checked
+    there: what is wrong with options or columns is said before a task runs.
     """
 
     @classmethod
@@ -24,10 +24,22 @@ class HanzoPubSub(DataSource):
         """See `DataSource`."""
         return "hanzo-pubsub"
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
-        """See `DataSource`."""
-        return BatchSink(planned(self.options, schema, overwrite))
+    def schema(self) -> str:
+        """See `DataSource`: the columns of the source."""
+        return source.checked_schema(self.options)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
+    def reader(self, schema: StructType) -> source.BatchSource:
+        """See `DataSource`."""
+        return source.BatchSource(source.planned(self.options, schema))
+
+    def streamReader(self, schema: StructType) -> source.StreamSource:
+        """See `DataSource`."""
+        return source.StreamSource(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> sink.BatchSink:
+        """See `DataSource`."""
+        return sink.BatchSink(sink.planned(self.options, schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> sink.StreamSink:
         """See `DataSource`. Spark gives the arguments by these names, too."""
-        return StreamSink(planned(self.options, schema, overwrite))
+        return sink.StreamSink(sink.planned(self.options, schema, overwrite))

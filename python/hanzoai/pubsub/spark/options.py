@@ -9,62 +9,75 @@ from typing import Any, Final
 from hanzoai.pubsub.errors import InvalidOption, InvalidTopic
 from hanzoai.pubsub.spark.config import PubSubConfig
 
-_Reader = Callable[[str, str], object]
+Reader = Callable[[str, str], object]
+"""Reads the text of an option: its name and text → its value. Raises InvalidOption."""
+Table = Mapping[str, tuple[str, Reader]]
+"""Options: name → field of a config, and how its text is read."""
 
 
-def _text(name: str, value: str) -> object:
+def text(name: str, value: str) -> object:
+    """A text as it is."""
     return value
 
 
-def _whole(name: str, value: str) -> object:
+def whole(name: str, value: str) -> object:
+    """A whole number."""
     try:
         return int(value)
     except ValueError:
-        raise _invalid(name, "is not a whole number", "Write it in digits.") from None
+        raise invalid(name, "is not a whole number", "Write it in digits.") from None
 
 
-def _number(name: str, value: str) -> object:
+def number(name: str, value: str) -> object:
+    """A number."""
     try:
         return float(value)
     except ValueError:
-        raise _invalid(name, "is not a number", "Write it in digits.") from None
+        raise invalid(name, "is not a number", "Write it in digits.") from None
 
 
-def _milliseconds(name: str, value: str) -> object:
-    return float(str(_number(name, value))) / 1000
+def milliseconds(name: str, value: str) -> object:
+    """Milliseconds, as seconds."""
+    return float(str(number(name, value))) / 1000
 
 
-def _flag(name: str, value: str) -> object:
+def flag(name: str, value: str) -> object:
+    """`true` or `false`, in whatever case."""
     known = {"true": True, "false": False}.get(value.strip().lower())
     if known is None:
-        raise _invalid(name, "is neither `true` nor `false`", "Write one of these.")
+        raise invalid(name, "is neither `true` nor `false`", "Write one of these.")
     return known
 
 
-SINK_OPTIONS: Final[Mapping[str, tuple[str, _Reader]]] = {
-    "url": ("url", _text),
-    "tokenFile": ("token_file", _text),
-    "tokenEnv": ("token_env", _text),
-    "credentialProvider": ("credential_provider", _text),
-    "allowInsecure": ("allow_insecure", _flag),
-    "batchSize": ("batch_size", _whole),
-    "maxBatchBytes": ("max_batch_bytes", _whole),
-    "maxMessageBytes": ("max_message_bytes", _whole),
-    "maxInFlight": ("max_in_flight", _whole),
-    "requestTimeoutMs": ("request_timeout", _milliseconds),
-    "maxRetries": ("max_retries", _whole),
-    "retryBackoffMs": ("retry_backoff", _milliseconds),
-    "topic": ("topic", _text),
-    "type": ("type", _text),
-    "ttl": ("ttl", _whole),
-    "idStrategy": ("ids", _text),
-    "idNamespace": ("id_namespace", _text),
-    "maxRowsPerSecond": ("max_rows_per_second", _number),
-    "onError": ("on_error", _text),
-    "onOversize": ("on_oversize", _text),
-    "statsLog": ("log_stats", _flag),
+SERVER_OPTIONS: Final[Table] = {
+    "url": ("url", text),
+    "tokenFile": ("token_file", text),
+    "tokenEnv": ("token_env", text),
+    "credentialProvider": ("credential_provider", text),
+    "allowInsecure": ("allow_insecure", flag),
+    "requestTimeoutMs": ("request_timeout", milliseconds),
+    "maxRetries": ("max_retries", whole),
+    "retryBackoffMs": ("retry_backoff", milliseconds),
 }
-"""The sink's options: name → field of `PubSubConfig`, and how its text is read."""
+"""How the server is reached: the same for source and sink, fields of `PubSubConfig`."""
+
+SINK_OPTIONS: Final[Table] = {
+    **SERVER_OPTIONS,
+    "batchSize": ("batch_size", whole),
+    "maxBatchBytes": ("max_batch_bytes", whole),
+    "maxMessageBytes": ("max_message_bytes", whole),
+    "maxInFlight": ("max_in_flight", whole),
+    "topic": ("topic", text),
+    "type": ("type", text),
+    "ttl": ("ttl", whole),
+    "idStrategy": ("ids", text),
+    "idNamespace": ("id_namespace", text),
+    "maxRowsPerSecond": ("max_rows_per_second", number),
+    "onError": ("on_error", text),
+    "onOversize": ("on_oversize", text),
+    "statsLog": ("log_stats", flag),
+}
+"""The sink's options, fields of `PubSubConfig`."""
 
 _SPARKS: Final = frozenset({"checkpointlocation", "queryname"})
 _TOKENS: Final = frozenset({"token", "accesstoken", "apikey", "bearer", "password", "secret"})
@@ -80,20 +93,11 @@ def sink_config(options: Mapping[str, str]) -> PubSubConfig:
         InvalidOption: One is unknown or wrong; `field` is its name, and no value is shown.
         InvalidTopic: A topic among them is not valid.
     """
-    names = {name.lower(): name for name in SINK_OPTIONS}
-    given: dict[str, Any] = {}
-    for key, value in options.items():
-        low = key.lower()
-        name = names.get(low)
-        if name is not None:
-            field, read = SINK_OPTIONS[name]
-            given[field] = read(name, value)
-        elif low not in _SPARKS:
-            raise _unknown(key, low, names)
+    given = read_options(options, SINK_OPTIONS, "Call save() without a path; name `topic`.")
     try:
         return PubSubConfig(**given)
     except InvalidOption as error:
-        raise _renamed(error) from None
+        raise renamed(error, SINK_OPTIONS) from None
     except InvalidTopic as error:
         option = "topic" if error.topic == given.get("topic") else "onError"
         raise InvalidTopic(
@@ -104,28 +108,54 @@ def sink_config(options: Mapping[str, str]) -> PubSubConfig:
         ) from None
 
 
-def _renamed(error: InvalidOption) -> InvalidOption:
+def read_options(options: Mapping[str, str], table: Table, path: str) -> dict[str, Any]:
+    """The fields that options give.
+
+    Args:
+        options: As Spark gives them; names in whatever case.
+        table: Those that are known.
+        path: What to say to who gives a path.
+
+    Raises:
+        InvalidOption: One is unknown or cannot be read; `field` is its name.
+    """
+    names = {name.lower(): name for name in table}
+    given: dict[str, Any] = {}
+    for key, value in options.items():
+        low = key.lower()
+        name = names.get(low)
+        if name is not None:
+            field, read = table[name]
+            given[field] = read(name, value)
+        elif low not in _SPARKS:
+            raise _unknown(key, low, names, path)
+    return given
+
+
+def renamed(error: InvalidOption, table: Table) -> InvalidOption:
     """The same error with the name that the option has in Spark."""
-    spoken = {field: name for name, (field, _) in SINK_OPTIONS.items()}
-    text = error.message
+    spoken = {field: name for name, (field, _) in table.items()}
+    said, remedy = error.message, error.remedy
     for field, name in spoken.items():
-        text = text.replace(f"`{field}`", f"`{name}`")
-    return type(error)(text, remedy=error.remedy, field=spoken.get(error.field or "", error.field))
+        said = said.replace(f"`{field}`", f"`{name}`")
+        remedy = remedy.replace(f"`{field}`", f"`{name}`")
+    return type(error)(said, remedy=remedy, field=spoken.get(error.field or "", error.field))
 
 
-def _unknown(key: str, low: str, names: Mapping[str, str]) -> InvalidOption:
+def _unknown(key: str, low: str, names: Mapping[str, str], path: str) -> InvalidOption:
     if low in _TOKENS:
-        return _invalid(
+        return invalid(
             key,
             "would carry a secret to every executor",
             "Give tokenFile, tokenEnv or credentialProvider.",
         )
     if low == "path":
-        return _invalid("path", "is not taken", "Call save() without a path; name `topic`.")
+        return invalid("path", "is not taken", path)
     near = difflib.get_close_matches(low, names, n=1, cutoff=0.6)
     hint = f"Did you mean `{names[near[0]]}`? " if near else ""
-    return _invalid(key[:80], "is unknown", f"{hint}Known are {', '.join(SINK_OPTIONS)}.")
+    return invalid(key[:80], "is unknown", f"{hint}Known are {', '.join(names.values())}.")
 
 
-def _invalid(name: str, problem: str, remedy: str) -> InvalidOption:
+def invalid(name: str, problem: str, remedy: str) -> InvalidOption:
+    """The error that an option is."""
     return InvalidOption(f"Option `{name}` {problem}.", remedy=remedy, field=name)

@@ -7,21 +7,17 @@ one answer cost a fraction of what an event loop does here.
 from __future__ import annotations
 
 import logging
-import os
-import random
 import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
-from urllib.parse import urlsplit
 
 import httpx
 from pydantic_core import from_json
 
 from hanzoai.pubsub.errors import (
-    AuthError,
     ClosedError,
     ConnectionFailed,
     NotFound,
@@ -31,10 +27,17 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.http.calls import read_error
 from hanzoai.pubsub.http.status import why_unreachable
-from hanzoai.pubsub.settings.urls import is_loopback
+from hanzoai.pubsub.spark.connection import (
+    AGAIN,
+    PATIENCE,
+    PerProcess,
+    backoff,
+    host_of,
+    open_client,
+    refused,
+)
 from hanzoai.pubsub.spark.credentials import Credentials
 from hanzoai.pubsub.spark.pace import Pace
-from hanzoai.pubsub.version import USER_AGENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,14 +48,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hanzoai.pubsub.spark")
 
-BACKOFF_MAX: Final = 5.0
 ASSUMED_RATE: Final = 100.0
 """Rows a second where the server limits and does not say how much it allows (HIP-56 Security 4)."""
-PATIENCE: Final = 10
-"""Times that `max_retries` is multiplied by where the server asks to wait: others may be served."""
 
 _PATH: Final = "/v1/messages:batch"
-_AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _SOME_ITEM: Final = frozenset({400, 413, 422})
 """The body as a whole was refused, which one item is enough for."""
 _TRANSIENT: Final = frozenset({"rate_limited", "unavailable", "internal", "going_away"})
@@ -99,18 +98,7 @@ class Sender:
         self._sleep = sleep
         self._pace = Pace()
         self._lock = threading.Lock()
-        url = urlsplit(config.base_url)
-        self._host = url.hostname or ""
-        local = is_loopback(self._host)
-        self._client = httpx.Client(
-            base_url=config.base_url,
-            headers={"User-Agent": USER_AGENT, "Content-Type": "application/json"},
-            timeout=config.request_timeout,
-            verify=url.scheme == "https" and transport is None,
-            trust_env=not local,
-            transport=transport,
-            follow_redirects=False,
-        )
+        self._client = open_client(config, transport)
         self._pool = ThreadPoolExecutor(config.max_in_flight, thread_name_prefix="hanzo-pubsub")
 
     def submit(self, messages: Sequence[Message], stop: threading.Event) -> Future[Sent]:
@@ -151,9 +139,9 @@ class Sender:
             except httpx.HTTPError as error:
                 failures += 1
                 if failures > self._config.max_retries:
-                    raise ConnectionFailed(why_unreachable(error, self._host)) from None
+                    raise ConnectionFailed(why_unreachable(error, host_of(self._config))) from None
                 status = 0
-                delay = self._backoff(failures)
+                delay = backoff(self._config, failures)
             else:
                 if status == 200:
                     again, wait = self._settle(messages, places, body, sent)
@@ -164,7 +152,9 @@ class Sender:
                     if again:
                         todo.appendleft(again)
                         sent.retries += 1
-                        self._wait(stop, max(wait, self._backoff(failures) if failures else 0.0))
+                        self._wait(
+                            stop, max(wait, backoff(self._config, failures) if failures else 0.0)
+                        )
                     continue
                 if status in _SOME_ITEM and len(places) > 1:
                     half = len(places) // 2
@@ -177,9 +167,9 @@ class Sender:
                     continue
                 failures += 1
                 patience = self._config.max_retries * (PATIENCE if status == 429 else 1)
-                if failures > patience or (status != 401 and status not in _AGAIN):
+                if failures > patience or (status != 401 and status not in AGAIN):
                     raise _final(status, error_)
-                delay = max(error_.retry_after or 0.0, self._backoff(failures))
+                delay = max(error_.retry_after or 0.0, backoff(self._config, failures))
                 if status == 429:
                     self._limited()
                 elif status == 401:
@@ -247,10 +237,6 @@ class Sender:
         except (httpx.HTTPError, ValueError, KeyError, TypeError, PubSubError):
             return ASSUMED_RATE
 
-    def _backoff(self, failures: int) -> float:
-        longest = min(BACKOFF_MAX, self._config.retry_backoff * 2.0 ** (failures - 1))
-        return longest * random.uniform(0.5, 1.0)
-
     def _wait(self, stop: threading.Event, seconds: float) -> None:
         if seconds > 0:
             self._sleep(stop, seconds)
@@ -286,11 +272,7 @@ def _item_error(error: Any, topic: str) -> PubSubError:
 
 def _final(status: int, error: PubSubError) -> PubSubError:
     if status == 401:
-        return AuthError(
-            "The server does not accept the token, and no other one came.",
-            code=error.code,
-            remedy="Let the token file, variable or provider give a fresh one before it ends.",
-        )
+        return refused(error)
     if status in (404, 405):
         return NotFound(
             "The server takes no batches.",
@@ -306,15 +288,9 @@ def _give_up(body: bytes) -> NoReturn:
     raise ProtocolError("The server refused a batch without saying why.")
 
 
-_senders: dict[tuple[object, ...], tuple[int, Sender]] = {}
+_senders: PerProcess[Sender] = PerProcess()
 
 
 def sender_of(config: PubSubConfig) -> Sender:
-    """The sender of this process for a server; built at first use, and anew after a fork."""
-    key = (*config.server, config.max_in_flight)
-    pid, known = _senders.get(key, (0, None))
-    if known is None or pid != os.getpid():
-        # Two threads that both build one lose nothing but a connection.
-        known = Sender(config)
-        _senders[key] = (os.getpid(), known)
-    return known
+    """The sender of this process for a server."""
+    return _senders.get((*config.server, config.max_in_flight), lambda: Sender(config))

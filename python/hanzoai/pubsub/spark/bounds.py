@@ -1,0 +1,79 @@
+"""Where a query begins and a batch ends: what was asked for, told by where topics stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.spark.options import invalid
+from hanzoai.pubsub.spark.planning import Standing
+from hanzoai.pubsub.spark.source_config import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hanzoai.pubsub.spark.source_config import Bound
+
+
+def beginnings(bound: Bound, standings: Mapping[str, Standing]) -> dict[str, int]:
+    """The position that counts as read when a query begins, by topic.
+
+    Args:
+        bound: What was asked for; topics that it does not name begin at their first retained row.
+        standings: Of the topics.
+
+    Raises:
+        InvalidOption: A position is beyond the newest of its topic.
+    """
+    named: Mapping[str, int] = {} if isinstance(bound, str) else bound
+    other = LATEST if bound == "latest" else EARLIEST
+    found = {
+        topic: _place(named.get(topic, other), topic, standing, "startingOffsets")
+        for topic, standing in standings.items()
+        if standing.last
+    }
+    for topic, place in named.items():
+        # There is no log yet, or no longer: should one begin, what it lacks is known.
+        if place >= 0:
+            found.setdefault(topic, place)
+    return found
+
+
+def endings(bound: Bound, standings: Mapping[str, Standing]) -> dict[str, int]:
+    """The position of the last row of a batch, by topic.
+
+    Args:
+        bound: What was asked for; topics that it does not name end at their newest row.
+        standings: Of the topics.
+
+    Raises:
+        InvalidOption: A position is beyond the newest of its topic.
+    """
+    named: Mapping[str, int] = {} if isinstance(bound, str) else bound
+    known = {**dict.fromkeys(named, Standing(1, 0)), **standings}
+    return {
+        topic: _place(named.get(topic, LATEST), topic, standing, "endingOffsets")
+        for topic, standing in known.items()
+    }
+
+
+def places_at(standings: Mapping[str, Standing]) -> dict[str, int]:
+    """The position before the first message that is not older than the time that was asked for."""
+    return {
+        topic: standing.at - 1
+        for topic, standing in standings.items()
+        if standing.last and standing.at is not None
+    }
+
+
+def _place(place: int, topic: str, standing: Standing, option: str) -> int:
+    if place == LATEST:
+        return standing.last
+    if place == EARLIEST:
+        return standing.first - 1
+    if place > standing.last:
+        raise invalid(
+            option,
+            f"is beyond the newest position of {topic!a}, which is {standing.last}",
+            "Give a position of that log, -1 or -2.",
+        )
+    return place

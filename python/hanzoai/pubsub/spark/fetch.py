@@ -1,0 +1,228 @@
+"""Positions and pages over HTTP, asked again until they are answered."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote
+
+import httpx
+from pydantic_core import from_json, to_json
+
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    ConnectionFailed,
+    LimitExceeded,
+    NotFound,
+    ProtocolError,
+)
+from hanzoai.pubsub.http.calls import read_error
+from hanzoai.pubsub.http.status import why_unreachable
+from hanzoai.pubsub.spark.connection import (
+    AGAIN,
+    PATIENCE,
+    PerProcess,
+    backoff,
+    host_of,
+    open_client,
+    refused,
+)
+from hanzoai.pubsub.spark.credentials import Credentials
+from hanzoai.pubsub.spark.planning import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from hanzoai.pubsub.spark.config import PubSubConfig
+
+IN_FLIGHT: Final = 4
+"""Pages of a task that are on their way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Retained messages behind a position, oldest first.
+
+    Attributes:
+        messages: Envelopes.
+        anew: Whether the log began anew behind that position.
+    """
+
+    messages: list[dict[str, Any]]
+    anew: bool = False
+
+
+class Fetcher:
+    """Asks one server, from several threads at once.
+
+    Args:
+        config: Where, with which token, how patiently.
+        transport: What carries the requests, where it is not the network.
+        sleep: Waits so many seconds, or until the event is set.
+    """
+
+    def __init__(
+        self,
+        config: PubSubConfig,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[threading.Event, float], object] = threading.Event.wait,
+    ) -> None:
+        self._config = config
+        self._credentials = Credentials(config)
+        self._client = open_client(config, transport)
+        self._sleep = sleep
+        self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="hanzo-pubsub-read")
+
+    def positions(
+        self,
+        topics: Sequence[str],
+        *,
+        at: int | None = None,
+        after: Mapping[str, int] | None = None,
+        wait: float = 0.0,
+    ) -> dict[str, Standing]:
+        """Where topics stand.
+
+        Args:
+            topics: Topics and patterns.
+            at: Unix ms, to ask for the position at that time.
+            after: The newest positions that are known; the answer is held until there is news.
+            wait: For so many seconds at most.
+
+        Raises:
+            PubSubError: The server was out of reach, or did not accept the token, for all retries;
+                a topic may not be read; more topics match than it tells.
+        """
+        body: dict[str, object] = {"topics": list(topics)}
+        if at is not None:
+            body["at"] = at
+        if after is not None:
+            body["after"] = dict(after)
+            body["wait_ms"] = round(wait * 1000)
+        answer = self._call("POST", "/v1/positions", content=to_json(body), wait=wait)
+        found = _standings(answer)
+        if answer.get("has_more") is True:
+            raise LimitExceeded(
+                f"More than {len(found):,} topics match.",
+                remedy="Read them by several queries with narrower patterns.",
+                field="topicsPattern",
+            )
+        return found
+
+    def page(self, topic: str, after: int, limit: int, stop: threading.Event | None = None) -> Page:
+        """Retained messages behind a position.
+
+        Args:
+            topic: Which topic.
+            after: The position.
+            limit: As many at most.
+            stop: Set by who no longer waits for the answer.
+        """
+        path = f"/v1/topics/{quote(topic, safe='')}/history"
+        answer = self._call(
+            "GET", path, params={"after": str(after), "limit": str(limit)}, topic=topic, stop=stop
+        )
+        messages: object = answer.get("messages")
+        if not isinstance(messages, list):
+            raise _strange("a page")
+        return Page(cast("list[dict[str, Any]]", messages), answer.get("reset") is True)
+
+    def submit(self, topic: str, after: int, limit: int, stop: threading.Event) -> Future[Page]:
+        """`page`, in a thread."""
+        return self._pool.submit(self.page, topic, after, limit, stop)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        topic: str | None = None,
+        wait: float = 0.0,
+        stop: threading.Event | None = None,
+    ) -> dict[str, Any]:
+        config = self._config
+        stop = stop or threading.Event()
+        failures = 0
+        refused_token: str | None = None
+        while True:
+            if stop.is_set():
+                raise ClosedError("The task has ended.")
+            token = self._credentials.token(refused_token)
+            try:
+                response = self._client.request(
+                    method,
+                    path,
+                    content=content,
+                    params=params,
+                    headers={"Authorization": f"Bearer {token}"},
+                    timeout=config.request_timeout + wait,
+                )
+            except httpx.HTTPError as error:
+                failures += 1
+                if failures > config.max_retries:
+                    raise ConnectionFailed(why_unreachable(error, host_of(config))) from None
+                self._sleep(stop, backoff(config, failures))
+                continue
+            status = response.status_code
+            if status == 200:
+                return _object(response.content)
+            found = read_error(status, response.headers, response.content, topic)
+            failures += 1
+            patience = config.max_retries * (PATIENCE if status == 429 else 1)
+            if failures > patience or (status != 401 and status not in AGAIN):
+                if status == 401:
+                    raise refused(found)
+                if status in (404, 405):
+                    raise NotFound(
+                        f"The server does not know {method} {path.partition('/topics')[0]}.",
+                        remedy="Check that `url` is that of PubSub, of a version with positions.",
+                    )
+                raise found
+            delay = max(found.retry_after or 0.0, backoff(config, failures))
+            if status == 401:
+                refused_token = token
+                # Another one may be there already: then there is nothing to wait for.
+                if self._credentials.token(token) != token:
+                    refused_token, delay = None, 0.0
+            if delay:
+                self._sleep(stop, delay)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        found: object = from_json(body, cache_strings="keys")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise _strange("JSON")
+    return cast("dict[str, Any]", found)
+
+
+def _standings(answer: dict[str, Any]) -> dict[str, Standing]:
+    try:
+        return {
+            each["topic"]: Standing(int(each["first"]), int(each["last"]), each.get("at"))
+            for each in answer["positions"]
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _strange("positions") from None
+
+
+def _strange(what: str) -> ProtocolError:
+    return ProtocolError(
+        f"The server did not answer with {what}.", remedy="Check that `url` is that of PubSub."
+    )
+
+
+_fetchers: PerProcess[Fetcher] = PerProcess()
+
+
+def fetcher_of(config: PubSubConfig) -> Fetcher:
+    """The fetcher of this process for a server."""
+    return _fetchers.get(config.server, lambda: Fetcher(config))

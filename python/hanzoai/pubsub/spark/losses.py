@@ -1,0 +1,66 @@
+"""Rows that are gone before they were read, and what is said of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hanzoai.pubsub.errors import PubSubError
+
+
+class Loss(NamedTuple):
+    """Positions of a topic that can no longer be read.
+
+    Attributes:
+        topic: Which.
+        first: The first of them.
+        last: The last of them.
+        anew: Whether the log was lost and began anew, so that how many rows are gone is unknown.
+    """
+
+    topic: str
+    first: int
+    last: int
+    anew: bool = False
+
+    def __str__(self) -> str:
+        if self.last < self.first:
+            return (
+                f"The log of {self.topic!a} was lost: it ends at position {self.last}, and rows"
+                f" up to {self.first - 1} had been read"
+            )
+        if self.anew:
+            return (
+                f"The log of {self.topic!a} was lost and began anew at position {self.last + 1}:"
+                f" what was published behind {self.first - 1} cannot be read"
+            )
+        return (
+            f"Rows of {self.topic!a} are no longer retained: positions {self.first} to {self.last}"
+            f" ({self.last - self.first + 1:,} rows)"
+        )
+
+
+class DataLossError(PubSubError):
+    """Rows were trimmed or lost before they were read, and `failOnDataLoss` is true.
+
+    Attributes:
+        topic: Whose.
+        first: Position of the first row that is gone.
+        last: Position of the last one.
+    """
+
+    first: int
+    last: int
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(
+            "data_loss",
+            f"{loss}.",
+            remedy=(
+                "Retain more (history_max_messages, history_max_age, ttl) or read more often."
+                " Option failOnDataLoss=false goes on at the first row that is retained, and logs"
+                " what is missing."
+            ),
+            topic=loss.topic,
+        )
+        self.first = loss.first
+        self.last = loss.last

@@ -1,0 +1,137 @@
+"""What a task of a source does: ranges in, Arrow batches out, nothing missing unnoticed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.spark.fetch import IN_FLIGHT
+from hanzoai.pubsub.spark.losses import DataLossError, Loss
+from hanzoai.pubsub.spark.planning import UNKNOWN, Range
+from hanzoai.pubsub.spark.rows import record_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
+
+    from hanzoai.pubsub.spark.fetch import Fetcher, Page
+    from hanzoai.pubsub.spark.planning import Standing
+    from hanzoai.pubsub.spark.source_config import SourceConfig
+
+logger = logging.getLogger("hanzoai.pubsub.spark")
+
+
+def read_ranges(fetcher: Fetcher, config: SourceConfig, ranges: Iterable[Range]) -> Iterator[Any]:
+    """The rows of a task, as `pyarrow.RecordBatch`.
+
+    Positions within a range that nothing is retained of are told apart: before the oldest retained
+    message they were trimmed or lost, behind it they had a `ttl` that has passed.
+
+    Args:
+        fetcher: Asks the server.
+        config: Of the source.
+        ranges: What is read.
+
+    Raises:
+        DataLossError: Rows are gone, and the source is to fail then.
+        PubSubError: The server was out of reach, or refuses.
+    """
+    task = _Task(fetcher, config)
+    stop = threading.Event()
+    todo = _windows(ranges, config.page_size, task)
+    flying: deque[tuple[Range, Future[Page]]] = deque()
+    try:
+        while True:
+            while len(flying) < IN_FLIGHT and (window := next(todo, None)) is not None:
+                rows = window.last - window.after
+                flying.append((window, fetcher.submit(window.topic, window.after, rows, stop)))
+            if not flying:
+                return
+            window, future = flying.popleft()
+            messages = task.checked(window, future.result())
+            if messages:
+                yield record_batch(messages)
+    finally:
+        stop.set()
+        for _, future in flying:
+            future.cancel()
+        task.tell()
+
+
+def _windows(ranges: Iterable[Range], size: int, task: _Task) -> Iterator[Range]:
+    """Cut ranges into requests; leaves out what is known to be gone."""
+    for topic, after, last in ranges:
+        low = task.beginning(topic) if after == UNKNOWN else after
+        while low < last:
+            high = min(last, low + size)
+            if not task.gone(topic, low, high):
+                yield Range(topic, low, high)
+            low = high
+
+
+class _Task:
+    def __init__(self, fetcher: Fetcher, config: SourceConfig) -> None:
+        self._fetcher = fetcher
+        self._config = config
+        self._standings: dict[str, Standing | None] = {}
+        self._lost: dict[str, tuple[int, int, int]] = {}
+
+    def beginning(self, topic: str) -> int:
+        """The position before the first row that is retained, where the plan does not say it."""
+        standing = self._ask(topic)
+        return 0 if standing is None else standing.first - 1
+
+    def gone(self, topic: str, after: int, last: int) -> bool:
+        """Whether a whole window is known to be gone, so that asking for it is no use."""
+        standing = self._standings.get(topic)
+        if standing is None or standing.first <= last:
+            return False
+        self._lose(Loss(topic, after + 1, last), last - after)
+        return True
+
+    def checked(self, window: Range, page: Page) -> list[dict[str, Any]]:
+        """The messages of a window that are rows, once it is known that no other one is missing."""
+        messages = [each for each in page.messages if window.after < _seq(each) <= window.last]
+        if len(messages) < window.last - window.after:
+            self._explain(window, messages, page.anew)
+        types = self._config.types
+        if types is not None:
+            messages = [each for each in messages if each.get("type") in types]
+        return messages
+
+    def _explain(self, window: Range, messages: list[dict[str, Any]], anew: bool) -> None:
+        there = {_seq(each) for each in messages}
+        absent = [seq for seq in range(window.after + 1, window.last + 1) if seq not in there]
+        standing = self._standings.get(window.topic)
+        if standing is None or absent[-1] >= standing.first:
+            # Asked after the page was read: what was trimmed before that is before `first` now.
+            standing = self._ask(window.topic)
+        whole = standing is not None and window.last <= standing.last
+        lost = [seq for seq in absent if seq < standing.first] if standing and whole else absent
+        if lost:
+            self._lose(Loss(window.topic, lost[0], lost[-1], anew), len(lost))
+
+    def _ask(self, topic: str) -> Standing | None:
+        standing = self._fetcher.positions((topic,)).get(topic)
+        self._standings[topic] = standing
+        return standing
+
+    def _lose(self, loss: Loss, rows: int) -> None:
+        if self._config.fail_on_data_loss:
+            raise DataLossError(loss)
+        first, last, before = self._lost.get(loss.topic, (loss.first, loss.last, 0))
+        self._lost[loss.topic] = (min(first, loss.first), max(last, loss.last), before + rows)
+
+    def tell(self) -> None:
+        """Log what is missing."""
+        for topic, (first, last, rows) in self._lost.items():
+            logger.warning(
+                "%d rows of '%s' are gone, between positions %d and %d", rows, topic, first, last
+            )
+
+
+def _seq(message: dict[str, Any]) -> int:
+    seq: object = message.get("seq")
+    return seq if isinstance(seq, int) else 0

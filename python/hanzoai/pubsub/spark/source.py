@@ -1,0 +1,291 @@
+"""The source: readers that plan by positions and read pages, and what is checked before."""
+
+from __future__ import annotations
+
+import logging
+import time
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import datasource
+
+from hanzoai.pubsub.errors import InvalidOption, PermissionDenied, PubSubError
+from hanzoai.pubsub.spark.bounds import beginnings, endings, places_at
+from hanzoai.pubsub.spark.fetch import fetcher_of
+from hanzoai.pubsub.spark.losses import DataLossError, Loss
+from hanzoai.pubsub.spark.planning import (
+    Offset,
+    Range,
+    Standing,
+    advance,
+    missing,
+    ranges,
+    read_offset,
+    split,
+)
+from hanzoai.pubsub.spark.reading import read_ranges
+from hanzoai.pubsub.spark.rows import SOURCE_SCHEMA
+from hanzoai.pubsub.spark.source_config import SourceConfig, refuse, source_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from hanzoai.pubsub.spark.fetch import Fetcher
+
+logger = logging.getLogger("hanzoai.pubsub.spark")
+
+# Since Spark 4.2; before, a micro-batch takes all there is.
+_LIMITS: Any = (
+    import_module("pyspark.sql.streaming.datasource")
+    if find_spec("pyspark.sql.streaming.datasource") is not None
+    else None
+)
+_AVAILABLE_NOW: Any = object if _LIMITS is None else _LIMITS.SupportsTriggerAvailableNow
+
+
+class Ranges(datasource.InputPartition):
+    """What a task reads."""
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        super().__init__(tuple(ranges))
+        self.ranges = tuple(ranges)
+
+
+def checked_schema(options: Mapping[str, str]) -> str:
+    """The columns of a source, once its options are known to be right.
+
+    Raises:
+        InvalidOption: One is missing, unknown or wrong; `field` names it.
+        InvalidTopic: A topic or pattern is not valid.
+    """
+    source_config(options)
+    return SOURCE_SCHEMA
+
+
+def planned(options: Mapping[str, str], schema: StructType) -> SourceConfig:
+    """The config of a source, and whether its columns are its own.
+
+    Raises:
+        InvalidOption: An option is wrong, or other columns are asked for; `field` names it.
+        InvalidTopic: A topic or pattern is not valid.
+    """
+    config = source_config(options)
+    if schema.simpleString() != _columns():
+        raise InvalidOption(
+            "The columns of this source cannot be chosen.",
+            remedy="Leave schema() out, and select from what it has.",
+            field="schema",
+        )
+    return config
+
+
+def _columns() -> str:
+    columns = ",".join(column.lower().replace(" ", ":") for column in SOURCE_SCHEMA.split(", "))
+    return f"struct<{columns}>"
+
+
+def _settle(fetcher: Fetcher, config: SourceConfig, losses: Sequence[Loss]) -> None:
+    """Fail for what is gone, or log it."""
+    for loss in losses:
+        told = loss
+        if loss.first <= loss.last:
+            try:
+                told = loss._replace(anew=fetcher.page(loss.topic, loss.first - 1, 1).anew)
+            except PermissionDenied:
+                raise
+            except PubSubError as error:
+                # The loss is certain, its reason is not needed.
+                logger.debug("the reason of a loss cannot be told: %s", error)
+        if config.fail_on_data_loss:
+            raise DataLossError(told)
+        logger.warning("%s; going on", told)
+
+
+class BatchSource(datasource.DataSourceReader):
+    """Reads what is retained of topics, between two positions of each."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        refuse(config, "batch")
+        self._config = config
+
+    def partitions(self) -> list[datasource.InputPartition]:
+        """See `DataSourceReader`; runs on the driver."""
+        config = self._config
+        fetcher = fetcher_of(config.server)
+        standings = fetcher.positions(config.topics, at=config.ending_timestamp)
+        if config.ending_timestamp is not None:
+            end = places_at(standings)
+        else:
+            end = endings(config.ending or "latest", standings)
+        if config.starting_timestamp is not None:
+            begin = places_at(fetcher.positions(config.topics, at=config.starting_timestamp))
+        else:
+            begin = beginnings(config.starting or "earliest", standings)
+        end = {topic: last for topic, last in end.items() if begin.get(topic, last) < last}
+        losses = [
+            loss
+            for topic in end
+            if (loss := missing(topic, begin[topic], standings[topic])) is not None
+        ]
+        _settle(fetcher, config, losses)
+        for loss in losses:
+            begin[loss.topic] = loss.last
+        found = ranges(Offset(begin), Offset(end))
+        parts = split(found, tasks=config.min_partitions, most=config.max_rows_per_partition)
+        return [Ranges(part) for part in parts]
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
+        """See `DataSourceReader`; runs in the task."""
+        return _read(self._config, partition)
+
+
+class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: ignore[misc]
+    """Reads topics as they grow.
+
+    Spark keeps one for planning as long as the query runs, and gives tasks copies of another. What
+    is wrong is said by the first call: Spark hides what its construction raises.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._made: SourceConfig | PubSubError
+        try:
+            self._made = planned(options, schema)
+            refuse(self._made, "stream", limits=_LIMITS is not None)
+        except PubSubError as error:
+            self._made = error
+        self._seen: dict[str, Standing] | None = None
+        self._asked_at = 0.0
+        self._gone: dict[str, float] = {}
+        self._target: dict[str, int] | None = None
+        self._turn = ""
+        self._end: Offset | None = None
+
+    @property
+    def _config(self) -> SourceConfig:
+        if isinstance(self._made, PubSubError):
+            raise self._made
+        return self._made
+
+    # ------------------------------------------------------------ planning, on the driver
+
+    def initialOffset(self) -> dict[str, Any]:
+        """See `DataSourceStreamReader`."""
+        config = self._config
+        standings = fetcher_of(config.server).positions(config.topics, at=config.starting_timestamp)
+        if config.starting_timestamp is not None:
+            begin = places_at(standings)
+        else:
+            begin = beginnings(config.starting or "latest", standings)
+        self._end = Offset(begin, begin)
+        return self._end.as_json()
+
+    def getDefaultReadLimit(self) -> Any:
+        """See `DataSourceStreamReader`."""
+        most = self._config.max_offsets_per_trigger
+        return _LIMITS.ReadAllAvailable() if most is None else _LIMITS.ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """See `SupportsTriggerAvailableNow`."""
+        self._look(0.0)
+        self._target = {topic: each.last for topic, each in (self._seen or {}).items()}
+
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: Any = None
+    ) -> dict[str, Any]:
+        """See `DataSourceStreamReader`. Spark before 4.2 gives no arguments."""
+        if start is None and self._end is None:
+            # After a restart nothing is known of where the batch before ended.
+            self._look(0.0)
+            self._end = self._newest()
+            return self._end.as_json()
+        begin = read_offset(start) if start is not None else (self._end or Offset())
+        most = getattr(limit, "max_rows", None)
+        if self._seen is None:
+            self._look(0.0)
+        end = self._advance(begin, most)
+        if self._target is None:
+            end = self._newer(begin, end, most)
+        self._end = end
+        return end.as_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """See `DataSourceStreamReader`: what there is to read, for the progress of the query."""
+        return None if self._seen is None else self._newest().as_json()
+
+    def partitions(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> Sequence[datasource.InputPartition]:
+        """See `DataSourceStreamReader`: a function of the offsets and the options."""
+        config = self._config
+        found = ranges(read_offset(start), read_offset(end))
+        parts = split(found, tasks=config.min_partitions, most=config.max_rows_per_partition)
+        return [Ranges(part) for part in parts]
+
+    def _newest(self) -> Offset:
+        seen = self._seen or {}
+        return Offset({topic: each.last for topic, each in seen.items() if each.last})
+
+    def _newer(self, begin: Offset, end: Offset, most: int | None) -> Offset:
+        """What is known by now: at once where there is something to read, else when there is."""
+        poll = self._config.poll
+        now = time.monotonic()
+        if end is not begin:
+            if now - self._asked_at <= poll:
+                return end
+            self._look(0.0)
+            return self._advance(begin, most)
+        self._look(poll)
+        end = self._advance(begin, most)
+        left = now + poll - time.monotonic()
+        if end is begin and left > 0:
+            # A server that does not hold its answer is not asked more often either.
+            time.sleep(left)
+        return end
+
+    def _look(self, wait: float) -> None:
+        """Ask where the topics stand; wait so many seconds for news."""
+        config = self._config
+        known = None if self._seen is None else {t: each.last for t, each in self._seen.items()}
+        fetcher = fetcher_of(config.server)
+        if wait and known is not None:
+            self._seen = fetcher.positions(config.topics, after=known, wait=wait)
+        else:
+            self._seen = fetcher.positions(config.topics)
+        self._asked_at = time.monotonic()
+
+    def _advance(self, start: Offset, most: int | None) -> Offset:
+        assert self._seen is not None
+        found = advance(
+            start,
+            self._seen,
+            most=most,
+            target=self._target,
+            forgotten=self._forgotten(start, self._seen),
+            turn=self._turn,
+        )
+        if found.losses:
+            _settle(fetcher_of(self._config.server), self._config, found.losses)
+        self._turn = found.turn
+        return found.end
+
+    def _forgotten(self, start: Offset, seen: Mapping[str, Standing]) -> list[str]:
+        now = time.monotonic()
+        absent = [t for t in start.read if (each := seen.get(t)) is None or each.last == 0]
+        self._gone = {topic: self._gone.get(topic, now) for topic in absent}
+        return [topic for topic, since in self._gone.items() if now - since > self._config.forget]
+
+    # ------------------------------------------------------------ reading, in tasks
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
+        """See `DataSourceStreamReader`; runs in the task."""
+        return _read(self._config, partition)
+
+
+def _read(config: SourceConfig, partition: datasource.InputPartition) -> Iterator[Any]:
+    # Spark makes up a partition where there is none.
+    if not isinstance(partition, Ranges):
+        return iter(())
+    return read_ranges(fetcher_of(config.server), config, partition.ranges)

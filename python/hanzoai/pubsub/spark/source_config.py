@@ -1,0 +1,280 @@
+"""What a source reads, from where to where, and how: plain data that travels to executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, cast
+
+from pydantic_core import from_json
+
+from hanzoai.pubsub.errors import InvalidOption, InvalidTopic
+from hanzoai.pubsub.settings.checks import check_seconds, check_whole
+from hanzoai.pubsub.spark.config import PubSubConfig
+from hanzoai.pubsub.spark.options import (
+    SERVER_OPTIONS,
+    Table,
+    flag,
+    invalid,
+    milliseconds,
+    read_options,
+    renamed,
+    whole,
+)
+from hanzoai.pubsub.topics import matches, validate_pattern, validate_topic
+
+Bound = Literal["earliest", "latest"] | Mapping[str, int]
+"""A place in each topic: a word for all of them, or the position that was read last."""
+
+LATEST: Final = -1
+"""In place of a position: the newest."""
+EARLIEST: Final = -2
+"""In place of a position: before the oldest that is retained."""
+
+_SEQ_MAX: Final = 2**53 - 1
+_TOPICS_MAX: Final = 1_000
+_ROWS_MAX: Final = 1 << 30
+_EARLIEST_MS: Final = 10**11
+_POLL_MAX: Final = 30.0
+_FORGET_MAX: Final = 366 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceConfig:
+    """What a source reads.
+
+    Args:
+        server: Where the server is, and with which token and patience it is asked.
+        topics: Names of topics, or patterns.
+        starting: Where a new query begins; None for `latest` in a stream, `earliest` in a batch.
+        starting_timestamp: Unix ms; a new query begins at the first message that is not older.
+        ending: Where a batch ends; None for `latest`.
+        ending_timestamp: Unix ms; a batch ends before the first message that is not older.
+        fail_on_data_loss: Whether rows that are gone fail the query; else they are counted.
+        max_offsets_per_trigger: Rows of a micro-batch, in fair shares of its topics.
+        min_partitions: Tasks that a batch is cut into at least, where it has as many rows.
+        max_rows_per_partition: Rows of a task.
+        types: Of messages; others are read and left out.
+        page_size: Messages of a request, 1 to 500.
+        poll: Seconds that a request waits for news.
+        forget: Seconds after which a topic that is gone leaves the offsets.
+
+    Raises:
+        InvalidOption: One of them is wrong; `field` names it.
+    """
+
+    server: PubSubConfig
+    topics: tuple[str, ...]
+    starting: Bound | None = None
+    starting_timestamp: int | None = None
+    ending: Bound | None = None
+    ending_timestamp: int | None = None
+    fail_on_data_loss: bool = True
+    max_offsets_per_trigger: int | None = None
+    min_partitions: int = 1
+    max_rows_per_partition: int = 50_000
+    types: frozenset[str] | None = None
+    page_size: int = 500
+    poll: float = 0.5
+    forget: float = 86_400.0
+
+    def __post_init__(self) -> None:
+        if self.max_offsets_per_trigger is not None:
+            check_whole(
+                "max_offsets_per_trigger", self.max_offsets_per_trigger, 1, _SEQ_MAX, "rows"
+            )
+        check_whole("min_partitions", self.min_partitions, 1, 100_000, "tasks")
+        check_whole("max_rows_per_partition", self.max_rows_per_partition, 1, _ROWS_MAX, "rows")
+        check_whole("page_size", self.page_size, 1, 500, "messages")
+        check_seconds("poll", self.poll, 0.05, _POLL_MAX)
+        check_seconds("forget", self.forget, 1.0, _FORGET_MAX)
+        for field in ("starting", "ending"):
+            bound = getattr(self, field)
+            if isinstance(bound, Mapping):
+                self._check_named(field, cast("Mapping[str, int]", bound))
+
+    def _check_named(self, field: str, bound: Mapping[str, int]) -> None:
+        for topic in bound:
+            if not any(matches(pattern, topic) for pattern in self.topics):
+                raise InvalidOption(
+                    f"`{field}` names {topic!a}, which is not among the topics.",
+                    remedy="Name only topics that are read.",
+                    field=field,
+                )
+
+
+# ---------------------------------------------------------------- options
+
+
+def _names(name: str, value: str) -> object:
+    found = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    if not found:
+        raise invalid(name, "is empty", "Give one or more, separated by commas.")
+    if len(found) > _TOPICS_MAX:
+        raise invalid(name, f"has more than {_TOPICS_MAX:,} entries", "Give a pattern.")
+    return found
+
+
+def _bound(name: str, value: str) -> object:
+    words = value.strip()
+    if words.lower() in ("earliest", "latest"):
+        return words.lower()
+    remedy = (
+        '`earliest`, `latest`, or JSON like {"agent.bot1.events": 1740307200000042}: the position'
+        " that was read last, -1 for the newest, -2 for before the oldest."
+    )
+    if not words.startswith("{"):
+        raise invalid(name, "is no place to begin or end", f"Give {remedy}")
+    try:
+        found: object = from_json(words)
+    except ValueError:
+        raise invalid(name, "is not JSON", f"Give {remedy}") from None
+    places = cast("dict[str, object]", found)
+    for topic, place in places.items():
+        _topic(name, topic)
+        if isinstance(place, bool) or not isinstance(place, int):
+            raise invalid(name, f"has no whole number for {topic!a}", f"Give {remedy}")
+        if not EARLIEST <= place <= _SEQ_MAX:
+            raise invalid(name, f"is out of range for {topic!a}", f"Give {remedy}")
+    return places
+
+
+def _ending(name: str, value: str) -> object:
+    bound = cast("Bound", _bound(name, value))
+    if bound == "earliest" or (bound != "latest" and EARLIEST in bound.values()):
+        raise invalid(name, "is before the first row", "Give `latest`, -1, or positions.")
+    return bound
+
+
+def _time(name: str, value: str) -> object:
+    words = value.strip()
+    if words.isascii() and words.isdecimal():
+        found = int(words)
+    else:
+        try:
+            then = datetime.fromisoformat(words)
+        except ValueError:
+            raise invalid(
+                name,
+                "is no time",
+                "Give Unix milliseconds, or ISO 8601 like 2026-02-23T10:00:00Z.",
+            ) from None
+        then = then if then.tzinfo is not None else then.replace(tzinfo=UTC)
+        found = int(then.timestamp() * 1000)
+    if not _EARLIEST_MS <= found <= _SEQ_MAX:
+        raise invalid(name, "is before 1973 or out of range", "Give Unix milliseconds.")
+    return found
+
+
+def _topic(name: str, topic: str) -> None:
+    try:
+        validate_topic(topic)
+    except InvalidTopic as error:
+        remedy = "Give patterns as topicsPattern." if name == "topics" else error.remedy
+        raise InvalidTopic(
+            f"Option `{name}`: {error.message}", remedy=remedy, topic=error.topic, field=name
+        ) from None
+
+
+def _topics(name: str, value: str) -> object:
+    names = cast("tuple[str, ...]", _names(name, value))
+    for topic in names:
+        _topic(name, topic)
+    return names
+
+
+def _patterns(name: str, value: str) -> object:
+    patterns = cast("tuple[str, ...]", _names(name, value))
+    for pattern in patterns:
+        try:
+            validate_pattern(pattern)
+        except InvalidTopic as error:
+            raise InvalidTopic(
+                f"Option `{name}`: {error.message}",
+                remedy=error.remedy,
+                topic=error.topic,
+                field=name,
+            ) from None
+    return patterns
+
+
+SOURCE_OPTIONS: Final[Table] = {
+    **SERVER_OPTIONS,
+    "topics": ("topics", _topics),
+    "topicsPattern": ("patterns", _patterns),
+    "startingOffsets": ("starting", _bound),
+    "startingTimestamp": ("starting_timestamp", _time),
+    "endingOffsets": ("ending", _ending),
+    "endingTimestamp": ("ending_timestamp", _time),
+    "failOnDataLoss": ("fail_on_data_loss", flag),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", whole),
+    "minPartitions": ("min_partitions", whole),
+    "maxRowsPerPartition": ("max_rows_per_partition", whole),
+    "types": ("types", _names),
+    "pageSize": ("page_size", whole),
+    "minPollIntervalMs": ("poll", milliseconds),
+    "topicForgetMs": ("forget", milliseconds),
+}
+"""The source's options: name → field of `SourceConfig`, or of its `server`."""
+
+_SERVER_FIELDS: Final = frozenset(field for field, _ in SERVER_OPTIONS.values())
+
+
+def source_config(options: Mapping[str, str]) -> SourceConfig:
+    """The config that the options of a source describe.
+
+    Args:
+        options: As Spark gives them; names in whatever case.
+
+    Raises:
+        InvalidOption: One is missing, unknown or wrong; `field` is its name, no value is shown.
+        InvalidTopic: A topic or pattern among them is not valid.
+    """
+    given = read_options(options, SOURCE_OPTIONS, "Call load() without a path; name `topics`.")
+    server: dict[str, Any] = {
+        field: given.pop(field) for field in list(given) if field in _SERVER_FIELDS
+    }
+    patterns = given.pop("patterns", None)
+    if ("topics" in given) == (patterns is not None):
+        raise invalid(
+            "topics",
+            "is missing" if patterns is None else "and `topicsPattern` exclude each other",
+            "Give `topics` (names, separated by commas) or `topicsPattern` (with `*` and `**`).",
+        )
+    if patterns is not None:
+        given["topics"] = patterns
+    if "types" in given:
+        given["types"] = frozenset(given["types"])
+    try:
+        return SourceConfig(PubSubConfig(**server), **given)
+    except InvalidOption as error:
+        raise renamed(error, SOURCE_OPTIONS) from None
+
+
+def refuse(config: SourceConfig, kind: Literal["batch", "stream"], *, limits: bool = True) -> None:
+    """Check that the options are those of a batch or of a stream.
+
+    Args:
+        config: Of the source.
+        kind: What is read.
+        limits: Whether this Spark knows limits of a micro-batch.
+
+    Raises:
+        InvalidOption: One has no meaning there; `field` names it.
+    """
+    if kind == "stream":
+        for field, name in (("ending", "endingOffsets"), ("ending_timestamp", "endingTimestamp")):
+            if getattr(config, field) is not None:
+                raise invalid(name, "has no meaning for a stream", "Leave it out, or use read.")
+        if config.max_offsets_per_trigger is not None and not limits:
+            raise invalid(
+                "maxOffsetsPerTrigger", "needs Spark 4.2 or later", "Leave it out, or upgrade."
+            )
+        return
+    if config.max_offsets_per_trigger is not None:
+        raise invalid("maxOffsetsPerTrigger", "has no meaning for a batch", "Leave it out.")
+    if config.starting == "latest" and config.starting_timestamp is None:
+        raise invalid(
+            "startingOffsets", "`latest` leaves a batch without rows", "Give `earliest` or JSON."
+        )
