@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
 COMMAND = (sys.executable, "-m", "pubsub_server")
@@ -90,7 +90,7 @@ def token(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def serve(folder: Path, **settings: str) -> Iterator[ServerProcess]:
+def serve(folder: Path, **settings: str) -> Generator[ServerProcess]:
     """Run a server with these settings (`HANZO_PUBSUB_…`); ends it afterwards."""
     variables = {f"HANZO_PUBSUB_{name.upper()}": value for name, value in settings.items()}
     with subprocess.Popen(

@@ -5,7 +5,7 @@ import random
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import Row
@@ -16,7 +16,10 @@ from hanzoai.pubsub.spark.ids import IdStrategy, numbering
 from hanzoai.pubsub.spark.messages import Encoder, letter
 from hanzoai.pubsub.spark.pace import Pace
 from hanzoai.pubsub.spark.publish import Task, namespace_of
-from hanzoai.pubsub.spark.records import Record, records
+from hanzoai.pubsub.spark.records import Chunk, Record, chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 pa: Any = import_module("pyarrow")
 
@@ -26,6 +29,11 @@ URL = "http://127.0.0.1:8056"
 def encoder(**changes: Any) -> Encoder:
     config = PubSubConfig(URL, **changes)
     return Encoder(config, numbering(config.ids, "job", 0))
+
+
+def records(rows: Iterable[Any]) -> list[Record]:
+    found = chunks(rows, 500, 1 << 20)
+    return [chunk.record(place) for chunk in found for place in range(len(chunk.data))]
 
 
 def item(encode: Encoder, **fields: object) -> dict[str, Any]:
@@ -208,3 +216,69 @@ def test_a_pace_halves_and_grows_back_to_what_is_allowed() -> None:
     for _ in range(50):
         pace.accepted()
     assert pace.rate == 100
+
+
+GOOD = (
+    {"topic": "a.b", "data": '{"x": 1}'},
+    {"topic": "a.b", "data": '{"x": 1}'},
+    {"topic": "c.d", "data": '{"NaN": "Infinity"}', "type": "t"},
+    {"topic": "c.d", "data": "[1, 2]", "type": 'ü"'},
+    {"topic": None, "data": '{"ü": "\U0001f600"}'},
+    {"topic": "a.b", "data": "1", "id": 'i"1'},
+    {"topic": "a.b", "data": "1", "ttl": 0},
+)
+ODD = (
+    {"topic": "a.*", "data": "1"},
+    {"topic": ["a"], "data": "1"},
+    {"topic": "a.b", "data": '{"x": NaN}'},
+    {"topic": "a.b", "data": '{"x": 1}, {"y": 2}'},
+    {"topic": "a.b", "data": '{"x": 1'},
+    {"topic": "a.b", "data": {"x": 1}},
+    {"topic": "a.b", "data": None},
+    {"topic": "a.b", "data": "1", "ttl": True},
+    {"topic": "a.b", "data": "1", "type": ""},
+    {"topic": "a.b", "data": "1", "id": ""},
+    {"topic": "a.b", "data": '"' + "x" * 300 + '"'},
+    {"topic": "a.b", "data": '"\ud800"'},
+)
+
+
+@pytest.mark.parametrize("ids", ["auto", "content", "column", "position"])
+@pytest.mark.parametrize("ttl", [None, 60])
+def test_a_chunk_becomes_what_its_rows_become_one_by_one(ids: IdStrategy, ttl: int | None) -> None:
+    rng = random.Random(f"{ids} {ttl}")
+    for turn in range(150):
+        rows = rng.choices((*GOOD, *ODD) if turn % 3 == 0 else GOOD[: turn % 7 + 1], k=8)
+        one, all_ = (
+            encoder(ids=ids, ttl=ttl, topic="x.y", max_message_bytes=200) for _ in range(2)
+        )
+        (chunk,) = chunks(rows, 500, 1 << 20)
+        messages, refused = [], []
+        for place, record in enumerate(records(rows)):
+            try:
+                messages.append(one.encode(record))
+            except (InvalidTopic, InvalidPayload, PayloadTooLarge) as error:
+                refused.append((place, str(error)))
+        encoded = all_.encode_all(chunk)
+        assert encoded.messages == messages
+        assert [(place, str(error)) for place, error in encoded.refused] == refused
+        assert sorted([*encoded.places, *(place for place, _ in refused)]) == list(range(8))
+
+
+def test_more_topics_than_are_remembered_are_encoded_alike() -> None:
+    encode = encoder()
+    for start in range(0, 30_000, 500):
+        topics = [f"user.{number}" for number in range(start, start + 500)]
+        nothing = [None] * 500
+        found = encode.encode_all(Chunk(topics, nothing, ["1"] * 500, nothing, nothing))
+        assert [message.topic for message in found.messages] == topics
+    assert len(encode._topics) <= 10_000
+
+
+def test_chunks_are_bounded_by_rows_and_by_bytes() -> None:
+    rows = [{"data": f'"{"x" * 98}"'}] * 10
+    assert [len(chunk.data) for chunk in chunks(rows, 4, 1 << 20)] == [4, 4, 2]
+    assert [len(chunk.data) for chunk in chunks(rows, 100, 300)] == [3, 3, 3, 1]
+    found = list(chunks([pa.RecordBatch.from_pylist(rows)], 100, 320))
+    assert max(len(chunk.data) for chunk in found) <= 3
+    assert sum(len(chunk.data) for chunk in found) == 10

@@ -51,10 +51,11 @@ class _Content:
     def __call__(self, content: str) -> str:
         digest = self._prefix.copy()
         digest.update(content.encode())
-        key = digest.digest()[:8]
+        found = digest.digest()
+        key = found[:8]
         if key not in self._seen:
             self._seen.add(key)
-            return f"msg_{digest.hexdigest()}"
+            return f"msg_{found.hex()}"
         number = self._repeats[key] = self._repeats.get(key, 0) + 1
         digest.update(f"\0{number}".encode())
         return f"msg_{digest.hexdigest()}"

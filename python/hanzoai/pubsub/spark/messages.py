@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pydantic_core import from_json, to_json
 
 from hanzoai.pubsub.errors import InvalidPayload, InvalidTopic, PayloadTooLarge, PubSubError
-from hanzoai.pubsub.spark.values import to_text
+from hanzoai.pubsub.spark.values import all_json, check_json, to_text
 from hanzoai.pubsub.topics import validate_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.spark.config import PubSubConfig
-    from hanzoai.pubsub.spark.records import Record
+    from hanzoai.pubsub.spark.records import Chunk, Record
 
 _ID_MAX: Final = 128
 _CACHED: Final = 10_000
@@ -38,6 +37,20 @@ class Message(NamedTuple):
     size: int
 
 
+class Encoded(NamedTuple):
+    """A chunk as messages.
+
+    Attributes:
+        messages: Of the rows that can be published, in order.
+        places: Where in the chunk each of them stands.
+        refused: The others, by place, and why.
+    """
+
+    messages: list[Message]
+    places: Sequence[int]
+    refused: list[tuple[int, PubSubError]]
+
+
 class Encoder:
     """Makes messages of records.
 
@@ -49,8 +62,64 @@ class Encoder:
     def __init__(self, config: PubSubConfig, number: Callable[[str], str]) -> None:
         self._config = config
         self._number = number
-        self._topics: set[str] = set()
-        self._types: dict[str, str] = {}
+        self._topics: dict[object, str] = {}
+        self._types: dict[object, str] = {}
+
+    def encode_all(self, chunk: Chunk) -> Encoded:
+        """What `encode` makes of each row, for most chunks in a third of its time."""
+        plain = self._plain(chunk)
+        if plain is not None:
+            return Encoded(plain, range(len(plain)), [])
+        messages: list[Message] = []
+        places: list[int] = []
+        refused: list[tuple[int, PubSubError]] = []
+        for place in range(len(chunk.data)):
+            try:
+                messages.append(self.encode(chunk.record(place)))
+                places.append(place)
+            except (InvalidTopic, InvalidPayload, PayloadTooLarge) as error:
+                refused.append((place, error))
+        return Encoded(messages, places, refused)
+
+    def _plain(self, chunk: Chunk) -> list[Message] | None:
+        """The messages of rows with nothing unusual in them; None where there is something.
+
+        It numbers no row before all are checked: the ids are those that `encode` gives.
+        """
+        count = len(chunk.data)
+        if chunk.ttl.count(None) != count:
+            return None
+        try:
+            topics = _read(chunk.topic, self._topics, self._topic)
+            kinds = _read(chunk.type, self._types, self._type_of_any)
+            data = all_json(chunk.data)
+            given = self._config.ids in ("auto", "column") and chunk.id.count(None) < count
+            ids = [self._id("", id) for id in chunk.id] if given else None
+        except (TypeError, ValueError, PubSubError):
+            return None
+        # A character has four bytes at most.
+        if 4 * max(map(len, data), default=0) > self._config.max_message_bytes:
+            return None
+        if ids is None:
+            if self._config.ids == "column":
+                return None
+            ttl, number = self._config.ttl, self._number
+            ids = [
+                f'"{number(content)}"'
+                for content in [
+                    f"{topic}\0{kind}\0{ttl}\0{text}"
+                    for topic, kind, text in zip(topics, kinds, data, strict=True)
+                ]
+            ]
+        elif None in ids:
+            return None
+        suffix = "" if self._config.ttl is None else f',"ttl":{self._config.ttl}'
+        items = [
+            f'{{"topic":"{topic}","type":{kind},"data":{text},"id":{id}{suffix}}}'
+            for topic, kind, text, id in zip(topics, kinds, data, ids, strict=True)
+        ]
+        sizes = map(len, items) if "".join(items).isascii() else map(_bytes, items)
+        return list(map(Message._make, zip(topics, items, sizes, strict=True)))
 
     def encode(self, record: Record) -> Message:
         """Check a record and write it.
@@ -60,17 +129,18 @@ class Encoder:
             InvalidPayload: A field is missing, ill-typed, or no JSON; `field` names it.
             PayloadTooLarge: `data` is over the limit.
         """
-        topic = self._topic(record.topic)
-        kind = self._type(topic, record.type)
-        data = self._data(topic, record.data)
-        ttl = self._ttl(topic, record.ttl)
+        topic_, kind_, data_, ttl_, id_ = record
+        topic = self._topic(topic_)
+        kind = self._type(topic, kind_)
+        data = self._data(topic, data_)
+        ttl = self._config.ttl if ttl_ is None else self._ttl(topic, ttl_)
         suffix = "" if ttl is None else f',"ttl":{ttl}'
-        id = self._id(topic, record.id)
+        id = self._id(topic, id_)
         if id is None:
             content = f"{topic}\0{kind}\0{ttl}\0{data}"
             id = f'"{self._number(content)}"'
         text = f'{{"topic":"{topic}","type":{kind},"data":{data},"id":{id}{suffix}}}'
-        return Message(topic, text, len(text) if text.isascii() else len(text.encode()))
+        return Message(topic, text, _bytes(text))
 
     def _topic(self, given: object) -> str:
         topic: object = self._config.topic if given is None else given
@@ -80,10 +150,8 @@ class Encoder:
                 remedy="Fill it, or give the option topic.",
                 field="topic",
             )
-        if topic in self._topics:
-            return str(topic)
         try:
-            checked = validate_topic(topic)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+            return validate_topic(topic)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
         except InvalidTopic as error:
             raise InvalidTopic(
                 f"Column `topic`: {error.message}",
@@ -91,27 +159,22 @@ class Encoder:
                 topic=error.topic,
                 field="topic",
             ) from None
-        if len(self._topics) < _CACHED:
-            self._topics.add(checked)
-        return checked
+
+    def _type_of_any(self, given: object) -> str:
+        return self._type("", given)
 
     def _type(self, topic: str, given: object) -> str:
         kind = self._config.type if given is None else given
         if not isinstance(kind, str) or not 0 < len(kind) <= _ID_MAX:
             raise _ill("type", f"a text of 1 to {_ID_MAX} characters", topic)
-        known = self._types.get(kind)
-        if known is None:
-            known = _quoted(kind, "type", topic)
-            if len(self._types) < _CACHED:
-                self._types[kind] = known
-        return known
+        return _quoted(kind, "type", topic)
 
     def _data(self, topic: str, data: object) -> str:
         if isinstance(data, str):
             text = data
             try:
-                from_json(text, allow_inf_nan=False)
-                size = len(text) if text.isascii() else len(text.encode())
+                check_json(text)
+                size = _bytes(text)
             except ValueError as error:
                 raise InvalidPayload(
                     f"Column `data` is not JSON: {error}.",
@@ -140,9 +203,7 @@ class Encoder:
                 raise PayloadTooLarge(size=size, limit=limit, topic=topic, field="data")
         return text
 
-    def _ttl(self, topic: str, given: object) -> int | None:
-        if given is None:
-            return self._config.ttl
+    def _ttl(self, topic: str, given: object) -> int:
         if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= _TTL_MAX:
             raise _ill("ttl", "a whole number of seconds from 0", topic)
         return given
@@ -156,6 +217,33 @@ class Encoder:
         if strategy == "column":
             raise _ill("id", "there: it is null", topic)
         return None
+
+
+def _read(
+    column: Sequence[object], known: dict[object, str], read: Callable[[object], str]
+) -> list[str]:
+    """A column of values of which many are alike: each is read once and then known.
+
+    Args:
+        column: The values.
+        known: What was read before; it does not grow for ever.
+        read: Reads one.
+
+    Raises:
+        TypeError: A value is nothing that this can be done with.
+        PubSubError: A value is wrong.
+    """
+    new = set(column).difference(known)
+    if new:
+        if len(known) + len(new) > _CACHED:
+            known.clear()
+            new = set(column)
+        known.update({value: read(value) for value in new})
+    return list(map(known.__getitem__, column))
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def letter(
@@ -211,10 +299,9 @@ def _clean(text: str) -> str:
 
 def _quoted(text: str, name: str, topic: str) -> str:
     try:
-        text.encode()
-    except UnicodeEncodeError:
+        return to_json(text).decode()
+    except ValueError:
         raise _ill(name, "text that UTF-8 can carry", topic) from None
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _ill(name: str, expected: str, topic: str) -> InvalidPayload:

@@ -10,13 +10,14 @@ from collections import deque
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from hanzoai.pubsub.errors import InvalidPayload, InvalidTopic, PayloadTooLarge, PubSubError
+from hanzoai.pubsub.errors import PayloadTooLarge, PubSubError
 from hanzoai.pubsub.spark.ids import numbering
 from hanzoai.pubsub.spark.messages import Encoder, letter
 from hanzoai.pubsub.spark.pace import Pace
-from hanzoai.pubsub.spark.records import records
+from hanzoai.pubsub.spark.records import chunks
 from hanzoai.pubsub.spark.sender import sender_of
 from hanzoai.pubsub.spark.stats import PublishStats
 
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from hanzoai.pubsub.spark.config import PubSubConfig
-    from hanzoai.pubsub.spark.messages import Message
-    from hanzoai.pubsub.spark.records import Record
+    from hanzoai.pubsub.spark.messages import Encoded, Message
+    from hanzoai.pubsub.spark.records import Chunk, Record
     from hanzoai.pubsub.spark.sender import Sender, Sent
+
+    _Row = tuple[Chunk, int, Message]
 
 logger = logging.getLogger("hanzoai.pubsub.spark")
 
@@ -163,29 +166,20 @@ class _Run:
         self._stats = PublishStats(task.partition, task.attempt)
         self._stop = threading.Event()
         self._made: Sender | None = None
-        self._batch: list[tuple[Record, Message]] = []
+        self._batch: list[_Row] = []
         self._size = 0
         self._letters: list[Message] = []
-        self._flying: deque[tuple[list[tuple[Record, Message]], Future[Sent]]] = deque()
+        self._flying: deque[tuple[list[_Row], Future[Sent]]] = deque()
 
     def publish(self, rows: Iterable[Any]) -> PublishStats:
         begin = time.perf_counter()
         stats, config = self._stats, self._config
         try:
-            for record in records(rows):
-                try:
-                    message = self._encoder.encode(record)
-                except (InvalidTopic, InvalidPayload, PayloadTooLarge) as error:
-                    self._bad(record, error)
-                    continue
-                size = message.size + 1
-                if self._batch and (
-                    len(self._batch) >= config.batch_size
-                    or self._size + size > config.max_batch_bytes
-                ):
-                    self._flush()
-                self._batch.append((record, message))
-                self._size += size
+            for chunk in chunks(rows, config.batch_size, config.max_batch_bytes):
+                encoded = self._encoder.encode_all(chunk)
+                for place, error in encoded.refused:
+                    self._bad(chunk.record(place), error)
+                self._add(chunk, encoded)
             self._flush()
             while self._flying:
                 self._land()
@@ -199,6 +193,26 @@ class _Run:
         if config.log_stats:
             logger.info("partition published: %s", stats)
         return stats
+
+    def _add(self, chunk: Chunk, encoded: Encoded) -> None:
+        config = self._config
+        rows = zip(repeat(chunk), encoded.places, encoded.messages, strict=False)
+        size = sum([message.size for message in encoded.messages]) + len(encoded.messages)
+        if (
+            len(self._batch) + len(encoded.messages) <= config.batch_size
+            and self._size + size <= config.max_batch_bytes
+        ):
+            self._batch += rows
+            self._size += size
+            return
+        for row in rows:
+            size = row[2].size + 1
+            if self._batch and (
+                len(self._batch) >= config.batch_size or self._size + size > config.max_batch_bytes
+            ):
+                self._flush()
+            self._batch.append(row)
+            self._size += size
 
     @property
     def _sender(self) -> Sender:
@@ -218,7 +232,7 @@ class _Run:
             self._stop.wait(wait)
         while len(self._flying) >= self._config.max_in_flight:
             self._land()
-        messages = [message for _, message in batch]
+        messages = [message for _, _, message in batch]
         self._flying.append((batch, self._sender.submit(messages, self._stop)))
 
     def _land(self) -> None:
@@ -226,7 +240,8 @@ class _Run:
         sent = future.result()
         self._count(sent)
         for place, error in sent.refused:
-            self._bad(batch[place][0], error)
+            chunk, row, _ = batch[place]
+            self._bad(chunk.record(row), error)
 
     def _count(self, sent: Sent) -> None:
         self._stats.rows += sent.accepted

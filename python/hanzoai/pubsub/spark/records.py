@@ -1,16 +1,17 @@
-"""What of a row is published: its topic, type, data, ttl and id, whatever brings the row."""
+"""What of a row is published: its topic, type, data, ttl and id, whatever brings the row.
+
+Rows come in chunks of columns: what many rows have alike is looked at once, not for each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.spark.values import arrow_reader
 
 COLUMNS: Final = ("topic", "type", "data", "ttl", "id")
-_SLICE: Final = 1_000
 
 
 class Record(NamedTuple):
@@ -23,15 +24,33 @@ class Record(NamedTuple):
     id: object
 
 
-def records(rows: Iterable[Any]) -> Iterator[Record]:
-    """The rows of a partition.
+class Chunk(NamedTuple):
+    """Some rows, column by column, all of the same length."""
+
+    topic: Sequence[object]
+    type: Sequence[object]
+    data: Sequence[object]
+    ttl: Sequence[object]
+    id: Sequence[object]
+
+    def record(self, place: int) -> Record:
+        """One of the rows."""
+        return Record(*(column[place] for column in self))
+
+
+def chunks(rows: Iterable[Any], most: int, most_bytes: int) -> Iterator[Chunk]:
+    """The rows of a partition, in their order.
 
     Args:
         rows: Spark's `Row`, a mapping, or a `pyarrow.RecordBatch`, each with columns of `COLUMNS`.
+        most: Rows of a chunk.
+        most_bytes: Bytes of the data of a chunk, about; a single row may have more.
 
     Raises:
         InvalidOption: There is another column, or no `data`.
     """
+    gathered: list[Record] = []
+    size = 0
     known: object = None
     places: list[int | None] = []
     for row in rows:
@@ -39,9 +58,13 @@ def records(rows: Iterable[Any]) -> Iterator[Record]:
             fields = cast("Mapping[str, object]", row)
             if not fields.keys() <= _KNOWN or "data" not in fields:
                 check_columns(list(fields))
-            yield Record(*(fields.get(name) for name in COLUMNS))
+            record = Record(*map(fields.get, COLUMNS))
         elif hasattr(row, "num_rows"):
-            yield from _of_batch(row)
+            if gathered:
+                yield _turned(gathered)
+                gathered, size = [], 0
+            yield from _of_batch(row, most, most_bytes)
+            continue
         else:
             names = getattr(row, "__fields__", None)
             if names is None:
@@ -54,7 +77,19 @@ def records(rows: Iterable[Any]) -> Iterator[Record]:
                 check_columns(names)
                 known = names
                 places = [names.index(name) if name in names else None for name in COLUMNS]
-            yield Record(*(None if place is None else row[place] for place in places))
+            record = Record(*[None if place is None else row[place] for place in places])
+        gathered.append(record)
+        if isinstance(record.data, str):
+            size += len(record.data)
+        if len(gathered) >= most or size >= most_bytes:
+            yield _turned(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield _turned(gathered)
+
+
+def _turned(records: list[Record]) -> Chunk:
+    return Chunk(*zip(*records, strict=True))
 
 
 _KNOWN: Final = frozenset(COLUMNS)
@@ -86,19 +121,20 @@ def check_columns(names: Iterable[str]) -> None:
         )
 
 
-def _of_batch(batch: Any) -> Iterator[Record]:
+def _of_batch(batch: Any, most: int, most_bytes: int) -> Iterator[Chunk]:
     names = batch.schema.names
     check_columns(names)
     readers = {name: arrow_reader(batch.schema.field(name).type) for name in names}
-    # A slice at a time: the values of a whole batch as Python objects take several times its room.
-    for start in range(0, batch.num_rows, _SLICE):
-        part = batch.slice(start, _SLICE)
-        columns: list[Iterable[object]] = []
+    # The values of a whole batch as Python objects take several times its room.
+    step = max(1, min(most, most_bytes * batch.num_rows // max(1, batch.nbytes)))
+    for start in range(0, batch.num_rows, step):
+        part = batch.slice(start, step)
+        columns: list[Sequence[object]] = []
         for name in COLUMNS:
             if name not in readers:
-                columns.append(repeat(None))
+                columns.append([None] * part.num_rows)
                 continue
             values = part.column(name).to_pylist()
             read = readers[name]
-            columns.append(values if read is None else map(read, values))
-        yield from map(Record._make, zip(*columns, strict=False))
+            columns.append(values if read is None else list(map(read, values)))
+        yield Chunk(*columns)

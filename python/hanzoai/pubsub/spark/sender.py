@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import httpx
-from pydantic_core import from_json
+from pydantic_core import SchemaValidator, core_schema, from_json
 
 from hanzoai.pubsub.errors import (
     ClosedError,
@@ -201,6 +201,9 @@ class Sender:
         wait = 0.0
         limited = False
         for place, result in zip(places, _results(body, len(places)), strict=True):
+            if not result:
+                sent.accepted += 1
+                continue
             error = result.get("error")
             if error is None:
                 sent.accepted += 1
@@ -244,17 +247,30 @@ class Sender:
             raise ClosedError("The task has ended.")
 
 
+def _optional() -> core_schema.TypedDictField:
+    return core_schema.typed_dict_field(core_schema.any_schema(), required=False)
+
+
+_RESULT: Final = core_schema.typed_dict_schema({"error": _optional(), "duplicate": _optional()})
+_ANSWER: Final = SchemaValidator(
+    core_schema.typed_dict_schema(
+        {"results": core_schema.typed_dict_field(core_schema.list_schema(_RESULT))}
+    )
+)
+"""Reads of an answer what is asked for, and makes no Python's values of the rest."""
+
+
 def _results(body: bytes, count: int) -> list[dict[str, Any]]:
     try:
-        results: object = from_json(body)["results"]
-    except (ValueError, KeyError, TypeError):
+        results: list[dict[str, Any]] | None = _ANSWER.validate_json(body)["results"]
+    except ValueError:
         results = None
-    if not isinstance(results, list) or len(cast("list[object]", results)) != count:
+    if results is None or len(results) != count:
         raise ProtocolError(
             f"The server did not answer a batch of {count} with {count} results.",
             remedy="Check that `url` is that of PubSub.",
         )
-    return cast("list[dict[str, Any]]", results)
+    return results
 
 
 def _item_error(error: Any, topic: str) -> PubSubError:

@@ -2,18 +2,58 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic_core import to_json
+from pydantic_core import SchemaValidator, core_schema, from_json, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _VARIANT = {"value", "metadata"}
+
+_OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="ignore"))
+"""Reads an object of any content without making Python's values of it."""
+
+
+def check_json(text: str) -> None:
+    """Check that a text is JSON.
+
+    Raises:
+        ValueError: It is not, or it has NaN or an infinity; the text of the error says where.
+    """
+    # The validator takes these two; where they stand in a string, the parser below tells.
+    if text.startswith("{") and "NaN" not in text and "Infinity" not in text:
+        with suppress(ValueError):  # which the parser says shorter
+            _OBJECT.validate_json(text)
+            return
+    try:
+        from_json(text, allow_inf_nan=False)
+    except TypeError:
+        raise ValueError("it has characters that UTF-8 has not") from None
+
+
+def all_json(values: Sequence[object]) -> Sequence[str]:
+    """The values, which are texts of JSON, all of them.
+
+    Raises:
+        TypeError: One is no text.
+        ValueError: One is no JSON.
+    """
+    validate = _OBJECT.validate_json
+    for text in values:
+        if not isinstance(text, str):
+            raise TypeError("is no text")
+        # What `check_json` does, without a call for each.
+        if text.startswith("{") and "NaN" not in text and "Infinity" not in text:
+            validate(text)
+        else:
+            from_json(text, allow_inf_nan=False)
+    return cast("Sequence[str]", values)
 
 
 def to_text(value: object) -> str:
