@@ -86,7 +86,7 @@ class Backplane(Protocol):
 
     def publish(
         self, drafts: Sequence[Draft], sender: tuple[str, str]
-    ) -> Sequence[Published | ServiceError] | Awaitable[Sequence[Published | ServiceError]]:
+    ) -> list[Published | ServiceError] | Awaitable[list[Published | ServiceError]]:
         """Number, keep and deliver. An id that was seen is not delivered again.
 
         Args:

@@ -285,7 +285,8 @@ class AuthOk:
     limits: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, as one is made for every message: that would triple what its making costs.
+@dataclass(slots=True)
 class Published:
     """What became of a publication."""
 

@@ -7,9 +7,8 @@ age, ttl and bytes, logs by number, remembered ids by number. No clock: every ca
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.backplane import Entry, Replay
@@ -37,8 +36,7 @@ REPLAY_MESSAGES: Final = 10_000
 REPLAY_TOPICS: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(NamedTuple):
     timestamp: int
     seq: int | None
     mark: int
@@ -95,7 +93,10 @@ class MemoryStore:
             The entry to deliver; or what was answered before, if the id is known; or `conflict`,
             if it is known for something else.
         """
-        now = self._last_ms = max(now, self._last_ms)
+        if now < self._last_ms:
+            now = self._last_ms
+        else:
+            self._last_ms = now
         log = self._logs.get(draft.topic)
         if draft.id is not None and (known := self._known(log, draft, sender, now)) is not None:
             return known

@@ -206,16 +206,25 @@ def decode_publication(
     if name is None:
         raise ServiceError("invalid_frame", "`topic` is missing", field=f"{prefix}topic")
     name = _topic(name, f"{prefix}topic")
-    fields = checked(_Publication, body, "invalid_frame", prefix)
+    kind, ttl, id, meta = body.get("type"), body.get("ttl"), body.get("id"), body.get("meta")
+    if not _plain(kind, ttl, id, meta):
+        fields = checked(_Publication, body, "invalid_frame", prefix)
+        kind, ttl, id, meta = fields.type, fields.ttl, fields.id, fields.meta
     if "data" not in body:
         raise ServiceError("invalid_frame", "`data` is missing", topic=name, field=f"{prefix}data")
     data = encode_payload(body["data"], f"{prefix}data", max_payload, name)
-    meta = (
-        encode_payload(fields.meta, f"{prefix}meta", MAX_META, name)
-        if fields.meta is not None
-        else None
+    extra = encode_payload(meta, f"{prefix}meta", MAX_META, name) if meta is not None else None
+    return Draft(name, kind or "message", data, ttl, id, extra)
+
+
+def _plain(kind: object, ttl: object, id: object, meta: object) -> bool:
+    """Whether `_Publication` takes these as they are; it says what is wrong with others."""
+    return (
+        (kind is None or (type(kind) is str and 0 < len(kind) <= 128))
+        and (ttl is None or (type(ttl) is int and 0 <= ttl < 2**53))
+        and (id is None or (type(id) is str and 0 < len(id) <= 128))
+        and (meta is None or type(meta) is dict)
     )
-    return Draft(name, fields.type or "message", data, fields.ttl, fields.id, meta)
 
 
 def encode_payload(value: object, field: str, limit: int, topic: str | None = None) -> bytes:

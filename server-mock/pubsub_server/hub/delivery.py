@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pubsub_server.hub.connection import REPLAYING, about
 from pubsub_server.hub.routing import NOWHERE
-from pubsub_server.hub.wire_forms import message_bytes
-from pubsub_server.interfaces import WireForm
+from pubsub_server.hub.wire_forms import message_event, message_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,15 +87,11 @@ class Delivery:
             self.settle()
             self._route = route
         if route.sockets:
-            data = message_bytes(
-                WireForm.SOCKET, entry.body, entry.topic, entry.timestamp, entry.seq
-            )
+            data = message_frame(entry.body)
             self._texts.append(data)
             self._run_bytes += len(data)
         if route.streams:
-            data = message_bytes(
-                WireForm.EVENT_STREAM, entry.body, entry.topic, entry.timestamp, entry.seq
-            )
+            data = message_event(entry.body, entry.topic, entry.timestamp, entry.seq)
             self._events.append(data)
             self._run_bytes += len(data)
         self._stats.delivered += len(route.sockets) + len(route.streams)
@@ -220,6 +215,7 @@ class Delivery:
         self.settle()
         dirty, self._dirty = self._dirty, []
         stats = self._stats
+        writes = size = 0
         for connection in dirty:
             pending = connection.pending
             if not pending:
@@ -232,8 +228,8 @@ class Delivery:
                 if len(pending) == 1:
                     connection.pending = None
                     data = pending[0]
-                    stats.writes += 1
-                    stats.bytes_out += len(data)
+                    writes += 1
+                    size += len(data)
                     connection.sink.write(data)
                 else:
                     self._write_pending(connection)
@@ -241,6 +237,8 @@ class Delivery:
                 # One transport that fails takes nothing from the others.
                 logger.exception("a write failed; the connection is cut", extra=about(connection))
                 connection.sink.abort()
+        stats.writes += writes
+        stats.bytes_out += size
         stats.writing.observe(perf_counter() - self._began)
         if self._oldest:
             stats.publish_to_write.observe(max(0.0, time() - self._oldest / 1000))

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pubsub_server.errors import ServiceError
@@ -24,7 +23,7 @@ from pubsub_server.hub.requests import (
 from pubsub_server.hub.subscriptions import not_yet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from pubsub_server.hub.admission import Admission
     from pubsub_server.hub.attendance import Attendance
@@ -296,12 +295,12 @@ class Inbound:
                 field="messages",
             )
         results = self._publishing.publish(identity, request.items, connection)
-        if isinstance(results, Awaitable):
-            task = self._spawn(self._answer_later(connection, request, results))
-            self.unanswered.add(task)
-            task.add_done_callback(self.unanswered.discard)
-        else:
+        if isinstance(results, list):
             self._answer(connection, request, results)
+            return
+        task = self._spawn(self._answer_later(connection, request, results))
+        self.unanswered.add(task)
+        task.add_done_callback(self.unanswered.discard)
 
     async def _answer_later(
         self,

@@ -32,6 +32,9 @@ class Bucket:
     def take(self, count: int, now: float) -> tuple[int, float]:
         """Takes up to `count`; answers how many, and in how many seconds there is one more."""
         self.refill(now)
+        if count <= self.level:
+            self.level -= count
+            return count, 0.0
         granted = min(count, int(self.level + 1e-9))
         self.level -= granted
         if granted == count:
@@ -40,9 +43,11 @@ class Bucket:
 
     def refill(self, now: float) -> bool:
         """Brings the level up to date; answers whether it is full."""
-        self.level = min(self.burst, self.level + (now - self.at) * self.rate)
+        level = self.level + (now - self.at) * self.rate
         self.at = now
-        return self.level >= self.burst
+        full = level >= self.burst
+        self.level = self.burst if full else level
+        return full
 
 
 class RateLimiter:
@@ -85,7 +90,7 @@ class RateLimiter:
                 self._sweep(now)
             bucket = self._buckets[key] = Bucket(*self.bucket(identity), now)
         granted, wait = bucket.take(count, now)
-        return granted, math.ceil(wait * 1000)
+        return granted, math.ceil(wait * 1000) if wait else 0
 
     def share(self, identity: Identity, count: int) -> tuple[int, int] | Awaitable[tuple[int, int]]:
         """As `take`, from what all REST publishes of this user share."""

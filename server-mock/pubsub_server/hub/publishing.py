@@ -5,7 +5,6 @@ H-045, H-097 … H-099, H-144.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +16,7 @@ from pubsub_server.hub.wire_forms import envelope
 from pubsub_server.interfaces import Published
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     from pubsub_server.hub.attendance import Attendance
     from pubsub_server.hub.connection import Connection
@@ -58,15 +57,18 @@ class Publishing:
         connection: Connection | None,
     ) -> list[Result] | Awaitable[list[Result]]:
         core = self._core
-        wanted = sum(isinstance(item, Draft) for item in items)
+        wanted = 0
+        for item in items:
+            if isinstance(item, Draft):
+                wanted += 1
         budget: tuple[int, int] | Awaitable[tuple[int, int]] = (0, 0)
         if wanted and connection is not None:
             budget = core.rates.take(identity, connection.client_id, wanted)
         elif wanted:
             budget = core.rates.share(identity, wanted)
-        if isinstance(budget, Awaitable):
-            return self._when_granted(identity, items, connection, budget)
-        return self._take(identity, items, connection, *budget)
+        if isinstance(budget, tuple):
+            return self._take(identity, items, connection, *budget)
+        return self._when_granted(identity, items, connection, budget)
 
     async def _when_granted(
         self,
@@ -76,7 +78,7 @@ class Publishing:
         budget: Awaitable[tuple[int, int]],
     ) -> list[Result]:
         results = self._take(identity, items, connection, *await budget)
-        return await results if isinstance(results, Awaitable) else results
+        return results if isinstance(results, list) else await results
 
     def _take(
         self,
@@ -115,16 +117,16 @@ class Publishing:
             return cast("list[Result]", results)
         sender = (identity.kind, identity.user_id)
         done = core.backplane.publish(drafts, sender)
-        if isinstance(done, Awaitable):
-            return self._later(identity, drafts, results, done, connection)
-        return self._join(identity, drafts, results, done, connection)
+        if isinstance(done, list):
+            return self._join(identity, drafts, results, done, connection)
+        return self._later(identity, drafts, results, done, connection)
 
     async def _later(
         self,
         identity: Identity,
         drafts: Sequence[Draft],
         results: list[Result | None],
-        done: Awaitable[Sequence[Result]],
+        done: Awaitable[list[Result]],
         connection: Connection | None,
     ) -> list[Result]:
         began = perf_counter()
@@ -137,28 +139,29 @@ class Publishing:
         identity: Identity,
         drafts: Sequence[Draft],
         results: list[Result | None],
-        done: Sequence[Result],
+        done: list[Result],
         connection: Connection | None,
     ) -> list[Result]:
         core = self._core
+        stats, hooks, audited = core.stats, core.webhooks, core.audit is not None
         for draft, outcome in zip(drafts, done, strict=True):
             if isinstance(outcome, ServiceError):
                 core.count(outcome)
                 core.note("publish", identity, draft.topic, connection, refused=outcome.code)
                 continue
             if outcome.duplicate:
-                core.stats.duplicates += 1
+                stats.duplicates += 1
                 continue
-            core.stats.published += 1
-            core.stats.published_bytes += len(draft.data)
-            core.note("publish", identity, draft.topic, connection, message_id=outcome.id)
-            hooks = core.webhooks
+            stats.published += 1
+            stats.published_bytes += len(draft.data)
+            if audited:
+                core.note("publish", identity, draft.topic, connection, message_id=outcome.id)
             if hooks is not None and hooks.wants("publish", draft.topic):
                 sender = (identity.kind, identity.user_id)
                 body = envelope(draft, outcome.id, outcome.timestamp, outcome.seq, sender)
                 hooks.notify("publish", draft.topic, body)
         if len(drafts) == len(results):
-            return list(done)
+            return done
         rest = iter(done)
         return [next(rest) if each is None else each for each in results]
 

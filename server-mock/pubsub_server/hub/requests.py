@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 Ref: TypeAlias = str | None
 
 
-@dataclass(frozen=True, slots=True)
+# What is made for every message is not frozen: that would triple what its making costs.
+
+
+@dataclass(slots=True)
 class Draft:
     """A publication whose form is checked, its payload already JSON."""
 
@@ -58,7 +61,7 @@ class UnsubscribeRequest:
     ref: Ref = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PublishRequest:
     """`publish`: one item, or a batch with an answer for each."""
 

@@ -71,13 +71,30 @@ KEEPALIVE: Final = {
 """A WebSocket ping without payload, which browsers answer by themselves; a comment on a stream."""
 
 
+def message_frame(body: bytes) -> bytes:
+    """A delivered message on a WebSocket."""
+    length = len(body) + _WRAPPED
+    if 126 <= length < 65_536:
+        # As `text_frame`, and the envelope copied once.
+        return b'\x81\x7e%b{"type":"message","message":%b}' % (length.to_bytes(2, "big"), body)
+    return text_frame(b'{"type":"message","message":%b}' % body)
+
+
+_WRAPPED: Final = len(b'{"type":"message","message":}')
+
+
+def message_event(body: bytes, topic: str, timestamp: int, seq: int | None) -> bytes:
+    """A delivered message on an event stream."""
+    return event("message", body, event_id(topic, timestamp, seq))
+
+
 def message_bytes(
     form: WireForm, body: bytes, topic: str, timestamp: int, seq: int | None
 ) -> bytes:
     """A delivered message in one wire form."""
     if form is WireForm.SOCKET:
-        return text_frame(b'{"type":"message","message":%b}' % body)
-    return event("message", body, event_id(topic, timestamp, seq))
+        return message_frame(body)
+    return message_event(body, topic, timestamp, seq)
 
 
 def frame_bytes(form: WireForm, frame: Mapping[str, object], id: str | None = None) -> bytes:

@@ -1,9 +1,10 @@
 """One WebSocket connection: handshake, frames, closing. `websocket` listens for them.
 
 The protocol itself (handshake, parsing, fragments, pings, closing) is the sans-I/O core of the
-`websockets` library. Two things keep a connection small: its handshake is forgotten once it is
-open, and one parser serves all connections that are between two frames; a connection has its own
-only while a frame of it is half read.
+`websockets` library; only whole text messages are read without it, by `text_frames`. Two things
+keep a connection small: its handshake is forgotten once it is open, and one parser serves all
+connections that are between two frames; a connection has its own only while a frame of it is half
+read.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from websockets.server import ServerProtocol
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import WireForm
+from pubsub_server.listeners.text_frames import text_frames
 
 if TYPE_CHECKING:
     from pubsub_server.hub.connection import Connection
@@ -99,10 +101,18 @@ class SocketProtocol(asyncio.Protocol):
             return
         connection = self._connection
         if connection is not None:
-            connection.last_heard = self._listener.clock()
-            # The answer to a ping, between two frames: all that idle connections ever send.
-            if len(data) == PONG_BYTES and data.startswith(PONG) and self._parser is None:
-                return
+            listener = self._listener
+            connection.last_heard = listener.clock()
+            if self._parser is None and not self._closing:
+                # The answer to a ping, between two frames: all that idle connections ever send.
+                if len(data) == PONG_BYTES and data.startswith(PONG):
+                    return
+                messages, at = text_frames(data, listener.max_frame(connection))
+                for message in messages:
+                    self._take_text(connection, message)
+                if at == len(data):
+                    return
+                data = data[at:]
             self._parse(connection, data)
 
     def eof_received(self) -> bool:
@@ -304,10 +314,13 @@ class SocketProtocol(asyncio.Protocol):
             data = b"".join(pieces)
         else:
             text = opcode is Opcode.TEXT
-        if self._closing:
-            return
-        if not text:
+        if text:
+            self._take_text(connection, data)
+        elif not self._closing:
             self._listener.service.receive(connection, data)
+
+    def _take_text(self, connection: Connection, data: bytes) -> None:
+        if self._closing:
             return
         try:
             decoded = data.decode()

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS: Final = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
-_SHIFTS: Final = tuple(range(120, -10, -10))
+_HIGH_SHIFTS: Final = tuple(range(100, -10, -10))
+_LOW_BITS: Final = 20
 _RANDOM_BITS: Final = 80
 _RANDOM_BYTES: Final = _RANDOM_BITS // 8
 _VALUE_MAX: Final = (1 << 128) - 1
@@ -44,6 +45,9 @@ class IdMaker:
         self._random = random
         self._lock = threading.Lock()
         self._last = 0
+        # What counting up leaves as it is: its text is made once.
+        self._high = -1
+        self._head = ""
 
     def ulid(self) -> str:
         """26 characters, greater than all that came before from this maker."""
@@ -54,7 +58,12 @@ class IdMaker:
             else:
                 self._last = min(self._last + 1, _VALUE_MAX)
             value = self._last
-        return "".join([_PAIRS[value >> shift & 1023] for shift in _SHIFTS])
+            high = value >> _LOW_BITS
+            if high != self._high:
+                self._high = high
+                self._head = "".join([_PAIRS[high >> shift & 1023] for shift in _HIGH_SHIFTS])
+            head = self._head
+        return head + _PAIRS[value >> 10 & 1023] + _PAIRS[value & 1023]
 
     def message_id(self) -> str:
         """A fresh message id, `msg_` and a ULID."""
