@@ -30,7 +30,7 @@ def measure(*, quick: bool) -> Json:
 
 def _run(subscribers: int, rate: int, messages: int) -> dict[str, float]:
     with real_server() as server, worker("tests.bench.readers") as readers:
-        readers.ask(do="open", url=server.ws, token=server.token, topic=TOPIC, count=subscribers)
+        readers.ask(do="open", url=server.ws, token=server.token, topics=[TOPIC], count=subscribers)
         publisher = Connection(server.ws, server.token)
         readers.ask(do="latency", messages=messages + WARM_UP, skip=WARM_UP)
         begin = time.monotonic()

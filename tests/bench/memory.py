@@ -23,10 +23,10 @@ def measure(*, quick: bool) -> Json:
         with start as server, worker("tests.bench.readers") as readers:
             where = {"url": server.ws, "token": server.token}
             # The first ones pay for what is shared.
-            readers.ask(do="open", **where, topic="demo.idle.first", count=100)
+            readers.ask(do="open", **where, topics=["demo.idle.first"], count=100)
             before = resident_kib(server.worker.pid)
             cpu = cpu_seconds(server.worker.pid)
-            readers.ask(do="open", **where, topic="demo.idle", count=connections)
+            readers.ask(do="open", **where, topics=["demo.idle"], count=connections)
             used = cpu_seconds(server.worker.pid) - cpu
             grown = resident_kib(server.worker.pid) - before
         return {"kib": grown / connections, "handshake_cpu_us": used / connections * 1e6}

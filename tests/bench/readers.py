@@ -13,34 +13,50 @@ import resource
 import select
 import sys
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from tests.bench.dialects import END, dial
 from tests.bench.processes import percentile
-from tests.bench.wire import PIECE, Connection, split
+from tests.bench.wire import PIECE
 
-END = b"@END@"
-_STAMP = re.compile(rb'"stamp":(\d+)')
+if TYPE_CHECKING:
+    import socket
+
+_STAMP = re.compile(rb'"stamp":(\d+)\D')
+_STAMP_BYTES = 40
+"""What of a stamp and its name may be cut off between two reads."""
+
+
+@dataclass
+class Subscriber:
+    """A connection, and what it has read of a frame."""
+
+    socket: socket.socket
+    rest: bytes
 
 
 class Readers:
-    """Subscribers of one topic."""
+    """Subscribers, each of one topic."""
 
     def __init__(self) -> None:
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, Subscriber] = {}
         self._poll = select.epoll()
         # One buffer for all: a fresh one of this size for each read costs ten times the read.
         self._buffer = memoryview(bytearray(PIECE))
 
-    def open(self, url: str, token: str, topic: str, count: int) -> dict[str, Any]:
-        for _ in range(count):
-            connection = Connection(url, token)
-            connection.subscribe(topic)
-            connection.socket.setblocking(False)
-            self._connections[connection.socket.fileno()] = connection
-            self._poll.register(connection.socket, select.EPOLLIN)
+    def open(
+        self, url: str, token: str, topics: list[str], count: int, dialect: str = "hanzo"
+    ) -> dict[str, Any]:
+        """Open so many connections, which take the topics in turn."""
+        names = [topics[index % len(topics)] for index in range(count)]
+        for connection, rest in dial(dialect, url, token, names):
+            connection.setblocking(False)
+            self._connections[connection.fileno()] = Subscriber(connection, rest)
+            self._poll.register(connection, select.EPOLLIN)
         return {"open": len(self._connections)}
 
-    def _read(self, connection: Connection) -> bytes:
+    def _read(self, connection: Subscriber) -> bytes:
         return bytes(self._buffer[: connection.socket.recv_into(self._buffer)])
 
     def latency(self, messages: int, skip: int) -> dict[str, Any]:
@@ -53,18 +69,19 @@ class Readers:
             if time.monotonic() > deadline:
                 return {"error": f"{len(taken)} of {due} deliveries in 120 s"}
             # All are read and stamped before any is looked into.
-            read: list[tuple[Connection, bytes, int]] = []
+            read: list[tuple[Subscriber, bytes, int]] = []
             for fd, _ in self._poll.poll(1.0):
                 connection = self._connections[fd]
                 read.append((connection, self._read(connection), time.monotonic_ns()))
             for connection, data, now in read:
                 if not data:
                     return {"error": f"a connection was closed after {len(taken)} deliveries"}
-                payloads, connection.rest = split(connection.rest + data)
-                for payload in payloads:
-                    stamp = _STAMP.search(payload)
-                    if stamp is not None:
-                        taken.append((now - int(stamp[1])) / 1e6)
+                data = connection.rest + data
+                at = 0
+                for stamp in _STAMP.finditer(data):
+                    taken.append((now - int(stamp[1])) / 1e6)
+                    at = stamp.end()
+                connection.rest = data[max(at, len(data) - _STAMP_BYTES) :]
         counted = taken[first:]
         return {
             "deliveries": len(counted),
@@ -95,7 +112,7 @@ class Readers:
     def close(self) -> dict[str, Any]:
         for connection in self._connections.values():
             self._poll.unregister(connection.socket)
-            connection.close()
+            connection.socket.close()
         count = len(self._connections)
         self._connections.clear()
         return {"closed": count}

@@ -8,12 +8,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import connections, typescript
+from tests.bench import connections, fanout, typescript
 from tests.bench.processes import ROOT
+from tests.bench.tables import met, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tests.bench.processes import Json
 
 PAGE = ROOT / "docs" / "performance.md"
@@ -45,18 +44,13 @@ def _cpu() -> str:
     return "unknown"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
 def render(run: Json) -> str:
     """The generated part of the page."""
     rooms = {
         "receive": _receive,
         "latency": _latency,
         "connecting": _connecting,
-        "fanout": _fanout,
+        "fanout": fanout.render,
         "memory": _memory,
         "connections": connections.render,
         "typescript": typescript.render,
@@ -98,8 +92,8 @@ def _receive(room: Json) -> str:
     ]
     peers = min(medians[n]["cpu_us"] for n in ("nats-py + json.loads", "centrifuge-python"))
     verdict = (
-        f"Target: at most 2.5 times the bare loop that only counts ({_met(ours / floor <= 2.5)}: "
-        f"{ours / floor:.2f}), and ahead of nats-py and centrifuge-python ({_met(ours < peers)}: "
+        f"Target: at most 2.5 times the bare loop that only counts ({met(ours / floor <= 2.5)}: "
+        f"{ours / floor:.2f}), and ahead of nats-py and centrifuge-python ({met(ours < peers)}: "
         f"the better of them costs {peers / ours:.2f} times as much)."
     )
     head = ["client", "CPU µs a message", "messages/s", "to counting", "to hanzoai.pubsub"]
@@ -123,7 +117,7 @@ def _latency(room: Json) -> str:
                 f"{median['p50_ms']:.2f}",
                 f"{median['p99_ms']:.2f}",
                 f"{median['p99_ms'] / 50:.1%}",
-                _met(median["p99_ms"] < 50),
+                met(median["p99_ms"] < 50),
             ]
         )
     head = ["subscribers", "messages/s", "p50 ms", "p99 ms", "of the target", "p99 < 50 ms (H-160)"]
@@ -146,7 +140,7 @@ def _connecting(room: Json) -> str:
                 name,
                 f"{median['p50_ms']:.2f}",
                 f"{median['p99_ms']:.2f}",
-                f"{target} ms ({statement}): {_met(median['p99_ms'] < target)}",
+                f"{target} ms ({statement}): {met(median['p99_ms'] < target)}",
             ]
         )
     head = ["what, with what", "p50 ms", "p99 ms", "target for p99"]
@@ -154,36 +148,6 @@ def _connecting(room: Json) -> str:
         "### Connecting and replaying\n\n"
         f"From dialing to `subscribed`, and {room['replayed']} messages from history; "
         f"{room['times']} times a round, {room['rounds']} rounds.\n\n{table(head, rows)}"
-    )
-
-
-def _fanout(room: Json) -> str:
-    sizes = list(room["windows"]["1"])
-    names = list(room["windows"]["1"][sizes[0]]["contenders"])
-
-    def cost(window: str, size: str, name: str) -> float:
-        found: float = room["windows"][window][size]["contenders"][name]["median"]["cpu_us"]
-        return found
-
-    def cell(window: str, size: str, name: str) -> str:
-        own = cost(window, size, name)
-        return f"{own:.2f} ({own / cost(window, size, names[0]):.2f})"
-
-    shown = {"50": "in bursts of 50", "1": "one at a time"}
-    rows = [
-        [f"{name}, {what}", *(cell(window, size, name) for size in sizes)]
-        for window, what in shown.items()
-        for name in names
-    ]
-    head = ["server", *(f"{int(size):,} subscribers" for size in sizes)]
-    return (
-        "### Fan-out\n\n"
-        "CPU µs of the server for each delivery, and in brackets as a ratio to "
-        "`hanzo-pubsub serve`. A publisher on a WebSocket sends 50 messages at once, or one, and "
-        "waits until they have come back. `hanzo-pubsub serve` checks, numbers, stores and routes "
-        "each message; the others hand on what they read: `websockets.broadcast`, and, as the "
-        "floor of Python, bare transports on uvloop that join what was read at once. Medians of "
-        f"{room['rounds']} rounds.\n\n{table(head, rows)}"
     )
 
 
@@ -198,7 +162,3 @@ def _memory(room: Json) -> str:
         f"Growth of the server's resident memory over {room['connections']:,} connections, each "
         f"authenticated (not by the bare ones) and subscribed.\n\n{table(head, rows)}"
     )
-
-
-def _met(met: bool) -> str:
-    return "met" if met else "**missed**"

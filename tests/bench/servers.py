@@ -39,13 +39,20 @@ class Server:
 
     worker: Worker
     ws: str
-    http: str
-    token: str
+    http: str = ""
+    token: str = "t"
+    dialect: str = "echo"
+    store: Worker | None = None
 
 
 @contextmanager
-def real_server(**settings: object) -> Generator[Server]:
-    """The reference server as `hanzo-pubsub serve --dev` starts it, without limits in the way."""
+def real_server(store: Server | None = None, **settings: object) -> Generator[Server]:
+    """The reference server as `hanzo-pubsub serve --dev` starts it, without limits in the way.
+
+    Args:
+        store: The Redis of its backplane; everything in its process by default.
+        settings: Flags.
+    """
     with tempfile.TemporaryDirectory() as folder:
         key = Path(str(settings.get("dev_key_file", Path(folder) / "dev.key")))
         token = mint(load_key(key), "bench", kind="admin", orgs=["bench"])
@@ -58,18 +65,22 @@ def real_server(**settings: object) -> Generator[Server]:
             "publish_rate_user": MANY,
             "publish_rate_service": MANY,
             "log_level": "warning",
+            **({} if store is None else {"redis_url": store.ws}),
             **settings,
         }
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         with worker("pubsub_server", "serve", "--dev", *flags) as child:
             ready = child.read()
-            yield Server(child, ready["ws"], ready["http"], token)
+            held = None if store is None else store.worker
+            yield Server(child, ready["ws"], ready["http"], token, "hanzo", held)
 
 
 @contextmanager
 def peer_server(kind: str) -> Generator[Server]:
+    """One of this file: `broadcast` or `joined`."""
     with worker("tests.bench.servers", kind) as child:
-        yield Server(child, child.read()["ws"], "", "t")
+        where = child.read()["ws"]
+        yield Server(child, where, where.replace("ws://", "http://").removesuffix("/ws"))
 
 
 async def broadcast() -> None:

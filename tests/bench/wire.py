@@ -14,15 +14,15 @@ Json = dict[str, Any]
 PIECE = 262_144
 
 
-def masked(payload: bytes) -> bytes:
+def masked(payload: bytes, opcode: int = 1) -> bytes:
     """A text frame of a client; with the key 0 the payload stands as it is."""
     size = len(payload)
     if size < 126:
-        head = bytes((0x81, 0x80 | size))
+        head = bytes((0x80 | opcode, 0x80 | size))
     elif size < 65_536:
-        head = b"\x81\xfe" + size.to_bytes(2, "big")
+        head = bytes((0x80 | opcode, 0xFE)) + size.to_bytes(2, "big")
     else:
-        head = b"\x81\xff" + size.to_bytes(8, "big")
+        head = bytes((0x80 | opcode, 0xFF)) + size.to_bytes(8, "big")
     return head + b"\0\0\0\0" + payload
 
 

@@ -1,0 +1,173 @@
+"""How a subscriber and a publisher speak to each server: HIP-56, NATS over WebSocket, Redis, SSE.
+
+A delivery is known by the mark in its content, so that nobody decodes what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from tests.bench.samples import FIRST_SEQ, START
+from tests.bench.wire import PIECE, masked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Step = tuple[bytes, bytes]
+    """What is sent, and what is in the answer."""
+
+MARK: Final = b"@M@"
+END: Final = b"@M@END@"
+ENVELOPE_BYTES: Final = 250
+AT_ONCE: Final = 200
+"""Connections that are opened side by side."""
+UPGRADE: Final = (
+    "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+def steps(dialect: str, url: str, token: str, topic: str) -> Sequence[Step]:
+    """From a fresh connection to a subscription of the topic."""
+    parts = urlsplit(url)
+    upgrade = UPGRADE.format(path=parts.path or "/", host=parts.netloc).encode()
+    match dialect:
+        case "hanzo" | "echo":
+            auth = json.dumps({"type": "auth", "token": token})
+            wish = json.dumps({"type": "subscribe", "topics": [topic], "presence": False})
+            return [
+                (upgrade, b"\r\n\r\n"),
+                (masked(auth.encode()), b'"auth.ok"'),
+                (masked(wish.encode()), b'"subscribed"'),
+            ]
+        case "nats":
+            options = b'{"verbose":false,"pedantic":false,"lang":"c","version":"1","protocol":1}'
+            hello = b"CONNECT %b\r\nSUB %b 1\r\nPING\r\n" % (options, topic.encode())
+            return [(upgrade, b"INFO"), (masked(hello, opcode=2), b"PONG")]
+        case "redis":
+            return [
+                (b"HELLO 3\r\n", b"modules\r\n*0\r\n"),
+                (b"SUBSCRIBE %b\r\n" % topic.encode(), b":1\r\n"),
+            ]
+        case "sse":
+            ask = (
+                f"GET /v1/subscribe?topics={topic}&presence=false HTTP/1.1\r\n"
+                f"Host: {parts.netloc}\r\nAccept: text/event-stream\r\n"
+                f"Authorization: Bearer {token}\r\n\r\n"
+            )
+            return [(ask.encode(), b"event: subscribed")]
+        case _:
+            raise ValueError(dialect)
+
+
+def publication(dialect: str, topic: str, content: str) -> bytes:
+    """The bytes that publish one message."""
+    data = {"content": content, "index": 42}
+    if dialect == "hanzo":
+        message: dict[str, object] = {"topic": topic, "type": "token", "data": data}
+        return masked(_compact({"type": "publish", "message": message}))
+    body = envelope(topic, content)
+    match dialect:
+        case "echo":
+            return masked(b'{"type":"publish","message":%b}' % body)
+        case "nats":
+            return masked(b"PUB %b %d\r\n%b\r\n" % (topic.encode(), len(body), body), opcode=2)
+        case "redis":
+            given = (b"PUBLISH", topic.encode(), body)
+            return b"*3\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(each), each) for each in given)
+        case _:
+            raise ValueError(dialect)
+
+
+def envelope(topic: str, content: str) -> bytes:
+    """What the real server makes of a message; to the others it is given ready made."""
+    return _compact(
+        {
+            "id": "msg_01JMZ3X8Q20000000000000000",
+            "topic": topic,
+            "type": "token",
+            "data": {"content": content, "index": 42},
+            "sender": {"type": "admin", "id": "bench"},
+            "timestamp": START,
+            "seq": FIRST_SEQ,
+        }
+    )
+
+
+def content(topic: str, size: int = ENVELOPE_BYTES) -> str:
+    """A marked content with which the envelope has this size."""
+    rest = size - len(envelope(topic, MARK.decode()))
+    return MARK.decode() + "x" * max(0, rest)
+
+
+def dial(
+    dialect: str, url: str, token: str, topics: Sequence[str]
+) -> list[tuple[socket.socket, bytes]]:
+    """Connections that are subscribed, one a topic, and what each has read already."""
+    opened: list[tuple[socket.socket, bytes]] = []
+    for start in range(0, len(topics), AT_ONCE):
+        some = topics[start : start + AT_ONCE]
+        opened += _dial(dialect, url, token, some)
+    return opened
+
+
+def _dial(
+    dialect: str, url: str, token: str, topics: Sequence[str]
+) -> list[tuple[socket.socket, bytes]]:
+    parts = urlsplit(url)
+    where = (parts.hostname or "", parts.port or 80)
+    sockets = [socket.create_connection(where, timeout=60) for _ in topics]
+    rests = [b""] * len(topics)
+    for each in sockets:
+        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    ways = [steps(dialect, url, token, topic) for topic in topics]
+    for number in range(len(ways[0])):
+        for each, way in zip(sockets, ways, strict=True):
+            each.sendall(way[number][0])
+        for index, (each, way) in enumerate(zip(sockets, ways, strict=True)):
+            rests[index] = _until(each, way[number][1], rests[index])
+    return list(zip(sockets, rests, strict=True))
+
+
+def _until(connection: socket.socket, mark: bytes, said: bytes) -> bytes:
+    """Reads past the mark; answers what came behind it, from its next line or frame on."""
+    while mark not in said:
+        data = connection.recv(PIECE)
+        if not data:
+            raise ConnectionError(f"closed before {mark!r}: {said[:200]!r}")
+        said += data
+    return said[said.index(mark) + len(mark) :]
+
+
+class Publisher:
+    """Publishes, and reads along as a subscriber of the same topic."""
+
+    def __init__(self, dialect: str, url: str, token: str, topic: str) -> None:
+        ((self.socket, _),) = dial(dialect, url, token, [topic])
+        self._buffer = memoryview(bytearray(PIECE))
+
+    def send(self, frames: bytes) -> None:
+        """Publish what these bytes say."""
+        self.socket.sendall(frames)
+
+    def back(self, messages: int) -> None:
+        """Wait until so many have come back."""
+        tail = b""
+        while messages > 0:
+            size = self.socket.recv_into(self._buffer)
+            if not size:
+                raise ConnectionError("the server has closed the connection")
+            data = tail + bytes(self._buffer[:size])
+            messages -= data.count(MARK)
+            # A mark that is cut in two counts when its rest has come.
+            tail = data[-(len(MARK) - 1) :]
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
