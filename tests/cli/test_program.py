@@ -8,7 +8,6 @@ import os
 import pty
 import signal
 import sys
-from contextlib import asynccontextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +19,11 @@ from hanzoai.pubsub.cli import main as program
 from hanzoai.pubsub.cli.exits import MEANINGS, Exit
 from hanzoai.pubsub.cli.main import COMMANDS, SERVER_COMMANDS, main
 from pubsub_server.testing import RunningServer, running_server
+from tests import programs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 LIMIT = 20
@@ -44,25 +45,11 @@ def variables(server: RunningServer, **more: str) -> dict[str, str]:
     }
 
 
-@asynccontextmanager
-async def started(
+def started(
     *argv: str, env: dict[str, str], out: int = asyncio.subprocess.PIPE
-) -> AsyncGenerator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-m", "hanzoai.pubsub.cli", *argv),
-        env=env,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=out,
-        stderr=asyncio.subprocess.PIPE,
-        limit=2**20,
-    )
-    try:
-        async with asyncio.timeout(LIMIT):
-            yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    command = (sys.executable, "-W", "error", "-m", "hanzoai.pubsub.cli", *argv)
+    return programs.started(*command, within=LIMIT, out=out, env=env, limit=2**20)
 
 
 async def until_subscribed(process: asyncio.subprocess.Process) -> None:

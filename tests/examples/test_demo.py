@@ -8,7 +8,6 @@ import pty
 import signal
 import sys
 import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,33 +18,21 @@ from rich.console import Console
 from examples.demo.screen import draw, sparkline
 from examples.demo.stage import Happening, Stage
 from examples.demo.story import load_words
+from tests import programs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from contextlib import AbstractAsyncContextManager
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo"
 LIMIT = 50
 
 
-@asynccontextmanager
-async def started(
+def started(
     *arguments: str, out: int = asyncio.subprocess.PIPE
-) -> AsyncGenerator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(DEMO), *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=out,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(LIMIT):
-            yield process
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    command = (sys.executable, str(DEMO), *arguments)
+    return programs.started(*command, within=LIMIT, out=out, env=env)
 
 
 async def _said(process: asyncio.subprocess.Process) -> str:

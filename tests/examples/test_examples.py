@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +12,11 @@ import pytest
 
 from hanzoai.pubsub import PubSubClient
 from pubsub_server.testing import RunningServer, running_server
+from tests import programs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from contextlib import AbstractAsyncContextManager
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LIMIT = 30
@@ -36,23 +37,11 @@ def variables(server: RunningServer, token: str | None = None) -> dict[str, str]
     }
 
 
-@asynccontextmanager
-async def started(
+def started(
     name: str, *arguments: str, env: dict[str, str]
-) -> AsyncGenerator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", str(EXAMPLES / name), *arguments),
-        env=env,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(LIMIT):
-            yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    command = (sys.executable, "-W", "error", str(EXAMPLES / name), *arguments)
+    return programs.started(*command, within=LIMIT, env=env)
 
 
 async def output(process: asyncio.subprocess.Process) -> list[str]:
