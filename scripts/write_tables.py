@@ -147,7 +147,7 @@ async def exposition() -> str:
         async with running_server(
             audit_topics=["none"], audit_file=Path(folder) / "audit", webhooks=[hook]
         ) as server:
-            link = Link("redis://127.0.0.1:1", cluster=False)
+            link = Link("redis://127.0.0.1:1", cluster=False, durable=False)
             shared = community(server.server.settings)
             redis = RedisBackplane(
                 link, Layout("x", 1), max_messages=1, max_age=1, community=shared, secret=""

@@ -360,6 +360,7 @@ async def _redis(settings: Settings) -> RedisBackplane:
         return await opening.open_backplane(
             settings.redis_url.get_secret_value(),
             cluster=settings.redis_cluster,
+            durable=settings.redis_durable,
             prefix=settings.redis_prefix,
             shards=settings.redis_shards,
             max_messages=settings.history_max_messages,

@@ -103,6 +103,20 @@ class Store:
             process.send_signal(number)
             await process.wait()
 
+    def option(self, name: str) -> str:
+        """What is given for an option."""
+        return self._options[self._options.index(name) + 1]
+
+    async def command(self, *words: str | bytes | int) -> Any:
+        """What it answers to a command, as it says it."""
+        async with self.client() as client:
+            connection = await client.connection_pool.get_connection()
+            try:
+                await connection.send_command(*words)
+                return await connection.read_response()
+            finally:
+                await client.connection_pool.release(connection)
+
     def stall(self) -> None:
         """It answers nothing until `go_on`, and its connections stay open."""
         assert self._process is not None

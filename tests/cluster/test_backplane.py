@@ -25,6 +25,7 @@ BOUND = 20
 @asynccontextmanager
 async def nodes(store: Store, count: int = 2) -> AsyncGenerator[list[RunningServer]]:
     settings: dict[str, object] = {
+        "redis_durable": True,
         "redis_url": store.url,
         "publish_rate_service": 10_000,
         "history_max_messages": 1_000,

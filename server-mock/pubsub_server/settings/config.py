@@ -161,6 +161,11 @@ class Settings(BaseModel):
         description="redis://, rediss:// or unix:// of the backplane; Redis 7 or later",
     )
     redis_cluster: Switch = Field(default=False, description="it is a Redis Cluster")
+    redis_durable: Switch = Field(
+        default=False,
+        description="a Redis that is started again has all that it acknowledged (`appendonly yes`,"
+        " `appendfsync always`); else each topic shows a gap then",
+    )
     redis_prefix: str = Field(
         default="hanzo-pubsub",
         pattern=r"[A-Za-z0-9_-]{1,64}",

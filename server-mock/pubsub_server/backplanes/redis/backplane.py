@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
-from pubsub_server.backplanes.redis.feed import Feed
+from pubsub_server.backplanes.redis.feeds import Feeds
 from pubsub_server.backplanes.redis.life import Life
 from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
-from pubsub_server.backplanes.redis.link import LINK_ERRORS
 from pubsub_server.backplanes.redis.positions import Names, Positions
-from pubsub_server.backplanes.redis.reader import Chosen, Reader, Wanted, choose, gather
+from pubsub_server.backplanes.redis.reader import CLOCKS_MS, Chosen, Reader, Wanted, choose, gather
 from pubsub_server.backplanes.redis.records import split, unpack
 from pubsub_server.backplanes.redis.roster import RedisRoster
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.told import MARK
 from pubsub_server.backplanes.redis.tracks import Tracks
 from pubsub_server.backplanes.redis.writer import REFUSED_FOR, Item, Retention, Writer
@@ -121,7 +121,7 @@ class RedisBackplane:
             silence=self._silence,
         )
         self._writer = Writer(link, layout, retention, PATIENCE)
-        self._feed = Feed(link, layout, self._take, self._restored)
+        self._feed = Feeds(link, layout, self._take, self._restored)
         self._tracks = Tracks(REMEMBERED_TOPICS)
         self._reader = Reader(link, layout)
         self._positions = Positions(link, layout)
@@ -131,9 +131,12 @@ class RedisBackplane:
         self._deliver: Callable[[Entry], None] = lambda entry: None
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        # Redis time up to which everything that was published is known to have come.
-        self._caught_up = 0
-        self._losses = 0
+        # By shard, its own Redis time up to which everything published is known to have come; and
+        # since when it has lost nothing.
+        self._caught_up: dict[int, int] = {}
+        self._unbroken: dict[int, int] = {}
+        # Shards of which messages may not have come.
+        self._anew: set[int] = set()
         self._next_sweep = 0.0
         self.healed = 0
         self._grace = community.grace
@@ -188,7 +191,7 @@ class RedisBackplane:
         """See `backplane.Backplane`: Redis lets go by itself; what was missed is looked for."""
         if self._feed.up and self._loop.time() >= self._next_sweep:
             self._next_sweep = self._loop.time() + SWEEP_EVERY
-            self._spawn(self._catch_up())
+            self._spawn(self._sweep())
 
     # ------------------------------------------------------------ what this node's clients want
 
@@ -264,24 +267,53 @@ class RedisBackplane:
             self._deliver(entry)
         return again
 
-    async def _restored(self) -> None:
-        await asyncio.gather(self._catch_up(), self.roster.catch_up())
+    async def _restored(self, shards: Sequence[int]) -> None:
+        self._anew.update(shards)
+        self.roster.interrupted(shards)
+        pause = AGAIN_AFTER
+        # Later the sweeps try again.
+        while not await self._catch_up(shards) and pause < AGAIN_AT_MOST:
+            await asyncio.sleep(pause)
+            pause *= 2
 
-    async def _catch_up(self) -> None:
-        """Look for messages that were published and have not come: in an outage, or lost."""
-        since, anew = self._caught_up - SWEEP_MARGIN_MS, self._losses != self._feed.losses
+    async def _catch_up(self, shards: Iterable[int]) -> bool:
+        """Look for what was published or changed and has not come; whether that was possible."""
+        members, found = await asyncio.gather(
+            self.roster.catch_up(), asyncio.gather(*map(self._catch_up_shard, shards))
+        )
+        errors = {error for error in found if error is not None}
+        if errors:
+            logger.warning("looking for what was missed failed: %s", ", ".join(sorted(errors)))
+        return members and not errors
+
+    async def _sweep(self) -> None:
+        await self._catch_up(range(len(self._layout.bases)))
+
+    async def _catch_up_shard(self, shard: int) -> str | None:
+        """The kind of error that kept it from looking; None where it has looked."""
+        caught_up, anew = self._caught_up.get(shard, 0), shard in self._anew
+        # Another server may have another clock.
+        since = max(1, caught_up - (CLOCKS_MS if anew else SWEEP_MARGIN_MS)) if caught_up else 0
+        self._anew.discard(shard)
         try:
-            now = await self._link.time()
-            moved: set[str] = set()
-            if self._caught_up:
-                moved.update(await self._reader.topics(since, self._matching))
+            sweep = await self._reader.sweep(shard, since)
+            before = self._unbroken.get(shard, sweep.unbroken)
+            anew = anew or before != sweep.unbroken
+            moved = set(filter(self._matching, sweep.topics))
             if anew:
-                moved.update(track.topic for track in self._tracks.named)
+                named = (track.topic for track in self._tracks.named)
+                moved.update(topic for topic in named if self._layout.shard(topic) == shard)
             await self._compare(moved, since)
         except LINK_ERRORS as error:
-            logger.warning("looking for what was missed failed: %s", type(error).__name__)
-            return
-        self._caught_up, self._losses = now, self._feed.losses
+            if anew:
+                self._anew.add(shard)
+            return type(error).__name__
+        if before != sweep.unbroken:
+            logger.warning("Redis may have lost what it had acknowledged last, in shard %d", shard)
+            # Members and counts may lack there, too.
+            self._life.lose()
+        self._caught_up[shard], self._unbroken[shard] = sweep.now, sweep.unbroken
+        return None
 
     async def _compare(self, moved: Iterable[str], since: int) -> None:
         known: dict[str, int] = {}
@@ -361,7 +393,7 @@ class RedisBackplane:
             stood = self._tracks.stood(journal, topic)
             track = self._tracks.get(topic)
             if track is not None and track.last is None:
-                last = None if log is None else log.last
+                last = None if log is None else log.last or None
                 if self._pass_on(track, last):
                     self._spawn(self._heal(track))
             if log is not None:

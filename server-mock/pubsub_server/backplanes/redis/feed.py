@@ -1,4 +1,4 @@
-"""Listening: exactly the channels that this node's clients need, kept through lost connections."""
+"""One connection that listens to what this node's clients need, made anew when it is lost."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from pubsub_server.backplanes.redis.link import LINK_ERRORS, RedisError
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
+    from pubsub_server.backplanes.redis.servers import Server
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Feed:
 
     Args:
         link: To Redis.
-        layout: Names of channels.
+        bases: Prefixes of the shards that are listened to; all of one slot in a cluster.
         take: Given each payload.
         restored: Awaited whenever a connection stands and all channels are confirmed.
     """
@@ -42,16 +42,16 @@ class Feed:
     def __init__(
         self,
         link: Link,
-        layout: Layout,
+        bases: Sequence[str],
         take: Callable[[bytes], None],
         restored: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._link = link
-        self._layout = layout
+        self._alive = f"{bases[0]}:alive"
         self._take = take
         self._restored = restored
         self._loop = asyncio.get_running_loop()
-        self._shards = frozenset(layout.channels("**"))
+        self._shards = frozenset(f"{base}:a" for base in bases)
         self._channels: set[str] = set()
         self._patterns = 0
         # Asked for on this connection; of it not confirmed yet; and told to end.
@@ -74,16 +74,14 @@ class Feed:
 
     # ------------------------------------------------------------ what is wanted
 
-    def join(self, topic: str) -> None:
-        """Listen to a topic."""
-        (channel,) = self._layout.channels(topic)
+    def join(self, channel: str) -> None:
+        """Listen to the channel of a topic."""
         self._channels.add(channel)
         if not self._patterns:
             self._want((channel,))
 
-    def leave(self, topic: str) -> None:
-        """Listen to a topic no more."""
-        (channel,) = self._layout.channels(topic)
+    def leave(self, channel: str) -> None:
+        """Listen to the channel of a topic no more."""
         self._channels.discard(channel)
         self._part((channel,))
 
@@ -103,15 +101,14 @@ class Feed:
             self._want(self._channels)
             self._part(self._shards)
 
-    def ready(self, patterns: Iterable[str]) -> list[asyncio.Future[None]]:
-        """What to await until messages of these topics and patterns come."""
+    def ready(self, channel: str | None) -> list[asyncio.Future[None]]:
+        """What to await until the channel of a topic comes; None for all that patterns need."""
         waiting: list[asyncio.Future[None]] = []
-        for pattern in patterns:
-            for channel in self._layout.channels("**" if self._patterns else pattern):
-                if not self._confirmed(channel):
-                    future: asyncio.Future[None] = self._loop.create_future()
-                    self._waiters.setdefault(channel, []).append(future)
-                    waiting.append(future)
+        for each in self._shards if channel is None or self._patterns else (channel,):
+            if not self._confirmed(each):
+                future: asyncio.Future[None] = self._loop.create_future()
+                self._waiters.setdefault(each, []).append(future)
+                waiting.append(future)
         return waiting
 
     # ------------------------------------------------------------ life
@@ -130,6 +127,8 @@ class Feed:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        if self._restoring is not None:
+            self._restoring.cancel()
         for futures in self._waiters.values():
             for future in futures:
                 future.cancel()
@@ -138,9 +137,8 @@ class Feed:
     async def _run(self) -> None:
         pause = AGAIN_AFTER
         while True:
-            client = self._link.listener()
             try:
-                await self._listen(client)
+                await self._listen()
             except LINK_ERRORS as error:
                 if self.up:
                     logger.warning("the connection that listens to Redis is lost: %s", _said(error))
@@ -151,26 +149,35 @@ class Feed:
                 logger.warning("listening to Redis failed: %s", error.strerror or error)
             finally:
                 self.up = False
-                with contextlib.suppress(Exception):
-                    await client.aclose()
             if self._closing:
                 return
             self.losses += 1
             await asyncio.sleep(pause)
             pause = min(AGAIN_AT_MOST, pause * 2)
 
-    async def _listen(self, client: Any) -> None:
-        pubsub = client.pubsub()
+    async def _listen(self) -> None:
+        server = await self._link.server(self._alive)
+        client: Any = server.listener()
+        try:
+            await self._listen_to(server, client.pubsub())
+        except LINK_ERRORS as error:
+            await self._link.failed(server, error)
+            raise
+        finally:
+            with contextlib.suppress(Exception):
+                await client.aclose()
+
+    async def _listen_to(self, server: Server, pubsub: Any) -> None:
         try:
             for kept in (self._asked, self._unconfirmed, self._ending, self._leaving):
                 kept.clear()
             self._adding = set(self._wanted)
             self._fresh = True
             # A connection listens only with a channel; this one carries nothing.
-            await pubsub.ssubscribe(f"{self._layout.bases[0]}:alive")
+            await pubsub.ssubscribe(self._alive)
             self._heard = self._loop.time()
             self._changed.set()
-            sender = self._loop.create_task(self._send(pubsub))
+            sender = self._loop.create_task(self._send(server, pubsub))
             try:
                 await self._receive(pubsub, sender)
             finally:
@@ -183,7 +190,7 @@ class Feed:
 
     async def _receive(self, pubsub: Any, sender: asyncio.Task[None]) -> None:
         while not self._closing:
-            message = await pubsub.get_message(timeout=SILENT_FOR)
+            message = await pubsub.get_message(timeout=PING_EVERY)
             if sender.done():
                 sender.result()
             if message is None:
@@ -199,8 +206,10 @@ class Feed:
             elif kind == "sunsubscribe":
                 self._went(message["channel"].decode())
 
-    async def _send(self, pubsub: Any) -> None:
+    async def _send(self, server: Server, pubsub: Any) -> None:
         while not self._closing:
+            if not self._link.still(self._alive, server):
+                raise LINK_ERRORS[0]("another server has this shard by now")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PING_EVERY):
                     await self._changed.wait()
@@ -281,6 +290,8 @@ class Feed:
             self._restoring = self._loop.create_task(self._restored())
 
     def _went(self, channel: str) -> None:
+        if channel == self._alive:
+            raise LINK_ERRORS[0]("another server has this shard by now")
         self._asked.discard(channel)
         self._ending.discard(channel)
         if channel in self._wanted:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from hanzoai.pubsub.topics import is_wildcard
-
 
 class Layout:
     """Which shard a topic belongs to, and what its keys and channels are called.
@@ -17,17 +15,14 @@ class Layout:
 
     def __init__(self, prefix: str, shards: int) -> None:
         self.bases = tuple(f"{prefix}:{{{shard}}}" for shard in range(shards))
-        self._all = tuple(f"{base}:a" for base in self.bases)
 
     def shard(self, topic: str) -> int:
         """The shard of a topic: its CRC-32 by the number of shards."""
         return crc32(topic.encode()) % len(self.bases)
 
-    def channels(self, pattern: str) -> tuple[str, ...]:
-        """What brings the messages of a topic or a pattern: its own channel, or every shard's."""
-        if is_wildcard(pattern):
-            return self._all
-        return (f"{self.bases[self.shard(pattern)]}:t:{pattern}",)
+    def channel(self, topic: str) -> str:
+        """What brings the messages of a topic alone."""
+        return f"{self.bases[self.shard(topic)]}:t:{topic}"
 
     def index(self, shard: int) -> str:
         """The key that holds the topics of a shard by the time of their newest message."""

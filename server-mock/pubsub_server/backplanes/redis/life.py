@@ -13,7 +13,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pubsub_server.backplanes.redis.link import LINK_ERRORS, RedisError
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,9 @@ class Life:
                     await task
         if self.sound:
             with contextlib.suppress(*LINK_ERRORS):
-                at = await self._link.time() - round((self._timeout - grace) * 1000)
+                at = await self._link.time(self._layout.nodes) - round(
+                    (self._timeout - grace) * 1000
+                )
                 await self._link.mark(self._layout.nodes, self.node, at)
 
     async def _run(self) -> None:

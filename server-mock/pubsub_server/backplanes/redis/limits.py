@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pubsub_server.backplanes.redis.link import LINK_ERRORS
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST
 from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter, too_many
 

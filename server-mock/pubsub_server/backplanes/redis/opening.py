@@ -8,7 +8,8 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ResponseErr
 
 from pubsub_server.backplanes.redis.backplane import Community, RedisBackplane
 from pubsub_server.backplanes.redis.layout import Layout
-from pubsub_server.backplanes.redis.link import LINK_ERRORS, Link
+from pubsub_server.backplanes.redis.link import Link
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 
 
 class UnusableError(Exception):
@@ -19,6 +20,7 @@ async def open_backplane(
     url: str,
     *,
     cluster: bool,
+    durable: bool,
     prefix: str,
     shards: int,
     max_messages: int,
@@ -30,6 +32,7 @@ async def open_backplane(
     Args:
         url: See `link.Link`.
         cluster: See `link.Link`.
+        durable: See `link.Link`.
         prefix: See `layout.Layout`.
         shards: See `layout.Layout`.
         max_messages: Retained a topic.
@@ -40,12 +43,12 @@ async def open_backplane(
         UnusableError: It cannot be reached, refuses the credentials, or is too old.
     """
     try:
-        link = Link(url, cluster=cluster)
+        link = Link(url, cluster=cluster, durable=durable)
     except (ValueError, *LINK_ERRORS) as error:
         raise UnusableError(f"it is no usable URL ({type(error).__name__})") from None
     layout = Layout(prefix, shards)
     try:
-        await link.check()
+        await link.check(layout.secret)
         secret = await link.keep_first(layout.secret, secrets.token_hex(32))
     except (AuthenticationError, NoPermissionError) as error:
         await link.close()

@@ -6,9 +6,6 @@
 --       of the oldest retained message, AT that of the first that is not older than the time (0
 --       where no time was given); LAST + 1 where there is none
 local wanted = tonumber(ARGV[1])
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-local function whole(number) return string.format('%.0f', number) end
 local function position(entry) return tonumber(string.match(entry[1], '^%d+')) end
 
 -- The first entry from there on whose time is not over, and the last one before it.
@@ -46,13 +43,16 @@ for at = 2, #ARGV, 2 do
   local found = redis.call('GET', state)
   local answer = ''
   if found then
-    local start, last, latest = string.match(found, '^(%d+) (%d+) (%d+)')
+    local start, last, latest, lost, rest = string.match(found, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
     local behind = tonumber(last) + 1
-    local first, dead = alive(log, '-')
+    -- What was numbered before is retained, but nobody counts from there to here.
+    local first, dead = alive(log, start)
     local oldest = first and position(first) or behind
     if dead then
       redis.call('XTRIM', log, 'MINID', whole(position(dead) + 1))
-      redis.call('SET', state, start .. ' ' .. last .. ' ' .. latest .. ' ' .. dead[2][2], 'KEEPTTL')
+      lost = math.max(tonumber(lost), tonumber(dead[2][2]))
+      redis.call('SET', state, start .. ' ' .. last .. ' ' .. latest .. ' ' .. whole(lost) .. ' ' ..
+        rest, 'KEEPTTL')
     end
     local mark = 0
     if wanted >= 0 then

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie
 from pubsub_server.backplane import Standing
+from pubsub_server.backplanes.redis.reader import CLOCKS_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +57,7 @@ class Positions:
                 if answer:
                     first, last, mark = map(int, answer.split(b" "))
                     found.append(Standing(topic, first, last, None if at is None else mark))
-        return (await self._link.time() if now is None else now), found
+        return (await self._link.time(self._layout.nodes) if now is None else now), found
 
     def _pieces(self, topics: Sequence[str]) -> Iterator[Sequence[str]]:
         shards: dict[int, list[str]] = {}
@@ -89,6 +90,7 @@ class Names:
     def __init__(self, link: Link, layout: Layout) -> None:
         self._link = link
         self._layout = layout
+        self._margin = CLOCKS_MS if link.cluster else MARGIN_MS
         self._loop = asyncio.get_running_loop()
         self._views: OrderedDict[frozenset[str], _View] = OrderedDict()
 
@@ -110,10 +112,10 @@ class Names:
         for pattern in patterns:
             trie.insert(pattern, None)
         # Asked before the names are, so that none falls in between.
-        now = await self._link.time()
+        now = await self._link.time(self._layout.nodes)
         indices = [self._layout.index(shard) for shard in range(len(self._layout.bases))]
         if view.upto:
-            batches = await self._link.topics_of(indices, since=view.upto - MARGIN_MS)
+            batches = await self._link.topics_of(indices, since=view.upto - self._margin)
             for names in batches:
                 _keep(view, trie, names)
         else:

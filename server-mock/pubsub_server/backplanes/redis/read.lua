@@ -4,13 +4,33 @@
 -- ARGV  four for each topic: the topic; `after` a position, `since` a time, `newest`, or
 --       `nothing`; that position or time; messages at most (0: all)
 -- gives the time in ms, then for each topic `START LAST LATEST LOST` ('' without a log), how many
---       messages are retained, and the entries as XRANGE gives them, oldest first. `after` counts from the first, the others from
---       the newest; one more than asked for shows that there are more.
+--       messages are retained, and the entries as XRANGE gives them, oldest first. `after` counts
+--       from the first, the others from the newest; one more than asked for shows that there are
+--       more. Without a log there is `0 0 0 LOST` for `since` where keys have been evicted: it may
+--       have been among them.
 local base = KEYS[1]
 local function reversed(list)
   local turned = {}
   for index = #list, 1, -1 do turned[#turned + 1] = list[index] end
   return turned
+end
+
+local unbroken, evicted = lineage(base), nil
+local function evictions()
+  if evicted == nil then
+    evicted = string.match(redis.call('INFO', 'stats'), 'evicted_keys:(%d+)') ~= '0'
+  end
+  return evicted
+end
+-- Something may lack: after another server has taken over, or where the log is younger than what is
+-- asked for and keys have been evicted.
+local function marked(state, mode, mark)
+  if not state then return mode == 'since' and evictions() and '0 0 0 ' .. whole(now) or '' end
+  local start, rest, lost, of = string.match(state, '^(%d+) (%d+ %d+) (%d+) (%d+)$')
+  lost = tonumber(lost)
+  if tonumber(of) ~= unbroken then lost = math.max(lost, unbroken) end
+  if mode == 'since' and tonumber(start) > tonumber(mark) * 1000 and evictions() then lost = now end
+  return start .. ' ' .. rest .. ' ' .. whole(lost)
 end
 
 local answers = { whole(now) }
@@ -39,7 +59,7 @@ for at = 1, #ARGV, 4 do
     until not from
     entries = reversed(taken)
   end
-  answers[#answers + 1] = redis.call('GET', base .. ':s:' .. topic) or ''
+  answers[#answers + 1] = marked(redis.call('GET', base .. ':s:' .. topic), mode, mark)
   answers[#answers + 1] = redis.call('XLEN', log)
   answers[#answers + 1] = entries
 end

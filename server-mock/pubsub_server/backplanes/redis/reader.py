@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 REPLAY_MESSAGES: Final = 10_000
 """Messages of one replay; the newest ones, each topic that lacks some is truncated."""
+CLOCKS_MS: Final = 60_000
+"""By how much the clocks of two servers of Redis may differ."""
 READ_TOPICS: Final = 100
 """Topics of one call."""
 
@@ -53,6 +56,21 @@ class Chosen:
     position: int | None
     truncated: bool
     reset: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What `sweep.lua` says of a shard.
+
+    Attributes:
+        now: Redis time, Unix ms.
+        unbroken: Since when the shard has lost nothing that was acknowledged, Unix ms.
+        topics: Those with a message since the time asked for.
+    """
+
+    now: int
+    unbroken: int
+    topics: Sequence[str]
 
 
 class Reader:
@@ -92,11 +110,22 @@ class Reader:
 
     async def topics(self, since: int, wanted: Callable[[str], bool]) -> list[str]:
         """Topics with a message since then, Unix ms, that are wanted."""
-        found: list[str] = []
-        for shard in range(len(self._layout.bases)):
-            names = await self._link.topics(self._layout.index(shard), since=since)
-            found += [topic for name in names if wanted(topic := name.decode())]
-        return found
+        calls = [
+            self._link.topics(self._layout.index(shard), since=since)
+            for shard in range(len(self._layout.bases))
+        ]
+        return [
+            topic
+            for names in await asyncio.gather(*calls)
+            for name in names
+            if wanted(topic := name.decode())
+        ]
+
+    async def sweep(self, shard: int, since: int) -> Sweep:
+        """What has moved in a shard since this Redis time, ms; with 0 nothing is looked for."""
+        base = self._layout.bases[shard]
+        now, unbroken, *names = await self._link.call("sweep.lua", [base], [since or "+inf"])
+        return Sweep(int(now), int(unbroken), [name.decode() for name in names])
 
     async def stands(self, known: Mapping[str, int], silence: int) -> dict[str, int]:
         """Newest position of each topic; see `stand.lua`.
@@ -138,7 +167,7 @@ class Reader:
             return Page((), False, None, False, False)
         if after is not None:
             if after < log.start - 1 or after > log.last:
-                first = await self.one(topic, "after", 0, limit + 1)
+                first = await self.one(topic, "after", log.start - 1, limit + 1)
                 log = first or log
             entries, _, anew = log.behind(after, now)
             mark = log.start - 1 if anew else after
@@ -225,6 +254,9 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
         entries, short, anew = log.behind(mark, now)
     elif wanted.since is not None:
         entries, short = log.newer(wanted.since, now)
+        if wanted.after:
+            # Who resumes counts what lacks by positions, and those jump where the numbering began.
+            entries = [entry for entry in entries if (entry.seq or 0) >= log.start]
     elif wanted.newest is not None:
         entries, _ = log.newer(0, now)
     if wanted.newest is not None and wanted.newest < len(entries):

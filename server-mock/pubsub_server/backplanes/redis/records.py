@@ -85,7 +85,8 @@ class Log:
         start: Position of the first message that this log numbered.
         last: Position of the newest one.
         latest: Its time, Unix ms.
-        lost: Time of the newest message that the log has let go of for want of room; 0 for none.
+        lost: Time, Unix ms, of the newest message that may lack though it is of this topic: let go
+            of for want of room, or lost by the store; 0 for none.
         size: Messages in the log, with those whose time is over.
         entries: Those asked for, oldest first, with those whose time is over.
     """

@@ -13,16 +13,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from pubsub_server.backplanes.redis.life import EMPTIED_MS
-from pubsub_server.backplanes.redis.link import LINK_ERRORS
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.told import read_members, read_told
 from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST, REFUSED_FOR
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.roster import Present
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from pubsub_server.backplanes.redis.feed import Feed
+    from pubsub_server.backplanes.redis.feeds import Feeds
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.life import Life
     from pubsub_server.backplanes.redis.link import Argument, Link
@@ -71,7 +71,7 @@ class RedisRoster:
         self,
         link: Link,
         layout: Layout,
-        feed: Feed,
+        feed: Feeds,
         life: Life,
         *,
         max_members: int,
@@ -90,7 +90,9 @@ class RedisRoster:
         self._steps: deque[_Step] = deque()
         self._task: asyncio.Task[None] | None = None
         self._renewed = False
-        self._listening = False
+        self._listening: set[int] = set()
+        # Shards of which changes may not have come.
+        self._unsure: set[int] = set()
         self._closed = False
 
     def attend(self, audience: Audience) -> None:
@@ -181,18 +183,19 @@ class RedisRoster:
                 steps = [self._steps.popleft() for _ in range(min(CALL_CHANGES, len(self._steps)))]
                 node = self._life.node
                 try:
-                    await self._call(steps)
-                    pause = AGAIN_AFTER
-                except LINK_ERRORS:
+                    again = await self._call(steps)
+                    if not again:
+                        pause = AGAIN_AFTER
+                        continue
                     if self._closed or node != self._life.node:
                         # With another name all that is held is written anew.
-                        for step in steps:
+                        for step in again:
                             _finish(step)
                         if self._closed:
                             self._drop()
                         continue
                     # Each may be done twice: what is so already is left as it is.
-                    self._steps.extendleft(reversed(steps))
+                    self._steps.extendleft(reversed(again))
                     await asyncio.sleep(pause)
                     pause = min(AGAIN_AT_MOST, pause * 2)
                 except Exception:
@@ -202,26 +205,35 @@ class RedisRoster:
         finally:
             self._task = None
 
-    async def _call(self, steps: Sequence[_Step]) -> None:
-        for some in self._calls(steps):
-            node = self._life.node
-            bases: dict[str, int] = {}
-            arguments: list[Argument] = [node, self._max_members, EMPTIED_MS]
-            for step in some:
-                base = self._layout.bases[self._layout.shard(step.topic)]
-                number = bases.setdefault(base, len(bases) + 1)
-                arguments += (number, step.op, step.topic, step.client_id, step.id, step.shown)
+    async def _call(self, steps: Sequence[_Step]) -> list[_Step]:
+        """Those that Redis did not answer."""
+        parts = self._calls(steps)
+        failed = await asyncio.gather(*map(self._call_one, parts))
+        return [step for part, gone in zip(parts, failed, strict=True) if gone for step in part]
+
+    async def _call_one(self, steps: Sequence[_Step]) -> bool:
+        node = self._life.node
+        bases: dict[str, int] = {}
+        arguments: list[Argument] = [node, self._max_members, EMPTIED_MS]
+        for step in steps:
+            base = self._layout.bases[self._layout.shard(step.topic)]
+            number = bases.setdefault(base, len(bases) + 1)
+            arguments += (number, step.op, step.topic, step.client_id, step.id, step.shown)
+        try:
             said, *answers = await self._link.call("members.lua", list(bases), arguments)
-            if said == b"dead":
-                # What is held now is written when the node has another name.
-                for step in steps:
-                    _finish(step)
-                if node == self._life.node:
-                    self._drop()
-                    self._life.lose()
-                return
-            for step, answer in zip(some, answers, strict=True):
-                self._answered(step, cast("bytes", answer))
+        except LINK_ERRORS:
+            return True
+        if said == b"dead":
+            # What is held now is written when the node has another name.
+            for step in steps:
+                _finish(step)
+            if node == self._life.node:
+                self._drop()
+                self._life.lose()
+            return False
+        for step, answer in zip(steps, answers, strict=True):
+            self._answered(step, cast("bytes", answer))
+        return False
 
     def _calls(self, steps: Sequence[_Step]) -> list[Sequence[_Step]]:
         if not self._link.cluster:
@@ -262,23 +274,30 @@ class RedisRoster:
             for told in read_told(payload):
                 self._audience.heard(told)
 
-    async def catch_up(self) -> None:
-        """Listening has begun; where it was interrupted, look for what may not have come."""
-        audience = self._audience
-        again, self._listening = self._listening, True
-        if audience is None or not again:
-            return
+    def interrupted(self, shards: Iterable[int]) -> None:
+        """Listening to these has begun; where that is so again, something may not have come."""
+        self._unsure.update(self._listening.intersection(shards))
+        self._listening.update(shards)
+
+    async def catch_up(self) -> bool:
+        """Look for changes that may not have come; whether nothing is left to look for."""
+        audience, shards = self._audience, list(self._unsure)
+        if audience is None or not shards:
+            return True
+        self._unsure.clear()
         anew, self._renewed = self._renewed, False
         since = self._life.sound - MARGIN_MS
         try:
             found = await self._indexed(
-                (self._layout.attended, self._layout.emptied), 0 if anew else since
+                (self._layout.attended, self._layout.emptied), 0 if anew else since, shards
             )
         except LINK_ERRORS as error:
             self._renewed |= anew
+            self._unsure.update(shards)
             logger.warning("looking for members failed: %s", type(error).__name__)
-            return
+            return False
         audience.missed(found, anything=anew)
+        return True
 
     # ------------------------------------------------------------ read
 
@@ -322,14 +341,14 @@ class RedisRoster:
         return Present(int(time), members)
 
     async def _search(self, wanted: Callable[[str], bool], limit: int) -> list[str]:
-        names = await self._indexed((self._layout.attended,), 0)
+        names = await self._indexed((self._layout.attended,), 0, range(len(self._layout.bases)))
         return list(islice(filter(wanted, names), limit))
 
-    async def _indexed(self, indexes: Sequence[Callable[[int], str]], since: int) -> list[str]:
+    async def _indexed(
+        self, indexes: Sequence[Callable[[int], str]], since: int, shards: Iterable[int]
+    ) -> list[str]:
         calls = [
-            self._link.topics(index(shard), since=since)
-            for index in indexes
-            for shard in range(len(self._layout.bases))
+            self._link.topics(index(shard), since=since) for index in indexes for shard in shards
         ]
         return [name.decode() for names in await asyncio.gather(*calls) for name in names]
 

@@ -48,3 +48,36 @@ local function take_out(base, topic, client, remember)
     redis.call('ZADD', base .. ':q', whole(now), topic)
   end
 end
+
+-- Since when a shard has lost nothing that was acknowledged, Unix ms.
+--
+-- A replica that is promoted, and a server that begins again from a snapshot, may lack what came
+-- last; what is numbered there must not get a position that was given before. `BASE:r` holds the
+-- replication id and the run id of the server that wrote last, and since when nothing was lost.
+-- The same server with another replication id has only been given its first replica. A process that
+-- is older than that time, and was no replica, got the keys by a move of their slot.
+local LEAP = 1000000
+local info
+local function lineage(base)
+  info = info or redis.call('INFO', 'replication')
+  local key, id = base .. ':r', string.match(info, 'master_replid:(%x+)')
+  local found, since = redis.call('GET', key), nil
+  local server, run
+  if found then
+    local known
+    known, run, since = string.match(found, '^(%S+) (%S+) (%d+)$')
+    since = tonumber(since)
+    if known == id then return since end
+  end
+  server = redis.call('INFO', 'server')
+  local here = string.match(server, 'run_id:(%x+)')
+  local began = now - tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) * 1000
+  local promoted = string.match(info, 'second_repl_offset:(%-?%d+)') ~= '-1'
+  if not since then
+    since = now
+  elseif promoted or not (run == here or DURABLE or began < since) then
+    since = math.max(now, since + 1)
+  end
+  redis.pcall('SET', key, id .. ' ' .. here .. ' ' .. whole(since))
+  return since
+end

@@ -1,4 +1,4 @@
--- Where topics stand; a log that has forgotten what the caller knows begins anew, beyond it.
+-- Where topics stand; a numbering that has forgotten what the caller knows begins anew, beyond it.
 --
 -- KEYS  one prefix with the hash tag of a shard
 -- ARGV  ms a silent topic keeps its numbering; then two for each topic: the topic, and the highest
@@ -6,6 +6,7 @@
 -- gives the newest position of each topic, 0 for one without a log
 local base, silence = KEYS[1], ARGV[1]
 
+local since = lineage(base)
 local answers = {}
 for at = 2, #ARGV, 2 do
   local topic, known = ARGV[at], tonumber(ARGV[at + 1])
@@ -13,11 +14,10 @@ for at = 2, #ARGV, 2 do
   local found = redis.call('GET', state)
   local last = found and tonumber(string.match(found, '^%d+ (%d+) '))
   if last and last < known then
-    local start = math.max(now * 1000, known + 2)
+    local start = math.max(now * 1000, known + 2, last + LEAP)
     last = start - 1
-    redis.call('DEL', base .. ':l:' .. topic)
-    redis.call('SET', state, whole(start) .. ' ' .. whole(last) .. ' ' .. whole(now) .. ' 0', 'PX',
-      silence)
+    redis.call('SET', state, whole(start) .. ' ' .. whole(last) .. ' ' .. whole(now) .. ' ' ..
+      whole(now) .. ' ' .. whole(since), 'PX', silence)
   end
   answers[#answers + 1] = whole(last or 0)
 end

@@ -1,7 +1,9 @@
 """Publishes on their way to Redis: those of one loop turn in one call, one call at a time.
 
-While a call is under way the next ones gather, so that a slow Redis is given larger calls, not more
-of them. A call whose answer was lost is made again with the same ids, which the script knows.
+In a cluster each shard is written by itself, so that a server that is away holds up its own topics
+and no others. While a call is under way the next ones gather, so that a slow Redis is given larger
+calls, not more of them. A call whose answer was lost is made again with the same ids, which the
+script knows.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from pubsub_server.backplanes.redis.link import LINK_ERRORS
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
 
@@ -78,8 +80,21 @@ class Retention:
     silence: int
 
 
+class Load:
+    """What waits in all writers of a node."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.bytes = 0
+
+    def add(self, messages: int, size: int) -> None:
+        """So much more waits, or with negative numbers less."""
+        self.messages += messages
+        self.bytes += size
+
+
 class Writer:
-    """Publishes through one connection, so that the order holds.
+    """Publishes so that the order of each shard holds.
 
     Args:
         link: To Redis.
@@ -89,6 +104,71 @@ class Writer:
     """
 
     def __init__(self, link: Link, layout: Layout, retention: Retention, patience: float) -> None:
+        self._layout = layout
+        self._load = Load()
+        self._lanes = [
+            Lane(link, layout, retention, patience, self._load)
+            for _ in range(len(layout.bases) if link.cluster else 1)
+        ]
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def publish(self, items: Sequence[Item]) -> asyncio.Future[list[Result]]:
+        """Take messages of one publisher; the future gives an answer for each, in order."""
+        if len(self._lanes) == 1:
+            return self._lanes[0].publish(items)
+        by_shard: dict[int, list[int]] = {}
+        for number, item in enumerate(items):
+            by_shard.setdefault(self._layout.shard(item.topic), []).append(number)
+        if len(by_shard) == 1:
+            return self._lanes[next(iter(by_shard))].publish(items)
+        waiting = [
+            (numbers, self._lanes[shard].publish([items[number] for number in numbers]))
+            for shard, numbers in by_shard.items()
+        ]
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[list[Result]] = loop.create_future()
+        task = loop.create_task(_join(len(items), waiting, done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return done
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Messages that wait for a call, and their bytes."""
+        return self._load.messages, self._load.bytes
+
+    async def close(self) -> None:
+        """Finish what waits, refuse what comes."""
+        await asyncio.gather(*(lane.close() for lane in self._lanes))
+        await asyncio.gather(*self._tasks)
+
+
+async def _join(
+    count: int,
+    waiting: Sequence[tuple[Sequence[int], asyncio.Future[list[Result]]]],
+    done: asyncio.Future[list[Result]],
+) -> None:
+    results: list[Result | None] = [None] * count
+    for numbers, future in waiting:
+        for number, result in zip(numbers, await future, strict=True):
+            results[number] = result
+    _settle(done, cast("list[Result]", results))
+
+
+class Lane:
+    """One queue: all shards, or one of a cluster.
+
+    Args:
+        link: To Redis.
+        layout: Names of keys.
+        retention: Of the logs.
+        patience: Seconds that a publish waits for Redis before it is refused.
+        load: What waits in all lanes.
+    """
+
+    def __init__(
+        self, link: Link, layout: Layout, retention: Retention, patience: float, load: Load
+    ) -> None:
         self._link = link
         self._layout = layout
         self._arguments = (
@@ -99,10 +179,9 @@ class Writer:
             retention.silence,
         )
         self._patience = patience
+        self._load = load
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Group] = deque()
-        self._messages = 0
-        self._bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -110,25 +189,20 @@ class Writer:
         """Take messages of one publisher; the future gives an answer for each, in order."""
         done: asyncio.Future[list[Result]] = self._loop.create_future()
         size = sum(item.parts.size for item in items)
+        load = self._load
         if self._closed:
             done.set_result([refused("the server is shutting down", item) for item in items])
             return done
-        if self._messages + len(items) > WAITING_MESSAGES or self._bytes + size > WAITING_BYTES:
+        if load.messages + len(items) > WAITING_MESSAGES or load.bytes + size > WAITING_BYTES:
             done.set_result([refused("too much waits for Redis", item) for item in items])
             return done
         deadline = self._loop.time() + self._patience
         self._waiting.append(_Group(items, size, deadline, done))
-        self._messages += len(items)
-        self._bytes += size
+        load.add(len(items), size)
         if self._task is None:
             # It begins to run when this loop turn has said all that it has to say.
             self._task = self._loop.create_task(self._run())
         return done
-
-    @property
-    def waiting(self) -> tuple[int, int]:
-        """Messages that wait for a call, and their bytes."""
-        return self._messages, self._bytes
 
     async def close(self) -> None:
         """Finish what waits, refuse what comes."""
@@ -148,7 +222,7 @@ class Writer:
                     logger.exception("publishing to Redis failed")
                     failure = ServiceError("internal", "the store failed on this publish")
                     for group in groups:
-                        _settle(group, [failure] * len(group.items))
+                        _settle(group.done, [failure] * len(group.items))
         finally:
             self._task = None
 
@@ -163,8 +237,7 @@ class Writer:
             groups.append(self._waiting.popleft())
             messages += len(group.items)
             size += group.size
-        self._messages -= messages
-        self._bytes -= size
+        self._load.add(-messages, -size)
         return groups
 
     async def _perform(self, groups: list[_Group]) -> None:
@@ -183,48 +256,33 @@ class Writer:
 
     async def _call(self, groups: Sequence[_Group]) -> None:
         items = [item for group in groups for item in group.items]
-        answers: dict[int, bytes] = {}
-        for numbers in self._calls(items):
-            bases: dict[str, int] = {}
-            arguments: list[str | bytes | int] = [*self._arguments]
-            for number in numbers:
-                item = items[number]
-                base = self._layout.bases[self._layout.shard(item.topic)]
-                parts = item.parts
-                arguments += (
-                    bases.setdefault(base, len(bases) + 1),
-                    item.topic,
-                    item.id,
-                    parts.fingerprint,
-                    item.ttl,
-                    item.floor,
-                    parts.head,
-                    parts.middle,
-                    parts.tail,
-                )
-            try:
-                found = await self._link.publish(list(bases), arguments)
-            except BaseException:
-                for item in items:
-                    item.tried = True
-                raise
-            answers.update(zip(numbers, found, strict=True))
+        bases: dict[str, int] = {}
+        arguments: list[str | bytes | int] = [*self._arguments]
+        for item in items:
+            base = self._layout.bases[self._layout.shard(item.topic)]
+            parts = item.parts
+            arguments += (
+                bases.setdefault(base, len(bases) + 1),
+                item.topic,
+                item.id,
+                parts.fingerprint,
+                item.ttl,
+                item.floor,
+                parts.head,
+                parts.middle,
+                parts.tail,
+            )
+        try:
+            answers = await self._link.publish(list(bases), arguments)
+        except BaseException:
+            for item in items:
+                item.tried = True
+            raise
         at = 0
         for group in groups:
-            results = [
-                _result(item, answers[at + offset]) for offset, item in enumerate(group.items)
-            ]
+            answered = zip(group.items, answers[at:], strict=False)
+            _settle(group.done, [_result(item, answer) for item, answer in answered])
             at += len(group.items)
-            _settle(group, results)
-
-    def _calls(self, items: Sequence[Item]) -> list[Sequence[int]]:
-        """Which messages go into one call: all, or those of one shard where Redis is a cluster."""
-        if not self._link.cluster:
-            return [range(len(items))]
-        by_shard: dict[int, list[int]] = {}
-        for number, item in enumerate(items):
-            by_shard.setdefault(self._layout.shard(item.topic), []).append(number)
-        return list(by_shard.values())
 
     def _refuse_late(self, groups: Sequence[_Group], reason: Exception) -> list[_Group]:
         now = self._loop.time()
@@ -234,7 +292,7 @@ class Writer:
                 rest.append(group)
             else:
                 said = f"the store cannot be reached ({type(reason).__name__})"
-                _settle(group, [refused(said, item) for item in group.items])
+                _settle(group.done, [refused(said, item) for item in group.items])
         return rest
 
 
@@ -258,6 +316,6 @@ def _result(item: Item, answer: bytes) -> Result:
     return Published(item.id, time, seq or None, again)
 
 
-def _settle(group: _Group, results: list[Result]) -> None:
-    if not group.done.done():
-        group.done.set_result(results)
+def _settle(done: asyncio.Future[list[Result]], results: list[Result]) -> None:
+    if not done.done():
+        done.set_result(results)

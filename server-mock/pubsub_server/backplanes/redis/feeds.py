@@ -1,0 +1,101 @@
+"""Listening to all shards: over one connection, or in a cluster over one for each shard.
+
+With a connection of its own a shard that moves to another server, or whose server fails, is lost
+and restored by itself, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.topics import is_wildcard
+from pubsub_server.backplanes.redis.feed import Feed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+
+    from pubsub_server.backplanes.redis.layout import Layout
+    from pubsub_server.backplanes.redis.link import Link
+
+
+class Feeds:
+    """What this node's clients need to hear.
+
+    Args:
+        link: To Redis.
+        layout: Names of channels.
+        take: Given each payload.
+        restored: Awaited with the shards whenever a connection stands and all its channels are
+            confirmed.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        layout: Layout,
+        take: Callable[[bytes], None],
+        restored: Callable[[Sequence[int]], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._layout = layout
+        shards = range(len(layout.bases))
+        lanes = [(shard,) for shard in shards] if link.cluster else [tuple(shards)]
+        self._lanes = [
+            Feed(link, [layout.bases[shard] for shard in lane], take, partial(restored, lane))
+            for lane in lanes
+        ]
+
+    def start(self) -> None:
+        """Begin, unless it has."""
+        for feed in self._lanes:
+            feed.start()
+
+    async def close(self) -> None:
+        """End."""
+        await asyncio.gather(*(feed.close() for feed in self._lanes))
+
+    @property
+    def up(self) -> bool:
+        """Whether all that is published is heard."""
+        return all(feed.up for feed in self._lanes)
+
+    @property
+    def losses(self) -> int:
+        """Times that a connection was lost or not made."""
+        return sum(feed.losses for feed in self._lanes)
+
+    def join(self, topic: str) -> None:
+        """Listen to a topic."""
+        self._of(topic).join(self._channel(topic))
+
+    def leave(self, topic: str) -> None:
+        """Listen to a topic no more."""
+        self._of(topic).leave(self._channel(topic))
+
+    def join_pattern(self) -> None:
+        """Listen to everything; called once for each pattern."""
+        for feed in self._lanes:
+            feed.join_pattern()
+
+    def leave_pattern(self) -> None:
+        """One pattern less."""
+        for feed in self._lanes:
+            feed.leave_pattern()
+
+    def ready(self, patterns: Iterable[str]) -> list[asyncio.Future[None]]:
+        """What to await until messages of these topics and patterns come."""
+        waiting: list[asyncio.Future[None]] = []
+        for pattern in patterns:
+            if is_wildcard(pattern):
+                for feed in self._lanes:
+                    waiting += feed.ready(None)
+            else:
+                waiting += self._of(pattern).ready(self._channel(pattern))
+        return waiting
+
+    def _of(self, topic: str) -> Feed:
+        return self._lanes[self._layout.shard(topic) % len(self._lanes)]
+
+    def _channel(self, topic: str) -> str:
+        return self._layout.channel(topic)

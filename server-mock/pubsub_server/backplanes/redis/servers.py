@@ -1,0 +1,261 @@
+"""The servers behind the URL: one, or those of a Redis Cluster by the slots that each has.
+
+A redirection of a cluster is followed only when a slot has moved for good. While it is moving its
+keys are in two places, and no script could tell a topic without a log from one whose log has gone
+ahead; so whoever asks has to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.crc import key_slot
+from redis.exceptions import (
+    AskError,
+    BusyLoadingError,
+    ClusterDownError,
+    ClusterError,
+    MasterDownError,
+    MovedError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError as RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+logger = logging.getLogger(__name__)
+
+LINK_ERRORS: Final = (
+    RedisConnectionError,
+    RedisTimeoutError,
+    BusyLoadingError,
+    ReadOnlyError,
+    MasterDownError,
+    AskError,
+    ClusterDownError,
+    ClusterError,
+    RedisClusterException,
+    TryAgainError,
+    OutOfMemoryError,
+)
+"""What goes away by itself or by an operator's hand: it is tried again for a while."""
+
+DIAL_ANEW: Final = (RedisConnectionError, ReadOnlyError)
+READERS: Final = 8
+WRITERS: Final = 4
+"""Connections to one server of a cluster that publishes of several shards share."""
+ANSWER_WITHIN: Final = 5.0
+"""Seconds; a Redis that says nothing for longer is taken for lost."""
+LEARN_WITHIN: Final = 1.0
+LEARN_AGAIN: Final = 0.1
+SLOTS: Final = 16_384
+
+Address = tuple[str, int]
+
+
+class Server:
+    """Connections to one server.
+
+    Args:
+        options: Of its connections.
+        writers: Connections for publishing.
+
+    Attributes:
+        writer: For publishing.
+        readers: For all else.
+    """
+
+    def __init__(self, options: dict[str, Any], writers: int) -> None:
+        # Nothing is repeated in here: who asks knows what may be repeated, and how long.
+        self._options = {
+            "timeout": ANSWER_WITHIN,
+            "socket_timeout": ANSWER_WITHIN,
+            "retry": Retry(NoBackoff(), 0),
+            **options,
+        }
+        self.writer = self._client(writers)
+        self.readers = self._client(READERS)
+
+    def listener(self) -> Redis:
+        """A client of its own for listening; its owner closes it."""
+        return self._client(1)
+
+    async def drop(self) -> None:
+        """Dial anew from now on: the others are lost as well, or lead to who may not write."""
+        for client in (self.writer, self.readers):
+            await client.connection_pool.disconnect(inuse_connections=False)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.writer.aclose()
+        await self.readers.aclose()
+
+    def _client(self, connections: int) -> Redis:
+        pool = cast("Any", BlockingConnectionPool)
+        return Redis.from_pool(pool(**{**self._options, "max_connections": connections}))
+
+
+class One:
+    """A Redis that is no cluster.
+
+    Args:
+        url: `redis://`, `rediss://` or `unix://`.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._server = Server(dict(parse_url(url)), 1)
+
+    async def of(self, key: str) -> Server:
+        """The server that has this key."""
+        return self._server
+
+    def still(self, key: str, server: Server) -> bool:
+        """Whether this server has this key, as far as is known."""
+        return True
+
+    async def failed(self, server: Server, error: Exception) -> bool:
+        """A call failed; whether another server is to be asked instead."""
+        if isinstance(error, DIAL_ANEW):
+            await server.drop()
+        return False
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._server.close()
+
+
+class Slots:
+    """A Redis Cluster: who has which slot, learnt from its servers.
+
+    Args:
+        url: `redis://` or `rediss://` of any of its servers.
+
+    Raises:
+        ValueError: The URL is none for a cluster.
+    """
+
+    def __init__(self, url: str) -> None:
+        options: dict[str, Any] = dict(parse_url(url))
+        if "path" in options or options.get("db"):
+            raise ValueError("a cluster has no socket file and no database but 0")
+        self._options = options
+        self._first: Address = (options.get("host", "localhost"), options.get("port", 6379))
+        self._servers: dict[Address, Server] = {}
+        self._owners: list[Address | None] = [None] * SLOTS
+        self._known: list[Address] = []
+        self._doubted: Address | None = None
+        self._stale = True
+        self._learnt = -LEARN_AGAIN
+        self._loop = asyncio.get_running_loop()
+        self._learning: asyncio.Task[None] | None = None
+
+    async def of(self, key: str) -> Server:
+        """The server that has this key.
+
+        Raises:
+            RedisError: Nobody knows.
+        """
+        slot = key_slot(key.encode())
+        if self._stale or self._owners[slot] is None:
+            await self._learn()
+        owner = self._owners[slot]
+        if owner is None:
+            raise ClusterDownError(f"no server of the cluster has slot {slot}")
+        return self._server(owner)
+
+    def still(self, key: str, server: Server) -> bool:
+        """Whether this server has this key, as far as is known."""
+        owner = self._owners[key_slot(key.encode())]
+        return owner is not None and self._servers.get(owner) is server
+
+    async def failed(self, server: Server, error: Exception) -> bool:
+        """A call failed; whether another server is to be asked instead."""
+        asked = next((at for at, each in self._servers.items() if each is server), self._first)
+        if isinstance(error, MovedError):
+            said: Any = error
+            self._owners[said.slot_id] = (said.host or asked[0], said.port)
+            self._stale = True
+            return True
+        if not isinstance(error, (AskError, OutOfMemoryError)):
+            self._doubted, self._stale = asked, True
+        if isinstance(error, DIAL_ANEW):
+            await server.drop()
+        return False
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
+        for server in self._servers.values():
+            await server.close()
+
+    # ------------------------------------------------------------ inside
+
+    def _server(self, address: Address) -> Server:
+        server = self._servers.get(address)
+        if server is None:
+            options = {**self._options, "host": address[0], "port": address[1]}
+            server = self._servers[address] = Server(options, WRITERS)
+        return server
+
+    async def _learn(self) -> None:
+        if self._loop.time() - self._learnt < LEARN_AGAIN:
+            return
+        if self._learning is None or self._learning.done():
+            self._learning = self._loop.create_task(self._ask_around())
+        await asyncio.shield(self._learning)
+
+    async def _ask_around(self) -> None:
+        # Who was doubted may still believe that all is as it was.
+        asked = dict.fromkeys((*self._known, self._first))
+        order = sorted(asked, key=lambda address: address == self._doubted)
+        failure: Exception = ClusterDownError("no server of the cluster is known")
+        for address in order:
+            try:
+                async with asyncio.timeout(LEARN_WITHIN):
+                    readers: Any = self._server(address).readers
+                    found = await readers.execute_command("CLUSTER", "SLOTS")
+            except (TimeoutError, RedisError, OSError) as error:
+                failure = error
+                continue
+            await self._take(_rows(found, address[0]))
+            return
+        self._learnt = self._loop.time()
+        if isinstance(failure, RedisError):
+            raise failure
+        raise RedisConnectionError(f"no server of the cluster answers ({type(failure).__name__})")
+
+    async def _take(self, rows: Iterable[tuple[int, int, Sequence[Address]]]) -> None:
+        owners: list[Address | None] = [None] * SLOTS
+        known: dict[Address, None] = {}
+        for start, end, addresses in rows:
+            owners[start : end + 1] = [addresses[0]] * (end + 1 - start)
+            known.update(dict.fromkeys(addresses))
+        self._owners, self._known = owners, list(known)
+        self._stale, self._doubted = False, None
+        self._learnt = self._loop.time()
+        for address in self._servers.keys() - known.keys() - {self._first}:
+            await self._servers.pop(address).close()
+
+
+def _rows(found: Any, asked: str) -> Iterable[tuple[int, int, list[Address]]]:
+    """The answer to `CLUSTER SLOTS`: first and last slot, the primary, and its replicas."""
+    for start, end, *nodes in found:
+        yield int(start), int(end), [(_host(node[0], asked), int(node[1])) for node in nodes]
+
+
+def _host(said: bytes | None, asked: str) -> str:
+    return said.decode() if said else asked

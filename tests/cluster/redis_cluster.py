@@ -1,0 +1,131 @@
+"""A real Redis Cluster of a test's own: its servers killed, its slots moved."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from redis.crc import key_slot
+
+from tests.cluster.store import Store, free_port
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+SLOTS = 16_384
+PRIMARIES = 3
+NODE_TIMEOUT = 1_000
+"""Milliseconds after which the servers take one of them for failing."""
+
+
+class Cluster:
+    """Three primaries, and a replica of the first.
+
+    Args:
+        kind: See `Store`.
+        folder: For their files.
+    """
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.folder = folder
+        self.servers = [
+            Store(
+                kind,
+                folder / str(number),
+                *("--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT)),
+                *("--cluster-port", str(free_port()), "--cluster-require-full-coverage", "no"),
+                # An election waits for a second at most, and a replica is ever fit for one.
+                *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
+            )
+            for number in range(PRIMARIES + 1)
+        ]
+        self.url = self.servers[0].url
+        self.ids: list[str] = []
+
+    async def start(self) -> None:
+        """Run it, and wait until it has all slots and its replica."""
+        for server in self.servers:
+            server.folder.mkdir(parents=True)
+        await asyncio.gather(*(server.start() for server in self.servers))
+        first = self.servers[0]
+        for server in self.servers[1:]:
+            port, bus = server.port, server.option("--cluster-port")
+            await first.command("CLUSTER", "MEET", "127.0.0.1", port, bus)
+        self.ids = [(await server.command("CLUSTER", "MYID")).decode() for server in self.servers]
+        share = -(-SLOTS // PRIMARIES)
+        for number, server in enumerate(self.servers[:PRIMARIES]):
+            last = min(SLOTS, (number + 1) * share) - 1
+            await server.command("CLUSTER", "ADDSLOTSRANGE", number * share, last)
+        for server in self.servers:
+            await until(partial(self._knows, server), True)
+        await self.replica.command("CLUSTER", "REPLICATE", self.ids[0])
+        await until(self._replicating, True)
+
+    @property
+    def replica(self) -> Store:
+        """Of the first primary."""
+        return self.servers[PRIMARIES]
+
+    async def end(self) -> None:
+        """End all of them."""
+        await asyncio.gather(*(server.end() for server in self.servers))
+
+    async def owner(self, key: str) -> int:
+        """The number of the server that has this key, as most of them see it."""
+        slot = key_slot(key.encode())
+        for start, end, primary, *_ in await self.servers[1].command("CLUSTER", "SLOTS"):
+            if start <= slot <= end:
+                return self.ids.index(primary[2].decode())
+        raise AssertionError(f"nobody has slot {slot}")
+
+    @asynccontextmanager
+    async def moving(self, key: str, to: int) -> AsyncGenerator[None]:
+        """The slot of a key is on its way to another primary, and is there at the end."""
+        slot, source = key_slot(key.encode()), self.servers[await self.owner(key)]
+        target = self.servers[to]
+        await target.command(
+            "CLUSTER", "SETSLOT", slot, "IMPORTING", self.ids[self.servers.index(source)]
+        )
+        await source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", self.ids[to])
+        yield
+        while keys := await source.command("CLUSTER", "GETKEYSINSLOT", slot, 100):
+            await source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+        for server in (target, source, *self.servers[:PRIMARIES]):
+            await server.command("CLUSTER", "SETSLOT", slot, "NODE", self.ids[to])
+
+    async def promoted(self) -> None:
+        """Wait until the replica has the slots of the first primary."""
+        await until(self._promoted, True)
+
+    async def _promoted(self) -> bool:
+        for start, _, primary, *_ in await self.servers[1].command("CLUSTER", "SLOTS"):
+            if start == 0:
+                return bool(primary[2].decode() == self.ids[PRIMARIES])
+        return False
+
+    async def _knows(self, server: Store) -> bool:
+        said = (await server.command("CLUSTER", "INFO")).decode()
+        return (
+            "cluster_state:ok" in said
+            and f"cluster_slots_assigned:{SLOTS}" in said
+            and f"cluster_known_nodes:{len(self.servers)}" in said
+        )
+
+    async def _replicating(self) -> bool:
+        said: Any = (await self.replica.command("INFO", "replication")).decode()
+        return "master_link_status:up" in said
+
+
+@asynccontextmanager
+async def redis_cluster(kind: str, folder: Path) -> AsyncGenerator[Cluster]:
+    """A cluster that is ended with the test."""
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(kind, folder)
+        stack.push_async_callback(cluster.end)
+        async with asyncio.timeout(30):
+            await cluster.start()
+        yield cluster
