@@ -69,7 +69,14 @@ class Cluster:
     """Three nodes on one store behind one balancer."""
 
     def __init__(self, folder: Path, store: Store, key: bytes) -> None:
-        flags = ("--redis-url", store.url, "--dev-key-file", str(folder / "dev.key"), *FLAGS)
+        flags = (
+            "--redis-url",
+            store.url,
+            "--redis-durable",
+            "--dev-key-file",
+            str(folder / "dev.key"),
+            *FLAGS,
+        )
         self.store = store
         self.nodes = [Node(f"node{n}", folder, *flags) for n in (1, 2, 3)]
         self.key = key
