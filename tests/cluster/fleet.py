@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -17,7 +17,7 @@ from pubsub_server.testing import RunningServer, running_server
 from tests.interop.peer import EventStream, Socket
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from tests.cluster.redis_cluster import Cluster
     from tests.cluster.store import Store
@@ -134,6 +134,27 @@ async def peer(
             raise RefusedError(answer)
         socket.client_id = answer["client_id"]
         yield socket
+
+
+@asynccontextmanager
+async def meeting(
+    store: Store, here: Sequence[str] = (), there: Sequence[str] = (), **more: object
+) -> AsyncGenerator[tuple[list[RunningServer], list[Socket]]]:
+    """Two nodes within the bound of a test, and peers of theirs.
+
+    Args:
+        store: Joins them.
+        here: Users with a socket at the first.
+        there: Users with one at the second.
+        **more: Settings.
+    """
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(asyncio.timeout(BOUND))
+        both = await stack.enter_async_context(nodes(store, 2, **more))
+        a, b = both
+        at = [*((a, user) for user in here), *((b, user) for user in there)]
+        peers = [await stack.enter_async_context(peer(node, node.token(user))) for node, user in at]
+        yield both, peers
 
 
 @asynccontextmanager

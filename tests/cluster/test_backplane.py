@@ -42,13 +42,22 @@ def client(node: RunningServer) -> PubSubClient:
     return PubSubClient(node.ws, rest_url=node.http, token=node.service_token())
 
 
-async def test_what_is_published_on_one_node_is_heard_on_the_other(store: Store) -> None:
+@asynccontextmanager
+async def pair(
+    store: Store,
+) -> AsyncGenerator[tuple[list[RunningServer], list[PubSubClient]]]:
+    """Two nodes within the bound of a test, and a client of each."""
     async with (
         asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        client(a) as here,
-        client(b) as there,
+        nodes(store) as both,
+        client(both[0]) as here,
+        client(both[1]) as there,
     ):
+        yield both, [here, there]
+
+
+async def test_what_is_published_on_one_node_is_heard_on_the_other(store: Store) -> None:
+    async with pair(store) as (_, (here, there)):
         sub = await there.subscribe("demo.x")
         wild = await there.subscribe("demo.*")
         first = await here.publish("demo.x", {"data": 1})
@@ -62,12 +71,7 @@ async def test_what_is_published_on_one_node_is_heard_on_the_other(store: Store)
 
 
 async def test_an_id_counts_once_whatever_node_it_comes_to(store: Store) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        client(a) as here,
-        client(b) as there,
-    ):
+    async with pair(store) as (_, (here, there)):
         first = await here.publish("demo.x", {"data": 1}, id="one")
         again = await there.publish("demo.x", {"data": 1}, id="one")
         assert (again.id, again.seq, again.duplicate) == ("one", first.seq, True)
@@ -163,12 +167,7 @@ async def test_a_listening_connection_that_is_cut_loses_nothing(
     store: Store, pattern: tuple[str, ...]
 ) -> None:
     heard: dict[str, list[object]] = {}
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        client(a) as here,
-        client(b) as there,
-    ):
+    async with pair(store) as (_, (here, there)):
         sub = await there.subscribe(list(pattern))
         task = asyncio.create_task(collect(sub, heard))
         async with Traffic(here, "demo.x", "demo.y") as traffic:
@@ -186,12 +185,7 @@ async def test_a_store_that_is_killed_and_comes_back_loses_nothing_that_was_ackn
     store: Store,
 ) -> None:
     heard: dict[str, list[object]] = {}
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        client(a) as here,
-        client(b) as there,
-    ):
+    async with pair(store) as ((_, b), (here, there)):
         sub = await there.subscribe(["demo.x", "demo.*"])
         task = asyncio.create_task(collect(sub, heard))
         async with Traffic(here, "demo.x", "demo.y") as traffic:
@@ -208,12 +202,7 @@ async def test_a_store_that_is_killed_and_comes_back_loses_nothing_that_was_ackn
 
 async def test_a_store_that_forgets_everything_shows_as_one_gap_a_topic(store: Store) -> None:
     heard: dict[str, list[object]] = {}
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        client(a) as here,
-        client(b) as there,
-    ):
+    async with pair(store) as (_, (here, there)):
         sub = await there.subscribe("demo.x")
         task = asyncio.create_task(collect(sub, heard))
         for n in (1, 2):

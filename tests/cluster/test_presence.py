@@ -6,7 +6,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Any
 
-from tests.cluster.fleet import BOUND, TIMEOUT, node_process, nodes, peer, present, stream
+from tests.cluster.fleet import BOUND, TIMEOUT, meeting, node_process, nodes, peer, present, stream
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -89,12 +89,7 @@ async def test_members_of_all_nodes_are_in_every_snapshot(store: Store) -> None:
 
 
 async def test_each_change_is_heard_once_on_the_other_node(store: Store) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        peer(b, b.token("bob")) as bob,
-        peer(b, b.token("eve")) as eve,
-    ):
+    async with meeting(store, there=["bob", "eve"]) as ((a, _), (bob, eve)):
         await bob.subscribe(TOPIC)
         await eve.subscribe("demo.*")
         await snapshot(bob)
@@ -139,11 +134,7 @@ async def test_an_event_stream_is_shown_the_list_when_it_changes_elsewhere(store
 async def test_who_comes_back_to_another_node_within_the_grace_is_not_noticed(
     store: Store,
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store, presence_grace=1_000) as (a, b),
-        peer(b, b.token("bob")) as bob,
-    ):
+    async with meeting(store, there=["bob"], presence_grace=1_000) as ((a, b), (bob,)):
         await bob.subscribe(TOPIC)
         await snapshot(bob)
         async with peer(a, a.token("ann")) as ann:
@@ -168,11 +159,7 @@ async def test_who_comes_back_to_another_node_within_the_grace_is_not_noticed(
 
 
 async def test_who_does_not_come_back_leaves_after_the_grace(store: Store) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        peer(b, b.token("bob")) as bob,
-    ):
+    async with meeting(store, there=["bob"]) as ((a, _), (bob,)):
         await bob.subscribe(TOPIC)
         await snapshot(bob)
         async with peer(a, a.token("ann")) as ann:
@@ -197,12 +184,7 @@ async def test_nobody_resumes_somebody_else_on_another_node(store: Store) -> Non
 async def test_a_client_that_is_on_another_node_by_now_loses_its_old_connection(
     store: Store,
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        peer(a, a.token("ann")) as ann,
-        peer(b, b.token("bob")) as bob,
-    ):
+    async with meeting(store, ["ann"], ["bob"]) as ((a, b), (ann, bob)):
         await ann.subscribe(TOPIC)
         await bob.subscribe(TOPIC)
         await snapshot(bob)
@@ -282,13 +264,7 @@ async def test_a_node_that_was_given_up_and_lives_comes_back_with_its_members(
 
 
 async def test_members_outlast_an_outage_of_the_store(store: Store) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        peer(a, a.token("ann")) as ann,
-        peer(a, a.token("sam")) as sam,
-        peer(b, b.token("bob")) as bob,
-    ):
+    async with meeting(store, ["ann", "sam"], ["bob"]) as ((a, b), (ann, sam, bob)):
         await ann.subscribe(TOPIC)
         await sam.subscribe(TOPIC)
         await bob.subscribe(TOPIC)
@@ -306,12 +282,7 @@ async def test_members_outlast_an_outage_of_the_store(store: Store) -> None:
 
 
 async def test_a_store_that_forgets_everything_is_told_who_is_there(store: Store) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        peer(a, a.token("ann")) as ann,
-        peer(b, b.token("bob")) as bob,
-    ):
+    async with meeting(store, ["ann"], ["bob"]) as ((a, b), (ann, bob)):
         await ann.subscribe(TOPIC)
         await bob.subscribe(TOPIC)
         async with store.client() as redis:
@@ -321,11 +292,7 @@ async def test_a_store_that_forgets_everything_is_told_who_is_there(store: Store
 
 
 async def test_changes_that_a_cut_connection_missed_are_shown(store: Store) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        peer(b, b.token("bob")) as bob,
-    ):
+    async with meeting(store, there=["bob"]) as ((a, b), (bob,)):
         await bob.subscribe(TOPIC)
         await snapshot(bob)
         feed: Any = b.hub.core.backplane._feed  # type: ignore[attr-defined]
@@ -341,13 +308,8 @@ async def test_changes_that_a_cut_connection_missed_are_shown(store: Store) -> N
 
 
 async def test_a_topic_has_so_many_members_on_all_nodes_together(store: Store) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store, presence_max_members=2) as (a, b),
-        peer(a, a.token("ann")) as ann,
-        peer(b, b.token("bob")) as bob,
-        peer(b, b.token("eve")) as eve,
-    ):
+    members = {"here": ["ann"], "there": ["bob", "eve"]}
+    async with meeting(store, **members, presence_max_members=2) as (_, (ann, bob, eve)):
         for each in (ann, bob, eve):
             await each.subscribe(TOPIC)
         assert users(await snapshot(eve)) == ["ann", "bob"]
@@ -359,12 +321,7 @@ async def test_a_topic_has_so_many_members_on_all_nodes_together(store: Store) -
 async def test_a_node_is_told_of_topics_that_its_clients_listen_to_and_no_others(
     store: Store,
 ) -> None:
-    async with (
-        asyncio.timeout(BOUND),
-        nodes(store) as (a, b),
-        peer(a, a.token("ann")) as ann,
-        peer(b, b.token("bob")) as bob,
-    ):
+    async with meeting(store, ["ann"], ["bob"]) as ((_, b), (ann, bob)):
         heard: list[str] = []
         attendance: Any = b.hub.attendance
         hear = attendance.heard
