@@ -46,7 +46,7 @@ class Server:
 
 
 @contextmanager
-def real_server(store: Server | None = None, **settings: object) -> Generator[Server]:
+def real_server(store: Server | None = None, /, **settings: object) -> Generator[Server]:
     """The reference server as `hanzo-pubsub serve --dev` starts it, without limits in the way.
 
     Args:
