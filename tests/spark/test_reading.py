@@ -249,6 +249,13 @@ def test_what_stays_wrong_is_told_without_the_token(
     assert "s3cret" not in str(caught.value)
 
 
+def test_what_is_forbidden_names_the_topic() -> None:
+    body = {"code": "forbidden", "detail": "the rules say no", "topic": "org.other.a"}
+    peer = Peer(answers=[httpx.Response(403, json=body)])
+    with pytest.raises(PermissionDenied, match=r"'org\.other\.a': the rules say no"):
+        peer.fetcher().positions(("dev.*", "org.other.a"))
+
+
 def test_positions_that_are_none_are_refused() -> None:
     strange = [{}, {"positions": [{"topic": "a"}]}, {"positions": None}]
     for body in strange:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
+from typing import Any
 
 import pytest
 
 from hanzoai.pubsub.spark import FORMAT
-from tests.spark.source_lab import Batches, Lab, of, pairs
+from tests.spark.source_lab import BOUND, Batches, Lab, of, pairs, until
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -15,6 +17,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+POSITIONS = "/v1/positions"
 
 
 def test_a_batch_reads_what_is_retained_between_two_bounds(lab: Lab) -> None:
@@ -76,3 +80,70 @@ def test_a_stream_goes_on_exactly_where_its_checkpoint_is(lab: Lab) -> None:
     lab.run(again, **options, maxOffsetsPerTrigger="6")
     assert [sorted(rows) for rows in again.rows[:1]] == [sorted(got.rows[-1])]
     assert again.all[len(got.rows[-1]) :] == of("dev.on.a", newer)
+
+
+def test_an_idle_stream_asks_twice_a_second_at_most_and_shows_its_backlog(lab: Lab) -> None:
+    old = lab.server.publish("dev.idle.a", 5)
+    got = Batches()
+    query = lab.start(got, {"topicsPattern": "dev.idle.*"}, now=False)
+    # With nothing to read the query asks again and again.
+    asked = lab.server.requests(POSITIONS)
+    until(lambda: lab.server.requests(POSITIONS) >= asked + 4)
+    begin, asked = time.monotonic(), lab.server.requests(POSITIONS)
+    until(lambda: lab.server.requests(POSITIONS) >= asked + 6)
+    assert 6 / (time.monotonic() - begin) <= 2.2
+    assert got.all == []
+
+    new = lab.server.publish("dev.idle.a", 3, begin=5)
+    until(lambda: len(got.all) == 3)
+    assert got.all == of("dev.idle.a", new)
+
+    def source(name: str) -> dict[str, int]:
+        progress: Any = query.lastProgress
+        text = None if progress is None else progress["sources"][0][name]
+        found: dict[str, int] = json.loads(text or "{}")
+        return found
+
+    until(lambda: source("endOffset").get("dev.idle.a") == new[-1])
+    assert source("latestOffset") == {"dev.idle.a": new[-1]}
+    assert old[-1] + 1 == new[0]
+
+
+def test_rows_whose_ttl_passed_between_others_are_no_loss(lab: Lab) -> None:
+    first = lab.server.publish("dev.ttl.a", 2)
+    lab.server.publish("dev.ttl.a", 2, begin=2, ttl=1)
+    last = lab.server.publish("dev.ttl.a", 2, begin=4)
+    until(lambda: len(lab.server.messages("dev.ttl.a")) == 4)
+    assert pairs(lab.read(topics="dev.ttl.a")) == of("dev.ttl.a", first + last)
+
+
+def test_from_source_to_sink_each_message_arrives_once(lab: Lab) -> None:
+    lab.server.publish("dev.from.a", 300)
+    lab.server.publish("dev.from.b", 200)
+
+    def run() -> None:
+        rows = lab.stream(
+            topicsPattern="dev.from.*", startingOffsets="earliest", maxOffsetsPerTrigger="200"
+        )
+        query = (
+            rows.selectExpr("'dev.to.a' topic", "type", "data", "concat(topic, ':', seq) id")
+            .writeStream.format(FORMAT)
+            .options(**lab.options())
+            .option("checkpointLocation", str(lab.folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(int(BOUND))
+
+    run()
+    # Published and not committed: the batches are published again.
+    lab.forget_commits(keep=1)
+    lab.server.publish("dev.from.a", 50, begin=300)
+    run()
+    sent = [
+        f"{topic}:{message['seq']}"
+        for topic in ("dev.from.a", "dev.from.b")
+        for message in lab.server.messages(topic)
+    ]
+    assert len(sent) == 550
+    assert sorted(message["id"] for message in lab.server.messages("dev.to.a")) == sorted(sent)

@@ -17,6 +17,8 @@ from hanzoai.pubsub.errors import (
     LimitExceeded,
     NotFound,
     ProtocolError,
+    PubSubError,
+    from_code,
 )
 from hanzoai.pubsub.http.calls import read_error
 from hanzoai.pubsub.http.status import why_unreachable
@@ -183,7 +185,7 @@ class Fetcher:
                         f"The server does not know {method} {path.partition('/topics')[0]}.",
                         remedy="Check that `url` is that of PubSub, of a version with positions.",
                     )
-                raise found
+                raise _named(found)
             delay = max(found.retry_after or 0.0, backoff(config, failures))
             if status == 401:
                 refused_token = token
@@ -192,6 +194,20 @@ class Fetcher:
                     refused_token, delay = None, 0.0
             if delay:
                 self._sleep(stop, delay)
+
+
+def _named(error: PubSubError) -> PubSubError:
+    """The same error, with the topic that it concerns in its words: Spark shows nothing else."""
+    if error.topic is None or error.topic in error.message:
+        return error
+    return from_code(
+        error.code,
+        f"Topic {error.topic!a}: {error.message}",
+        remedy=error.remedy,
+        topic=error.topic,
+        field=error.field,
+        retry_after=error.retry_after,
+    )
 
 
 def _object(body: bytes) -> dict[str, Any]:
