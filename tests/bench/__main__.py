@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 from tests.bench import (
     connecting,
     connections,
+    curve,
     fanout,
+    http,
     latency,
     memory,
     receive,
@@ -37,12 +39,15 @@ ROOMS = {
     "latency": latency.measure,
     "connecting": connecting.measure,
     "fanout": fanout.measure,
+    "fanout-large": fanout.measure_large,
+    "http": http.measure,
+    "curve": curve.measure,
     "memory": memory.measure,
     "connections": connections.measure,
     "typescript": typescript.measure,
 }
 # Rooms that say themselves when and with what they were measured.
-SELF_CONTAINED = {"connections", "typescript"}
+SELF_CONTAINED = {"connections", "curve", "fanout", "fanout-large", "http", "latency", "typescript"}
 RESULTS = Path(__file__).with_name("results") / "latest.json"
 
 
@@ -69,8 +74,10 @@ def main() -> None:
         "load": [round(os.getloadavg()[0], 2)],
     }
     for name in options.rooms or ROOMS:
-        begin = time.monotonic()
+        begin, load = time.monotonic(), os.getloadavg()[0]
         run[name] = ROOMS[name](quick=options.quick)
+        loads = [round(load, 2), round(os.getloadavg()[0], 2)]
+        run[name]["run"] = {"date": run["date"], "load": loads}
         print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
     run["load"].append(round(os.getloadavg()[0], 2))
     # Keys of JSON are texts; what is shown now and what is read back later shall be the same.

@@ -63,13 +63,16 @@ def steps(dialect: str, url: str, token: str, topic: str) -> Sequence[Step]:
             raise ValueError(dialect)
 
 
-def publication(dialect: str, topic: str, content: str) -> bytes:
-    """The bytes that publish one message."""
-    data = {"content": content, "index": 42}
+def publication(
+    dialect: str, topic: str, content: str, *, ref: str | None = None, stamp: int = 42
+) -> bytes:
+    """The bytes that publish one message; the real server answers one with a ``ref``."""
     if dialect == "hanzo":
+        data = {"content": content, "stamp": stamp}
         message: dict[str, object] = {"topic": topic, "type": "token", "data": data}
-        return masked(_compact({"type": "publish", "message": message}))
-    body = envelope(topic, content)
+        frame: dict[str, object] = {"type": "publish", "message": message}
+        return masked(_compact(frame if ref is None else {**frame, "ref": ref}))
+    body = envelope(topic, content, stamp)
     match dialect:
         case "echo":
             return masked(b'{"type":"publish","message":%b}' % body)
@@ -82,14 +85,14 @@ def publication(dialect: str, topic: str, content: str) -> bytes:
             raise ValueError(dialect)
 
 
-def envelope(topic: str, content: str) -> bytes:
+def envelope(topic: str, content: str, stamp: int = 42) -> bytes:
     """What the real server makes of a message; to the others it is given ready made."""
     return _compact(
         {
             "id": "msg_01JMZ3X8Q20000000000000000",
             "topic": topic,
             "type": "token",
-            "data": {"content": content, "index": 42},
+            "data": {"content": content, "stamp": stamp},
             "sender": {"type": "admin", "id": "bench"},
             "timestamp": START,
             "seq": FIRST_SEQ,

@@ -1,17 +1,37 @@
-"""Publish to delivery through the real server, at a paced load."""
+"""Publish to delivery: at paced loads, near the most that is kept up with, and beside C."""
 
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
+from tests.bench import peers
+from tests.bench.dialects import Publisher, content, publication
 from tests.bench.processes import Json, interleave, worker
 from tests.bench.servers import real_server
+from tests.bench.tables import measured, met, table
 from tests.bench.wire import Connection
+
+if TYPE_CHECKING:
+    from tests.bench.processes import Worker
+    from tests.bench.servers import Server
 
 TOPIC = "demo.latency"
 WARM_UP = 10
 LOADS = {1: 100, 100: 100, 1_000: 10}
 """Messages a second by number of subscribers."""
+SATURATED = 1_000
+"""Subscribers of the load that is a share of the most that is kept up with."""
+SHARE = 0.8
+BURST = 8
+WARM_BURSTS = 2
+MANY = 10_000
+MANY_EVERY = 0.6
+"""Seconds between two messages to the many."""
+MANY_SECONDS = 150
+"""Of all rounds: opening so many takes most of the time."""
+LIMIT_MS = 50
+TO_C = 1.3
 
 
 def measure(*, quick: bool) -> Json:
@@ -21,28 +41,146 @@ def measure(*, quick: bool) -> Json:
         subscribers = int(name)
         return _run(subscribers, LOADS[subscribers], LOADS[subscribers] * seconds)
 
-    return {
+    def saturated(name: str) -> dict[str, float]:
+        del name
+        return _saturated(seconds)
+
+    def many(name: str) -> dict[str, float]:
+        with peers.start(name) as server, worker("tests.bench.readers") as readers:
+            _open(readers, server, MANY)
+            return _paced(server, readers, 1 / MANY_EVERY, 3, 10)
+
+    room: Json = {
         "rounds": rounds,
         "loads": LOADS,
         "subscribers": interleave([*map(str, LOADS)], rounds, run),
+        "saturated": interleave(["hanzo-pubsub serve"], rounds, saturated),
     }
+    if not quick:
+        names = peers.present((peers.OURS, peers.EPOLL, peers.NATS))
+        room["many"] = interleave(names, rounds, many, MANY_SECONDS)
+    return room
 
 
-def _run(subscribers: int, rate: int, messages: int) -> dict[str, float]:
+def _open(readers: Worker, server: Server, subscribers: int) -> None:
+    where = {"url": server.ws, "token": server.token, "dialect": server.dialect}
+    readers.ask(do="open", **where, topics=[TOPIC], count=subscribers)
+
+
+def _run(subscribers: int, rate: float, messages: int) -> dict[str, float]:
     with real_server() as server, worker("tests.bench.readers") as readers:
-        readers.ask(do="open", url=server.ws, token=server.token, topics=[TOPIC], count=subscribers)
-        publisher = Connection(server.ws, server.token)
-        readers.ask(do="latency", messages=messages + WARM_UP, skip=WARM_UP)
+        _open(readers, server, subscribers)
+        return _paced(server, readers, rate, WARM_UP, messages)
+
+
+def _saturated(seconds: float) -> dict[str, float]:
+    """The most that is kept up with in bursts, then the latency at a share of it."""
+    with real_server() as server, worker("tests.bench.readers") as readers:
+        _open(readers, server, SATURATED)
+        publisher = Publisher(server.dialect, server.ws, server.token, TOPIC)
+        frame = publication(server.dialect, TOPIC, content(TOPIC))
+        bursts = round(12 * seconds)
+        readers.ask(do="latency", messages=(bursts + WARM_BURSTS) * BURST, skip=BURST)
         begin = time.monotonic()
-        for n in range(messages + WARM_UP):
-            pause = begin + n / rate - time.monotonic()
-            if pause > 0:
-                time.sleep(pause)
-            data = {"content": "x" * 120, "stamp": time.monotonic_ns()}
-            message = {"topic": TOPIC, "type": "token", "data": data}
-            publisher.send({"type": "publish", "message": message})
-        answer = readers.read()
+        for burst in range(bursts + WARM_BURSTS):
+            if burst <= WARM_BURSTS:
+                begin = time.monotonic()
+            publisher.send(frame * BURST)
+            publisher.back(BURST)
+        _answer(readers)
+        rate = bursts * BURST / (time.monotonic() - begin)
         publisher.close()
+        found = _paced(server, readers, SHARE * rate, WARM_UP, round(SHARE * rate * seconds))
+    return {"rate": rate, **found}
+
+
+def _paced(
+    server: Server, readers: Worker, rate: float, warm_up: int, messages: int
+) -> dict[str, float]:
+    publisher: Publisher | Connection
+    if server.dialect == "nats":
+        publisher = Publisher(server.dialect, server.ws, server.token, f"{TOPIC}.other")
+    else:
+        publisher = Connection(server.ws, server.token)
+    text = content(TOPIC)
+    readers.ask(do="latency", messages=messages + warm_up, skip=warm_up)
+    begin = time.monotonic()
+    for n in range(messages + warm_up):
+        pause = begin + n / rate - time.monotonic()
+        if pause > 0:
+            time.sleep(pause)
+        stamp = time.monotonic_ns()
+        publisher.socket.sendall(publication(server.dialect, TOPIC, text, stamp=stamp))
+    answer = _answer(readers)
+    publisher.close()
+    return {name: float(answer[name]) for name in ("p50_ms", "p99_ms", "max_ms")}
+
+
+def _answer(readers: Worker) -> Json:
+    answer = readers.read()
     if "error" in answer:
         raise RuntimeError(answer["error"])
-    return {name: float(answer[name]) for name in ("p50_ms", "p99_ms", "max_ms")}
+    return answer
+
+
+# ---------------------------------------------------------------- the page
+
+
+def render(room: Json) -> str:
+    """The tables of this room."""
+    rows: list[list[str]] = []
+    for subscribers, found in room["subscribers"].items():
+        rate = room["loads"][subscribers]
+        rows.append(_row(int(subscribers), rate, found["median"]))
+    best = room["saturated"]["hanzo-pubsub serve"]["median"]
+    rows.append(_row(SATURATED, SHARE * best["rate"], best))
+    head = [
+        "subscribers",
+        "messages/s",
+        "p50 ms",
+        "p99 ms",
+        "of the target",
+        f"p99 < {LIMIT_MS} ms (H-160)",
+    ]
+    text = (
+        "### Publish to delivery\n\n"
+        "From the call that publishes on a WebSocket to the reading of the frame by each "
+        f"subscriber, all on one machine; medians of {room['rounds']} rounds. The last load is "
+        f"{SHARE:.0%} of what publisher, server and readers together kept up with in bursts of "
+        f"{BURST}, {best['rate']:,.0f} messages/s.{measured(room)}\n\n{table(head, rows)}"
+    )
+    if "many" in room:
+        text += f"\n\n{_many(room)}"
+    return text
+
+
+def _row(subscribers: int, rate: float, median: Json) -> list[str]:
+    return [
+        f"{subscribers:,}",
+        f"{rate:,.0f} ({rate * subscribers:,.0f} deliveries)",
+        f"{median['p50_ms']:.2f}",
+        f"{median['p99_ms']:.2f}",
+        f"{median['p99_ms'] / LIMIT_MS:.1%}",
+        met(median["p99_ms"] < LIMIT_MS),
+    ]
+
+
+def _many(room: Json) -> str:
+    medians = {name: found["median"] for name, found in room["many"].items()}
+    rows = [
+        [name, f"{found['p50_ms']:.0f}", f"{found['p99_ms']:.0f}"]
+        for name, found in medians.items()
+    ]
+    said = ""
+    if peers.EPOLL in medians:
+        ratio = medians[peers.OURS]["p99_ms"] / medians[peers.EPOLL]["p99_ms"]
+        said = (
+            f"\n\nTarget: p99 at most {TO_C} times that of the loop in C "
+            f"({met(ratio <= TO_C)}: {ratio:.2f})."
+        )
+    return (
+        f"To {MANY:,} subscribers, one message every {MANY_EVERY} s: the writes of one message "
+        "take a good part of that, in whatever language.\n\n"
+        + table(["server", "p50 ms", "p99 ms"], rows)
+        + said
+    )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -94,11 +96,25 @@ def resident_kib(pid: int) -> int:
 
 
 def interleave(
-    contenders: Sequence[str], rounds: int, run: Callable[[str], Mapping[str, float]]
+    contenders: Sequence[str],
+    rounds: int,
+    run: Callable[[str], Mapping[str, float]],
+    seconds: float = math.inf,
 ) -> dict[str, Json]:
-    """Runs A B C, A B C, …; for each the median of every figure, and all values of it."""
+    """Runs A B C, A B C, …; for each the median of every figure, and all values of it.
+
+    Args:
+        contenders: Who takes turns.
+        rounds: How often.
+        run: One turn.
+        seconds: No round is begun that would end later than that, but for the first.
+    """
     values: dict[str, dict[str, list[float]]] = {name: {} for name in contenders}
-    for _ in range(rounds):
+    begin = time.monotonic()
+    for done in range(rounds):
+        taken = time.monotonic() - begin
+        if done and taken + taken / done > seconds:
+            break
         for name in contenders:
             for figure, value in run(name).items():
                 values[name].setdefault(figure, []).append(value)

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import connections, fanout, typescript
+from tests.bench import connections, curve, fanout, http, latency, typescript
 from tests.bench.processes import ROOT
 from tests.bench.tables import met, table
 
@@ -48,9 +48,12 @@ def render(run: Json) -> str:
     """The generated part of the page."""
     rooms = {
         "receive": _receive,
-        "latency": _latency,
+        "latency": latency.render,
         "connecting": _connecting,
         "fanout": fanout.render,
+        "fanout-large": fanout.render_large,
+        "http": http.render,
+        "curve": curve.render,
         "memory": _memory,
         "connections": connections.render,
         "typescript": typescript.render,
@@ -69,7 +72,9 @@ def render(run: Json) -> str:
 
 
 def write(run: Json) -> None:
-    """Puts the tables between the marks of the page."""
+    """Puts the tables between the marks of the page, and draws its picture."""
+    if "curve" in run:
+        curve.draw(run["curve"])
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
@@ -102,30 +107,6 @@ def _receive(room: Json) -> str:
         f"{room['messages']:,} back-to-back messages of about 250 bytes; every client but the "
         "first decodes the JSON of each and reads a field of it. CPU time of the client's process; "
         f"medians of {room['rounds']} rounds.\n\n{table(head, rows)}\n\n{verdict}"
-    )
-
-
-def _latency(room: Json) -> str:
-    rows: list[list[str]] = []
-    for subscribers, found in room["subscribers"].items():
-        median = found["median"]
-        rate = room["loads"][subscribers]
-        rows.append(
-            [
-                f"{int(subscribers):,}",
-                f"{rate} ({rate * int(subscribers):,} deliveries)",
-                f"{median['p50_ms']:.2f}",
-                f"{median['p99_ms']:.2f}",
-                f"{median['p99_ms'] / 50:.1%}",
-                met(median["p99_ms"] < 50),
-            ]
-        )
-    head = ["subscribers", "messages/s", "p50 ms", "p99 ms", "of the target", "p99 < 50 ms (H-160)"]
-    return (
-        "### Publish to delivery\n\n"
-        "From the call that publishes on a WebSocket to the reading of the frame by each "
-        f"subscriber, all on one machine; medians of {room['rounds']} rounds."
-        f"\n\n{table(head, rows)}"
     )
 
 

@@ -1,8 +1,10 @@
 """Servers to compare with, and the real one.
 
-`python -m tests.bench.servers broadcast|joined` starts one that hands every message of a publisher
-to all subscribers: by `websockets.broadcast`, or, as the floor, by bare asyncio transports on
-uvloop with the messages of one read joined into one write. Neither knows topics, access or history.
+`python -m tests.bench.servers broadcast|joined|rest` starts one that hands every message of a
+publisher to all subscribers: by `websockets.broadcast`, or, as the floor, by bare transports on
+uvloop with the messages of one read joined into one write, on WebSockets and event streams. Neither
+knows topics, access or history. `rest` is aiohttp on uvloop with a handler that reads the JSON of a
+POST and answers with some.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def real_server(store: Server | None = None, /, **settings: object) -> Generator
 
 @contextmanager
 def peer_server(kind: str) -> Generator[Server]:
-    """One of this file: `broadcast` or `joined`."""
+    """One of this file: `broadcast`, `joined` or `rest`."""
     with worker("tests.bench.servers", kind) as child:
         where = child.read()["ws"]
         yield Server(child, where, where.replace("ws://", "http://").removesuffix("/ws"))
@@ -115,6 +117,7 @@ class Joined(asyncio.Protocol):
     """What was read from the publisher at once leaves in one write for each subscriber."""
 
     subscribers: set[asyncio.Transport] = set()  # noqa: RUF012
+    streams: set[asyncio.Transport] = set()  # noqa: RUF012
 
     def __init__(self) -> None:
         self._rest = b""
@@ -129,6 +132,7 @@ class Joined(asyncio.Protocol):
         del exc
         assert self._transport is not None
         self.subscribers.discard(self._transport)
+        self.streams.discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
@@ -139,12 +143,19 @@ class Joined(asyncio.Protocol):
                 self._rest = head
                 return
             self._open = True
+            if b"text/event-stream" in head:
+                self._transport.write(STREAM + _event("subscribed", b"{}"))
+                self.streams.add(self._transport)
+                return
             self._transport.write(_switch(head))
         out: list[bytes] = []
+        events: list[bytes] = []
         for payload in self._frames():
             start = payload[:40]
             if b'"publish"' in start:
                 out.append(text_frame(payload))
+                if self.streams:
+                    events.append(_event("message", payload))
             elif b'"auth"' in start:
                 self._transport.write(text_frame(AUTH_OK.encode()))
             elif b'"subscribe"' in start:
@@ -154,6 +165,9 @@ class Joined(asyncio.Protocol):
             joined = b"".join(out)
             for subscriber in self.subscribers:
                 subscriber.write(joined)
+            joined = b"".join(events)
+            for stream in self.streams:
+                stream.write(joined)
 
     def _frames(self) -> list[bytes]:
         data, at, found = self._rest, 0, list[bytes]()
@@ -169,6 +183,16 @@ class Joined(asyncio.Protocol):
             at = body + 4 + size
         self._rest = data[at:]
         return found
+
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def _event(name: str, data: bytes) -> bytes:
+    """One event in a chunk of its own, as a server sends it."""
+    body = b"id: 1740307200000-demo.fanout@1740307200000000\n" if name == "message" else b""
+    body += b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+    return b"%x\r\n%b\r\n" % (len(body), body)
 
 
 def _switch(head: bytes) -> bytes:
@@ -190,6 +214,26 @@ async def joined() -> None:
     await server.serve_forever()
 
 
+async def rest() -> None:
+    """aiohttp alone: the JSON of a POST read, some answered with 201."""
+    from aiohttp import web
+
+    async def handle(request: web.Request) -> web.Response:
+        body = json.loads(await request.read())
+        answer = {"id": "msg_1", "timestamp": 1, "seq": len(body), "duplicate": False}
+        return web.json_response(answer, status=201)
+
+    app = web.Application()
+    app.router.add_post("/v1/topics/{topic}/messages", handle)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    print(json.dumps({"ws": f"ws://{host}:{port}/ws"}), flush=True)
+    await asyncio.Event().wait()
+
+
 def main(kind: str) -> None:
     raise_limit()
     if kind == "broadcast":
@@ -197,7 +241,7 @@ def main(kind: str) -> None:
         return
     import uvloop
 
-    uvloop.run(joined())
+    uvloop.run(rest() if kind == "rest" else joined())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tests.bench.processes import Json
+
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown: the first column a name, the others numbers."""
@@ -17,3 +19,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def met(met: bool) -> str:
     """A target as it came out."""
     return "met" if met else "**missed**"
+
+
+def measured(room: Json) -> str:
+    """A sentence, with a space before it, on when a room was measured."""
+    run = room["run"]
+    return (
+        f" Measured on {run['date']}; load average {run['load'][0]:.1f} when it began and "
+        f"{run['load'][1]:.1f} when it ended."
+    )
