@@ -106,31 +106,52 @@ class Delivery:
 
         Needed before a subscription changes, as the route of the run holds no longer then.
         """
+        for connections, data in self._end_run():
+            for connection in connections:
+                self._give(connection, data)
+
+    def _end_run(self) -> Iterator[tuple[Iterable[Connection], bytes]]:
+        """What the run brings, and to whom."""
         route, self._route = self._route, NOWHERE
         self._run_bytes = 0
         texts, events = self._texts, self._events
+        # A connection that is cut while it is given these settles too, and finds nothing.
         if texts:
-            # A connection that is cut while it is given these settles too, and finds nothing.
             self._texts = []
         if events:
             self._events = []
         if texts:
-            self._give(route.sockets, texts)
+            yield route.sockets, texts[0] if len(texts) == 1 else b"".join(texts)
         if events:
-            self._give(route.streams, events)
+            yield route.streams, events[0] if len(events) == 1 else b"".join(events)
 
-    def _give(self, connections: Iterable[Connection], chunks: list[bytes]) -> None:
-        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        dirty = self._dirty
-        for connection in connections:
-            pending = connection.pending
-            if pending is None:
-                connection.pending = [data]
-                dirty.append(connection)
-            else:
-                pending.append(data)
-                if connection.stalled:
-                    self._hold(connection, len(data))
+    def _give(self, connection: Connection, data: bytes) -> None:
+        pending = connection.pending
+        if pending is None:
+            connection.pending = [data]
+            self._dirty.append(connection)
+        else:
+            pending.append(data)
+            if connection.stalled:
+                self._hold(connection, len(data))
+
+    def _write_run(self) -> None:
+        """Close the run when nothing more can come: who has nothing waiting gets it at once."""
+        stats = self._stats
+        for connections, data in self._end_run():
+            writes = 0
+            # A copy: whoever is cut by its write leaves the route.
+            for connection in list(connections):
+                if connection.pending is not None or connection.stalled:
+                    self._give(connection, data)
+                    continue
+                writes += 1
+                try:
+                    connection.sink.write(data)
+                except Exception as error:
+                    _cut(connection, error)
+            stats.writes += writes
+            stats.bytes_out += writes * len(data)
 
     # ------------------------------------------------------------ one connection
 
@@ -212,10 +233,9 @@ class Delivery:
     def flush(self) -> None:
         """Write now what waits; called by itself at the end of each loop turn with something."""
         self._scheduled = False
-        self.settle()
+        self._write_run()
         dirty, self._dirty = self._dirty, []
         stats = self._stats
-        writes = size = 0
         for connection in dirty:
             pending = connection.pending
             if not pending:
@@ -225,20 +245,9 @@ class Delivery:
                 self._hold(connection, sum(map(len, pending)))
                 continue
             try:
-                if len(pending) == 1:
-                    connection.pending = None
-                    data = pending[0]
-                    writes += 1
-                    size += len(data)
-                    connection.sink.write(data)
-                else:
-                    self._write_pending(connection)
-            except Exception:
-                # One transport that fails takes nothing from the others.
-                logger.exception("a write failed; the connection is cut", extra=about(connection))
-                connection.sink.abort()
-        stats.writes += writes
-        stats.bytes_out += size
+                self._write_pending(connection)
+            except Exception as error:
+                _cut(connection, error)
         stats.writing.observe(perf_counter() - self._began)
         if self._oldest:
             stats.publish_to_write.observe(max(0.0, time() - self._oldest / 1000))
@@ -266,7 +275,7 @@ class Delivery:
             return
         size = sum(map(len, pending))
         if size <= JOIN_BYTES:
-            self._write(connection, b"".join(pending))
+            self._write(connection, pending[0] if len(pending) == 1 else b"".join(pending))
             return
         for index, data in enumerate(pending):
             if not self._write(connection, data):
@@ -310,6 +319,13 @@ class Delivery:
             connection.stalled &= ~REPLAYING
             self._write_pending(connection)
             _has_room(connection)
+
+
+def _cut(connection: Connection, error: Exception) -> None:
+    """Its write failed. One transport that fails takes nothing from the others."""
+    said = "a write failed; the connection is cut"
+    logger.error(said, exc_info=error, extra=about(connection))
+    connection.sink.abort()
 
 
 def _has_room(connection: Connection) -> None:
