@@ -57,7 +57,7 @@ def planned(options: Mapping[str, str], schema: StructType, overwrite: bool) -> 
     if overwrite:
         raise InvalidOption(
             'Mode "overwrite" has no meaning for a topic: nothing can be taken back.',
-            remedy='Write .mode("append"); with streams, .outputMode("append") or "update".',
+            remedy='Write .mode("append"); with streams, .outputMode("append").',
             field="mode",
         )
     config = sink_config(options)

@@ -1,0 +1,124 @@
+"""How much history a topic needs so that a stream which reads it survives an outage.
+
+    python -m hanzoai.pubsub.spark.retention --rate 50 --outage 600
+
+Pure arithmetic on the busiest topic; docs/spark.md says what to do with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.settings.checks import check_number, check_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ENVELOPE = 250
+"""Bytes of a message beside its data, in the server's memory, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What the server has to keep.
+
+    Attributes:
+        messages: Of the busiest topic: `history_max_messages`.
+        seconds: `history_max_age`.
+        bytes: Of all topics together, about: `history_max_bytes`.
+    """
+
+    messages: int
+    seconds: int
+    bytes: int
+
+
+def retention(
+    rate: float,
+    *,
+    trigger: float = 1.0,
+    batch: float = 0.5,
+    outage: float = 0.0,
+    reserve: float = 2.0,
+    topics: int = 1,
+    message_bytes: int = 250,
+) -> Retention:
+    """What has to be kept for a stream to read each message.
+
+    A message waits for its micro-batch at most as long as the outage, the trigger's interval and
+    the batch before it take together.
+
+    Args:
+        rate: Messages a second of the busiest topic at its busiest.
+        trigger: Seconds between micro-batches.
+        batch: Seconds that a micro-batch takes.
+        outage: Seconds that the job may be away: a restart, a deployment, a night.
+        reserve: What all of it is multiplied by.
+        topics: As busy as that.
+        message_bytes: Bytes of the data of a message.
+
+    Raises:
+        InvalidOption: One of them is not a positive number; `field` names it.
+    """
+    check_number("rate", rate, 0.001, 1e9, "messages a second")
+    for name, value in (("trigger", trigger), ("batch", batch), ("outage", outage)):
+        check_number(name, value, 0, 1e9, "seconds")
+    check_number("reserve", reserve, 1, 1_000, "times")
+    check_whole("topics", topics, 1, 10**9, "topics")
+    check_whole("message_bytes", message_bytes, 1, 1 << 30, "bytes")
+    seconds = (trigger + batch + outage) * reserve
+    messages = math.ceil(rate * seconds)
+    return Retention(messages, math.ceil(seconds), messages * topics * (message_bytes + _ENVELOPE))
+
+
+def sustained_rate(
+    messages: int, *, trigger: float = 1.0, batch: float = 0.5, outage: float = 0.0
+) -> float:
+    """Messages a second of a topic that a stream reads whole while so many are retained.
+
+    Args:
+        messages: Retained: `history_max_messages`.
+        trigger: Seconds between micro-batches.
+        batch: Seconds that a micro-batch takes.
+        outage: Seconds that the job may be away.
+    """
+    check_whole("messages", messages, 1, 10**12, "messages")
+    waits = trigger + batch + outage
+    check_number("trigger", waits, 0.001, 1e9, "seconds")
+    return messages / waits
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the settings for what is asked."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hanzoai.pubsub.spark.retention",
+        description="What a server has to retain for a stream of Spark that reads its topics.",
+    )
+    add = parser.add_argument
+    add("--rate", type=float, required=True, help="messages a second of the busiest topic")
+    add("--trigger", type=float, default=1.0, help="seconds between micro-batches (1)")
+    add("--batch", type=float, default=0.5, help="seconds that a micro-batch takes (0.5)")
+    add("--outage", type=float, default=0.0, help="seconds that the job may be away (0)")
+    add("--reserve", type=float, default=2.0, help="what all is multiplied by (2)")
+    add("--topics", type=int, default=1, help="topics as busy as that (1)")
+    add("--message-bytes", type=int, default=250, help="bytes of the data of a message (250)")
+    given = parser.parse_args(arguments)
+    try:
+        need = retention(**vars(given))
+    except InvalidOption as error:
+        parser.error(str(error))
+    sys.stdout.write(
+        f"history_max_messages: {need.messages}\n"
+        f"history_max_age: {need.seconds}\n"
+        f"history_max_bytes: {math.ceil(need.bytes / (1 << 20))}MiB\n"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

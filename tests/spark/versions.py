@@ -1,0 +1,75 @@
+"""Each use with other versions of Spark: `python -m tests.spark.versions PYTHON[:connect] …`.
+
+PYTHON is the interpreter of an environment with that version, for example made by
+
+    uv venv /tmp/spark40
+    uv pip install --python /tmp/spark40 'pyspark==4.0.1' pyarrow 'pandas<3' \
+        websockets httpx httpx-sse pydantic tenacity
+
+and, for `:connect`, with `pyspark[connect]`. Prints a table; ends with 1 where something failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.spark.server_process import serve
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 300
+"""Seconds for all uses of one version."""
+
+
+def probe(interpreter: str, mode: str) -> tuple[str, dict[str, str | None]]:
+    """Run all uses; answers the version, and for each use what went wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        rate = {"publish_rate_service": "1000000", "history_max_messages": "10000"}
+        server = serve(Path(folder), **rate)
+        running = next(server)
+        process = subprocess.Popen(
+            [interpreter, str(ROOT / "tests" / "spark" / "version_probe.py"), mode],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT / "python"),
+                "PROBE_URL": running.url,
+                "PROBE_TOKEN_FILE": str(running.token_file),
+                "PROBE_ADMIN": running.admin,
+            },
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            out, _ = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, _ = process.communicate()
+            out += '\n{"use": "what follows", "problem": "not done in time"}'
+        finally:
+            server.close()
+    said = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    if not said:
+        return mode, {"start": f"ended with {process.returncode}"}
+    version = next((each["version"] for each in said if "version" in each), "?")
+    return f"{version} {mode}", {each["use"]: each["problem"] for each in said if "use" in each}
+
+
+def main(arguments: list[str]) -> int:
+    """Probe each and print a table."""
+    failed = False
+    for argument in arguments:
+        interpreter, _, mode = argument.partition(":")
+        version, found = probe(interpreter, mode or "classic")
+        for use, problem in found.items():
+            failed = failed or problem is not None
+            print(f"{version:16} {use:24} {problem or 'ok'}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
