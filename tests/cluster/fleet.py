@@ -19,6 +19,7 @@ from tests.interop.peer import EventStream, Socket
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
+    from tests.cluster.front import Front
     from tests.cluster.redis_cluster import Cluster
     from tests.cluster.store import Store
 
@@ -28,7 +29,7 @@ HEARTBEAT = 200
 TIMEOUT = 2_000
 
 
-def settings(store: Store | Cluster, **more: object) -> dict[str, object]:
+def settings(store: Store | Cluster | Front, **more: object) -> dict[str, object]:
     """Of a node: signs of life and grace are shorter than they are outside of tests."""
     return {
         "redis_url": store.url,
@@ -45,7 +46,7 @@ def settings(store: Store | Cluster, **more: object) -> dict[str, object]:
 
 @asynccontextmanager
 async def nodes(
-    store: Store | Cluster, count: int = 2, **more: object
+    store: Store | Cluster | Front, count: int = 2, **more: object
 ) -> AsyncGenerator[list[RunningServer]]:
     """So many nodes in this process, which take each other's tokens."""
     async with running_server(**settings(store, **more)) as first:

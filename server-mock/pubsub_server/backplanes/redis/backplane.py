@@ -135,6 +135,8 @@ class RedisBackplane:
         # since when it has lost nothing.
         self._caught_up: dict[int, int] = {}
         self._unbroken: dict[int, int] = {}
+        # Shards that may have lost something, not yet said.
+        self._doubted: set[int] = set()
         # Shards of which messages may not have come.
         self._anew: set[int] = set()
         self._next_sweep = 0.0
@@ -284,6 +286,14 @@ class RedisBackplane:
         errors = {error for error in found if error is not None}
         if errors:
             logger.warning("looking for what was missed failed: %s", ", ".join(sorted(errors)))
+        if self._doubted:
+            logger.warning(
+                "Redis may have lost what it had acknowledged last, in %d of %d shards",
+                *(len(self._doubted), len(self._layout.bases)),
+            )
+            self._doubted.clear()
+            # Members and counts may lack there, too.
+            self._life.lose()
         return members and not errors
 
     async def _sweep(self) -> None:
@@ -309,9 +319,7 @@ class RedisBackplane:
                 self._anew.add(shard)
             return type(error).__name__
         if before != sweep.unbroken:
-            logger.warning("Redis may have lost what it had acknowledged last, in shard %d", shard)
-            # Members and counts may lack there, too.
-            self._life.lose()
+            self._doubted.add(shard)
         self._caught_up[shard], self._unbroken[shard] = sweep.now, sweep.unbroken
         return None
 

@@ -152,7 +152,7 @@ class Life:
         self.node = node = _name()
         self._since = None
         self._lost.clear()
-        logger.warning("this node was silent for too long; it begins anew")
+        logger.warning("the others may not know this node any more; it begins anew")
         former = tuple(self._former)
         written = asyncio.gather(*(heir.renew(former) for heir in self._heirs))
         written.add_done_callback(lambda _: self._written(node, former))

@@ -1,0 +1,220 @@
+"""A store that comes back without what it acknowledged last: a gap, and no position twice."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from tests.cluster.fleet import nodes, peer
+from tests.cluster.front import front
+from tests.cluster.redis_cluster import redis_cluster
+from tests.cluster.store import Store
+from tests.cluster.test_backplane import Traffic, collect, differences, settled
+from tests.cluster.test_redis_cluster import base, client, on, topics
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from hanzoai.pubsub import PubSubClient
+    from pubsub_server.testing import RunningServer
+    from tests.cluster.front import Front
+
+BOUND = 60
+LOSSY: dict[str, Any] = {"redis_durable": False, "publish_rate_service": 10_000}
+
+
+@asynccontextmanager
+async def pair(kind: str, folder: Path) -> AsyncGenerator[tuple[Front, Store, Store]]:
+    """A primary and its replica, behind one address."""
+    primary = Store(kind, folder / "primary", "--repl-diskless-sync-delay", "0")
+    replica = Store(kind, folder / "replica", "--replicaof", f"127.0.0.1 {primary.port}")
+    try:
+        for store in (primary, replica):
+            store.folder.mkdir()
+            await store.start()
+        async with front(primary) as address:
+            yield address, primary, replica
+    finally:
+        for store in (primary, replica):
+            await store.end()
+
+
+async def replicated(primary: Store, replica: Store) -> None:
+    """Wait until the replica has all that the primary has."""
+
+    async def offset(store: Store) -> str:
+        async with store.client() as redis:
+            return str((await redis.info("replication"))["master_repl_offset"])
+
+    async def level() -> bool:
+        # Asked first, the replica cannot be level by chance.
+        behind = await offset(replica)
+        return behind != "0" and behind == await offset(primary)
+
+    await until(level)
+
+
+async def publish(ps: PubSubClient, topic: str, *numbers: int) -> list[int]:
+    """Positions of messages with these numbers."""
+    done = [await ps.publish(topic, {"data": n}, timeout=BOUND) for n in numbers]
+    assert not any(each.duplicate for each in done)
+    return [each.seq or 0 for each in done]
+
+
+async def history(node: RunningServer, topic: str, **params: int) -> tuple[list[Any], bool]:
+    """Data of retained messages, and whether something may lack among them."""
+    headers = {"Authorization": f"Bearer {node.service_token()}"}
+    async with httpx.AsyncClient(base_url=node.http, headers=headers, timeout=BOUND) as rest:
+        answer = await rest.get(f"/v1/topics/{topic}/history", params=params)
+    if answer.status_code == 503:
+        return [], False
+    page = answer.json()
+    return [message["data"] for message in page["messages"]], bool(
+        {"truncated", "reset"} & page.keys()
+    )
+
+
+def ascending(positions: list[int]) -> bool:
+    return all(one < other for one, other in pairwise(positions))
+
+
+@pytest.mark.parametrize("kind", ["redis", "valkey"])
+async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_a_topic(
+    kind: str, tmp_path: Path
+) -> None:
+    heard: dict[str, list[object]] = {}
+    wild: dict[str, list[object]] = {}
+    async with (
+        asyncio.timeout(BOUND),
+        pair(kind, tmp_path) as (address, primary, replica),
+        nodes(address, **LOSSY) as (a, b),
+        client(a) as here,
+        client(b) as there,
+    ):
+        tasks = [
+            asyncio.create_task(collect(await there.subscribe("demo.x"), heard)),
+            asyncio.create_task(collect(await there.subscribe("demo.*"), wild)),
+        ]
+        positions = await publish(here, "demo.x", 1, 2, 3)
+        others = await publish(here, "demo.y", 1, 2)
+        await replicated(primary, replica)
+        await replica.command("REPLICAOF", "NO", "ONE")
+        # Acknowledged, heard, and lost.
+        lost = await publish(here, "demo.x", 4, 5)
+        await until(lambda: (heard["demo.x"], wild["demo.x"]), ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]))
+        await primary.end()
+        address.turn(replica)
+        # Nobody on this node knows where the topic stood.
+        positions += await publish(here, "demo.x", 6, 7, 8, 9)
+        others += await publish(here, "demo.y", 3)
+        told = {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7, 8, 9], "demo.y": [1, 2, "gap", 3]}
+        await until(lambda: wild, told)
+        await until(lambda: heard, {"demo.x": told["demo.x"]})
+        for task in tasks:
+            task.cancel()
+        assert ascending(positions)
+        assert ascending(others)
+        assert max(lost) < positions[3]
+        # Who stood in what is lost, or before, is told; who comes afterwards has what is left.
+        for mark in (positions[0], lost[0], lost[1]):
+            async with peer(b, b.service_token()) as late:
+                answer = await late.subscribe("demo.x", after={"demo.x": mark})
+                assert answer["reset"] == ["demo.x"]
+                assert [message["data"] for message in answer["history"]] == [6, 7, 8, 9]
+        assert await history(a, "demo.x") == ([1, 2, 3, 6, 7, 8, 9], False)
+        assert await history(a, "demo.x", since=1) == ([1, 2, 3, 6, 7, 8, 9], True)
+        assert await history(a, "demo.x", after=lost[0]) == ([6, 7, 8, 9], True)
+        assert await history(a, "demo.x", after=positions[3]) == ([7, 8, 9], False)
+
+
+async def test_what_a_promoted_replica_has_is_said_to_be_incomplete_before_anything_comes(
+    tmp_path: Path,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        pair("redis", tmp_path) as (address, primary, replica),
+        nodes(address, 1, **LOSSY) as (a,),
+        client(a) as here,
+    ):
+        await publish(here, "demo.x", 1, 2)
+        await replicated(primary, replica)
+        assert await history(a, "demo.x", since=1) == ([1, 2], False)
+        await replica.command("REPLICAOF", "NO", "ONE")
+        await primary.end()
+        address.turn(replica)
+        await until(lambda: history(a, "demo.x", since=1), ([1, 2], True))
+
+
+async def test_a_snapshot_that_lacks_messages_gives_no_position_twice(tmp_path: Path) -> None:
+    heard: dict[str, list[object]] = {}
+    store = Store("redis", tmp_path / "store")
+    store.folder.mkdir()
+    await store.start()
+    try:
+        async with (
+            asyncio.timeout(BOUND),
+            nodes(store, **LOSSY) as (a, b),
+            client(a) as here,
+            client(b) as there,
+        ):
+            task = asyncio.create_task(collect(await there.subscribe("demo.x"), heard))
+            positions = await publish(here, "demo.x", 1, 2)
+            await store.command("SAVE")
+            positions += await publish(here, "demo.x", 3, 4, 5)
+            await until(lambda: heard, {"demo.x": [1, 2, 3, 4, 5]})
+            await store.end()
+            await store.start()
+            positions += await publish(here, "demo.x", 6, 7, 8, 9)
+            await until(lambda: heard, {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7, 8, 9]})
+            task.cancel()
+            assert ascending(positions)
+    finally:
+        await store.end()
+
+
+async def test_a_primary_of_a_cluster_that_is_killed_amid_traffic_costs_a_gap_at_most(
+    tmp_path: Path,
+) -> None:
+    heard: dict[str, list[object]] = {}
+    async with (
+        asyncio.timeout(BOUND),
+        redis_cluster("redis", tmp_path / "cluster") as cluster,
+        nodes(cluster, **on()) as (a, b),
+        client(a) as here,
+        client(a) as other,
+        client(b) as there,
+    ):
+        names = await topics(cluster, 2)
+        safe = [*names[1], *names[2]]
+        task = asyncio.create_task(collect(await there.subscribe([names[0][0], "demo.*"]), heard))
+        async with Traffic(here, *names[0]) as hit, Traffic(other, *safe) as rest:
+            await hit.more()
+            await rest.more()
+            await cluster.servers[0].end()
+            # The others go on meanwhile.
+            await rest.more(20)
+            await cluster.promoted()
+            await hit.more()
+        for each in (hit, rest):
+            await settled(heard, each)
+        task.cancel()
+        assert b.stats.connections_total == 1
+        assert await cluster.owner(base(names[0][0])) == 3
+    assert differences(heard, rest) == {}
+    for topic in names[0]:
+        # Each once and in order; what lacks is at the gap.
+        row = heard[topic]
+        assert row.count("gap") == 1
+        at = row.index("gap")
+        before, after = [*row[:at]], [*row[at + 1 :]]
+        acknowledged = hit.acknowledged[topic]
+        assert before == acknowledged[: len(before)]
+        assert after == acknowledged[-len(after) :]
+        assert len(before) + len(after) <= len(acknowledged)
