@@ -1,0 +1,231 @@
+"""What Spark's planner is told, call by call, by versions of Spark with and without limits."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import (
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.spark import source
+from hanzoai.pubsub.spark.fetch import Page
+from hanzoai.pubsub.spark.losses import DataLossError
+from hanzoai.pubsub.spark.planning import Standing
+from hanzoai.pubsub.spark.source import BatchSource, Ranges, StreamSource, planned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TEXT = StringType()
+COLUMNS = StructType(
+    [
+        *(StructField(name, TEXT) for name in ("topic", "id", "type", "data", "sender")),
+        StructField("timestamp", TimestampType()),
+        StructField("ttl", IntegerType()),
+        StructField("seq", LongType()),
+    ]
+)
+
+
+@dataclass
+class Service:
+    """In place of the server and of the clock."""
+
+    standings: dict[str, Standing] = field(default_factory=dict)
+    news: list[dict[str, Standing]] = field(default_factory=list)
+    """What a request that waits is answered, one after the other, and how topics stand then."""
+    holds: bool = True
+    now: float = 1_000.0
+    asked: list[float] = field(default_factory=list)
+    """For how long each request was ready to wait."""
+
+    def positions(
+        self,
+        topics: Sequence[str],
+        *,
+        at: int | None = None,
+        after: dict[str, int] | None = None,
+        wait: float = 0.0,
+    ) -> dict[str, Standing]:
+        self.asked.append(wait)
+        if wait:
+            assert after is not None
+            if self.news:
+                self.standings.update(self.news.pop(0))
+            elif self.holds:
+                self.now += wait
+        return dict(self.standings)
+
+    def page(self, topic: str, after: int, limit: int) -> Page:
+        return Page([], anew=True)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    found = Service()
+    monkeypatch.setattr(source, "fetcher_of", lambda config: found)
+    clock = SimpleNamespace(monotonic=lambda: found.now, sleep=found.sleep)
+    monkeypatch.setattr(source, "time", clock)
+    return found
+
+
+def options(**more: str) -> dict[str, str]:
+    return {"url": "http://127.0.0.1:1", "topicsPattern": "a.*", **more}
+
+
+def stream(**more: str) -> StreamSource:
+    return StreamSource(options(**more), COLUMNS)
+
+
+def rows(reader: StreamSource, start: Any, end: Any) -> list[tuple[str, int, int]]:
+    parts = reader.partitions(start, end)
+    assert all(isinstance(part, Ranges) for part in parts)
+    return [tuple(each) for part in parts for each in part.ranges]  # type: ignore[attr-defined]
+
+
+LIMIT = SimpleNamespace()
+"""`ReadAllAvailable`, as far as it matters."""
+
+
+def test_a_query_begins_at_the_newest_position_and_waits_for_news(service: Service) -> None:
+    service.standings = {"a.x": Standing(1, 9)}
+    service.news = [{"a.x": Standing(1, 12)}]
+    reader = stream()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, LIMIT)
+    assert rows(reader, start, end) == [("a.x", 9, 12)]
+    assert reader.reportLatestOffset() == {"a.x": 12}
+
+
+def test_an_idle_query_asks_once_for_each_interval(service: Service) -> None:
+    service.standings = {"a.x": Standing(1, 9)}
+    for service.holds in (True, False):
+        reader = stream()
+        start = reader.initialOffset()
+        reader.latestOffset(start, LIMIT)
+        begin, asked = service.now, len(service.asked)
+        for _ in range(10):
+            assert reader.latestOffset(start, LIMIT) == start
+        assert len(service.asked) - asked <= 2 * (service.now - begin) + 1
+
+
+def test_what_is_known_to_wait_is_read_without_asking_again(service: Service) -> None:
+    service.standings = {"a.x": Standing(1, 30)}
+    reader = stream(startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    limit = reader.getDefaultReadLimit()
+    offsets = [reader.initialOffset()]
+    for _ in range(3):
+        offsets.append(reader.latestOffset(offsets[-1], limit))
+    assert len(service.asked) == 2
+    assert rows(reader, offsets[2], offsets[3]) == [("a.x", 20, 30)]
+    service.now += 60
+    service.standings = {"a.x": Standing(1, 31)}
+    later = reader.latestOffset(offsets[2], limit)
+    assert rows(reader, offsets[2], later) == [("a.x", 20, 30)]
+    assert reader.reportLatestOffset() == {"a.x": 31}
+
+
+def test_available_now_ends_where_topics_stood_when_it_began(service: Service) -> None:
+    service.standings = {"a.x": Standing(1, 9)}
+    reader = stream(startingOffsets="earliest")
+    reader.prepareForTriggerAvailableNow()
+    service.standings = {"a.x": Standing(1, 50), "a.y": Standing(1, 5)}
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, LIMIT)
+    assert ("a.x", 0, 9) in rows(reader, start, end)
+    begin = service.now
+    assert reader.latestOffset(end, LIMIT) == end
+    assert service.now == begin
+
+
+def test_without_arguments_a_batch_begins_where_the_one_before_ended(service: Service) -> None:
+    service.standings = {"a.x": Standing(1, 9)}
+    reader = stream(startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset()
+    assert rows(reader, start, end) == [("a.x", 0, 9)]
+    service.news = [{"a.y": Standing(4, 6)}]
+    following = reader.latestOffset()
+    assert rows(reader, end, following) == [("a.y", 3, 6)]
+
+
+def test_without_arguments_after_a_restart_nothing_is_read_again(service: Service) -> None:
+    service.standings = {"a.x": Standing(1, 9), "a.none": Standing(1, 0)}
+    reader = stream()
+    end = reader.latestOffset()
+    assert end == {"a.x": 9}
+    assert rows(reader, {"a.x": 7}, end) == [("a.x", 7, 9)]
+
+
+def test_a_topic_that_is_gone_for_long_leaves_the_offsets(service: Service) -> None:
+    service.standings = {"a.x": Standing(1, 9)}
+    reader = stream(topicForgetMs="60000")
+    start = {"a.x": 9, "a.old": 4}
+    assert reader.latestOffset(start, LIMIT) == start
+    service.now += 61
+    service.news = [{"a.x": Standing(1, 10)}]
+    assert reader.latestOffset(start, LIMIT) == {"a.x": 10}
+
+
+def test_a_loss_says_whether_the_log_began_anew(service: Service) -> None:
+    service.standings = {"a.x": Standing(50, 60)}
+    with pytest.raises(DataLossError, match="began anew at position 50") as caught:
+        stream().latestOffset({"a.x": 10}, LIMIT)
+    assert (caught.value.first, caught.value.last) == (11, 49)
+    reader = stream(failOnDataLoss="false")
+    end = reader.latestOffset({"a.x": 10}, LIMIT)
+    assert rows(reader, {"a.x": 10}, end) == [("a.x", 49, 60)]
+
+
+def test_an_error_travels_with_all_that_it_says(service: Service) -> None:
+    service.standings = {"a.x": Standing(50, 60)}
+    with pytest.raises(DataLossError) as caught:
+        stream().latestOffset({"a.x": 10}, LIMIT)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.first, copy.topic) == (str(caught.value), 11, "a.x")
+
+
+def test_what_is_wrong_is_said_by_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = [
+        stream(endingOffsets="latest"),
+        stream(maxOffsetsPerTrigger="none"),
+        StreamSource(options(), StructType([StructField("topic", TEXT)])),
+    ]
+    monkeypatch.setattr(source, "_LIMITS", None)
+    wrong.append(stream(maxOffsetsPerTrigger="5"))
+    for reader in wrong:
+        for call in (reader.initialOffset, reader.getDefaultReadLimit, reader.latestOffset):
+            with pytest.raises(InvalidOption):
+                call()
+
+
+def test_a_batch_without_rows_has_no_tasks_and_spark_s_own_task_reads_nothing(
+    service: Service,
+) -> None:
+    reader = BatchSource(planned(options(), COLUMNS))
+    assert reader.partitions() == []
+    assert list(reader.read(InputPartition(None))) == []
+
+
+def test_a_batch_that_begins_at_a_time_ends_where_it_is_told(service: Service) -> None:
+    service.standings = {"a.x": Standing(5, 20, 11), "a.none": Standing(1, 0, 1)}
+    reader = BatchSource(
+        planned(options(startingTimestamp="1771840800000", endingOffsets='{"a.x": 15}'), COLUMNS)
+    )
+    (part,) = reader.partitions()
+    assert part.ranges == (("a.x", 10, 15),)  # type: ignore[attr-defined]
