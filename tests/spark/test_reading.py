@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -22,12 +22,15 @@ from hanzoai.pubsub.errors import (
     RateLimited,
 )
 from hanzoai.pubsub.spark import PubSubConfig
-from hanzoai.pubsub.spark.fetch import Fetcher
+from hanzoai.pubsub.spark.fetch import Fetcher, Page
 from hanzoai.pubsub.spark.losses import DataLossError
 from hanzoai.pubsub.spark.planning import UNKNOWN, Range, Standing
 from hanzoai.pubsub.spark.reading import read_ranges
 from hanzoai.pubsub.spark.rows import SOURCE_SCHEMA
 from hanzoai.pubsub.spark.source_config import SourceConfig
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 URL = "http://127.0.0.1:8056"
 
@@ -173,13 +176,23 @@ def test_a_range_that_begins_at_an_unknown_place_begins_at_the_first_retained_ro
     assert read(peer, Range("a", UNKNOWN, 9_001)) == [("a", 9_000), ("a", 9_001)]
 
 
-def test_who_stops_reading_leaves_nothing_on_its_way() -> None:
+def test_who_stops_reading_leaves_nothing_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = Peer({"a": list(range(1, 1_001))})
-    rows = read_ranges(
-        peer.fetcher(), SourceConfig(config(), ("a",), page_size=1), [Range("a", 0, 1_000)]
-    )
+    fetcher = peer.fetcher()
+    stops: set[threading.Event] = set()
+    submit = fetcher.submit
+
+    def noted(topic: str, after: int, limit: int, stop: threading.Event) -> Future[Page]:
+        stops.add(stop)
+        return submit(topic, after, limit, stop)
+
+    monkeypatch.setattr(fetcher, "submit", noted)
+    settings = SourceConfig(config(), ("a",), page_size=1)
+    rows = read_ranges(fetcher, settings, [Range("a", 0, 1_000)])
     next(rows)
+    assert not any(stop.is_set() for stop in stops)
     rows.close()  # type: ignore[attr-defined]
+    assert [stop.is_set() for stop in stops] == [True]
     assert len(peer.requests) < 20
 
 
@@ -212,6 +225,12 @@ def test_a_request_is_repeated_until_the_server_answers() -> None:
     assert len(peer.fetcher().page("a", 0, 10).messages) == 1
     assert len(peer.slept) == 3
     assert peer.slept[2] == 7
+
+
+def test_a_server_that_asks_to_wait_is_given_more_time_than_one_that_fails() -> None:
+    busy = [httpx.Response(429, headers={"Retry-After": "1"}) for _ in range(15)]
+    peer = Peer({"a": [1]}, answers=[*busy])
+    assert len(peer.fetcher(max_retries=2).page("a", 0, 10).messages) == 1
 
 
 def test_a_token_that_is_refused_is_read_again(tmp_path: Any) -> None:

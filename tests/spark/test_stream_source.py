@@ -28,6 +28,8 @@ from hanzoai.pubsub.spark.source import BatchSource, Ranges, StreamSource, plann
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hanzoai.pubsub.spark import PubSubConfig
+
 TEXT = StringType()
 COLUMNS = StructType(
     [
@@ -78,7 +80,11 @@ class Service:
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     found = Service()
-    monkeypatch.setattr(source, "fetcher_of", lambda config: found)
+
+    def fetcher_of(config: PubSubConfig) -> Service:
+        return found
+
+    monkeypatch.setattr(source, "fetcher_of", fetcher_of)
     clock = SimpleNamespace(monotonic=lambda: found.now, sleep=found.sleep)
     monkeypatch.setattr(source, "time", clock)
     return found
