@@ -63,13 +63,16 @@ def check_stream(
             offered = {message.id for message in begun.offered if message.topic == topic}
             first = min((r.index for r in everything if r.message.id in offered), default=start)
             since = None
-        records = [
-            record
-            for record in everything
-            if record.index >= first or (since is not None and record.message.timestamp > since)
-        ]
+        if since is not None:
+            asked = (r.index for r in everything if r.message.timestamp > since)
+            first = min(first, next(asked, first))
+        records = [record for record in everything if record.index >= first]
         lost = {log for t, log in unseen if t == topic}
         excused = {r.message.id for r in everything if r.log in lost}
+        if since is not None:  # by its time it was not asked for, by its number it is missed
+            excused |= {
+                r.message.id for r in records if r.index < start and r.message.timestamp <= since
+            }
         # What expired by its own ttl before the first answer, nobody was there to miss.
         excused |= {
             r.message.id

@@ -202,7 +202,7 @@ export class Joins {
     } else if (!join._quiet) {
       this._joined(join, join._patterns);
     }
-    const { _answered, _quiet, _whole } = join;
+    const { _quiet, _whole } = join;
     const rest = this._admit(join, answer, at, join._held);
     for (const [topic, count] of join._lost) {
       this._machine._tell({ ...gap(topic, 'unproven', count), sub: join._event.sub });
@@ -212,7 +212,7 @@ export class Joins {
     join._ask = '';
     join._quiet = false;
     join._hold();
-    if (_answered && !(_quiet && this._machine._peer?.incremental)) {
+    if (!(_quiet && this._machine._peer?.incremental)) {
       this._machine._parts.presence?._answered(join);
     }
     if (rest.length || !_whole) this._askAgain(join, rest);

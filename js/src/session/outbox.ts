@@ -147,6 +147,7 @@ export class Outbox {
 
   /** The session has ended: sent is unknown, unsent is refused. */
   settleAll(unsent: Rejected): void {
+    this._machine._due.pace = undefined;
     for (const entry of [...this._flight, ...this._queue]) {
       this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
     }

@@ -71,16 +71,25 @@ export class Presence {
     if (!wants(join)) return;
     const joins = [...this._session.joins._joins.values()];
     const changes = this._map.forgetUnproven(
-      (topic) => join._takes(topic),
+      (topic) => this._leadsTo(join, topic),
       (topic) => joins.some((one) => wants(one) && one._patterns.includes(topic)),
     );
     this._tell(changes);
   }
 
+  /** Nobody tells this one any more who is present where it was refused for now. */
+  _hide(join: Join): void {
+    for (const topic of wants(join) ? this._map.occupied() : []) {
+      if (join._takes(topic) && !this._leadsTo(join, topic)) {
+        this._tellOne(join, { topic, members: [], change: 'snapshot', member: undefined });
+      }
+    }
+    this._keepTopics();
+  }
+
   /** Forget the topics whose presence nobody wants any more. */
   _keepTopics(): void {
-    const watching = [...this._session.joins._joins.values()].filter(wants);
-    this._map.keep((topic) => watching.some((join) => join._takes(topic)));
+    this._map.keep((topic) => this._wanted(topic));
   }
 
   /** Whether any subscription that shares a pattern with this one wants presence. */
@@ -89,6 +98,10 @@ export class Presence {
     return [...this._session.joins._joins.values()].some(
       (other) => wants(other) && other._patterns.some((pattern) => mine.has(pattern)),
     );
+  }
+
+  private _leadsTo(join: Join, topic: string): boolean {
+    return this._session.joins._routes._find(topic).includes(join);
   }
 
   private _wanted(topic: string): boolean {
@@ -138,7 +151,7 @@ function wants({ _event }: Join): boolean {
 class Room {
   members = new Map<string, PresenceMember>();
   complete = false;
-  proven = false;
+  proven = true;
 }
 
 /**
@@ -155,6 +168,11 @@ export class PresenceMap {
     return [...this._rooms]
       .filter(([, room]) => room.complete)
       .map(([topic, room]) => [topic, inOrder(room)]);
+  }
+
+  /** Every topic of which a member is known. */
+  occupied(): string[] {
+    return [...this._rooms].filter(([, room]) => room.members.size).map(([topic]) => topic);
   }
 
   /** Take a complete list: told whole the first time, and as differences after that. */
@@ -214,7 +232,7 @@ export class PresenceMap {
   }
 
   /**
-   * After a reconnect: drop the members that no snapshot is sure to confirm.
+   * Drop the members known from before a reconnect that no snapshot is sure to confirm.
    *
    * A server shows each topic that is named, and of those that a pattern finds the ones that have
    * members.
@@ -225,10 +243,11 @@ export class PresenceMap {
   forgetUnproven(takes: (topic: string) => boolean, named: (topic: string) => boolean): Change[] {
     const out: Change[] = [];
     for (const [topic, room] of this._rooms) {
-      const proven = room.complete && (room.proven || named(topic));
+      const proven = room.proven || (room.complete && named(topic));
       if (!proven && room.members.size && takes(topic)) {
         room.members = new Map();
         room.complete = false;
+        room.proven = true;
         out.push(change(topic, room, 'snapshot'));
       }
     }

@@ -119,7 +119,7 @@ export class Rare {
       // What comes of the others by other subscriptions is going to be replayed.
       join._unrouted = true;
       joins._routes._remove(join, [...later]);
-      this._session._parts.presence?._lost();
+      this._session._parts.presence?._hide(join);
       join._held = join._held.filter(
         ({ topic, seq }) => seq === undefined || joins._routes._find(topic).includes(join),
       );

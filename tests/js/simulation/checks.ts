@@ -73,14 +73,19 @@ export function checkStream(
       since = undefined;
     }
     const from = since;
-    const records = all.filter(
-      ({ index, message }) => index >= first || (from !== undefined && message.timestamp > from),
-    );
+    if (from !== undefined) {
+      first = Math.min(first, all.find(({ message }) => message.timestamp > from)?.index ?? first);
+    }
+    const records = all.filter(({ index }) => index >= first);
     const excused = new Set<string>();
     const excuse = (entries: readonly Entry[], whether: (entry: Entry) => boolean) => {
       for (const entry of entries) if (whether(entry)) excused.add(entry.message.id);
     };
     excuse(all, ({ log }) => unseen.has(`${topic} ${log}`));
+    if (from !== undefined) {
+      // By its time it was not asked for, by its number it is missed.
+      excuse(records, ({ index, message }) => index < start && message.timestamp <= from);
+    }
     // What expired by its own ttl before the first answer, nobody was there to miss.
     excuse(records, ({ message, index }) => message.ttl !== undefined && (index < start || plain));
     if (limited) {

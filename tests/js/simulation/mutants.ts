@@ -165,7 +165,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   // ---------------------------------------------------------------- presence
   'who left while nobody looked stays': {
     file: 'presence.ts',
-    from: 'room.complete && (room.proven || named(topic))',
+    from: 'room.proven || (room.complete && named(topic))',
     to: 'room.complete',
   },
   'who leaves stays': {

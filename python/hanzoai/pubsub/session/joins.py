@@ -5,6 +5,7 @@ HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.wire import Denial, UnsubscribeFrame
@@ -115,7 +116,7 @@ class Joins(Refusals):
 
     def snapshot(self, frame: PresenceSnapshotFrame, out: list[Effect]) -> None:
         """Everybody present on a topic."""
-        if any(join.event.presence for join in self._routes.find(frame.topic)):
+        if self._has_watcher(frame.topic):
             self._tell(self.presence.snapshot(frame.topic, frame.members), out)
 
     def subscribed(self, frame: SubscribedFrame, at: int, out: list[Effect]) -> None:
@@ -150,6 +151,9 @@ class Joins(Refusals):
 
     # ---------------------------------------------------------------- inside
 
+    def _leads_to(self, join: Join, topic: str) -> bool:
+        return join in self._routes.find(topic)
+
     def _named(self, topic: str) -> bool:
         """Whether a subscription with presence names the topic."""
         return any(join.event.presence and topic in join.patterns for join in self._joins.values())
@@ -183,7 +187,7 @@ class Joins(Refusals):
         join.doubts = 0
         if not self._take_denied(join, out):
             return
-        first, quiet = not join.answered, join.quiet
+        quiet = join.quiet
         whole = join.whole
         rest = self._admit(join, at, out, complete=True)
         join.answered = True
@@ -194,8 +198,10 @@ class Joins(Refusals):
         join.lost = {}
         join.whole = True
         again = not quiet or (self._peer is not None and not self._peer.incremental)
-        if join.event.presence and not first and again:
-            self._tell(self.presence.forget_unproven(join.takes, self._named), out)
+        if join.event.presence and again:
+            self._tell(
+                self.presence.forget_unproven(partial(self._leads_to, join), self._named), out
+            )
         if rest:
             topic = rest[0].topic
             join.healed[topic] = join.cursor.position(topic)

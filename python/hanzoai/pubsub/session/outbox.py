@@ -265,6 +265,7 @@ class Outbox:
         for entry in (*self._flight.values(), *self._queue.values()):
             outcome: Outcome = Unknown() if entry.sent else unsent
             out.append(Settle(entry.publish.ref, outcome))
+        self._peer = self._pace = None  # no budget is refilled for what is never sent
         self._entries.clear()
         self._queue.clear()
         self._flight.clear()

@@ -48,7 +48,7 @@ class _Room:
     def __init__(self) -> None:
         self.members: dict[str, PresenceMember] = {}
         self.complete = False
-        self.proven = False
+        self.proven = True
 
 
 class PresenceMap:
@@ -69,6 +69,10 @@ class PresenceMap:
     def complete(self) -> list[tuple[str, tuple[PresenceMember, ...]]]:
         """Every topic of which a snapshot has come, with its members."""
         return [(topic, _in_order(room)) for topic, room in self._rooms.items() if room.complete]
+
+    def occupied(self) -> list[str]:
+        """Every topic of which a member is known."""
+        return [topic for topic, room in self._rooms.items() if room.members]
 
     def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[Change]:
         """Take a complete list: told whole the first time, and as differences after that."""
@@ -126,7 +130,7 @@ class PresenceMap:
     def forget_unproven(
         self, takes: Callable[[str], bool], named: Callable[[str], bool]
     ) -> list[Change]:
-        """After a reconnect: drop the members that no snapshot is sure to confirm.
+        """Drop the members known from before a reconnect that no snapshot is sure to confirm.
 
         A server shows each topic that is named, and of those that a pattern finds the ones that
         have members.
@@ -137,10 +141,10 @@ class PresenceMap:
         """
         out: list[Change] = []
         for topic, room in self._rooms.items():
-            proven = room.complete and (room.proven or named(topic))
+            proven = room.proven or (room.complete and named(topic))
             if not proven and room.members and takes(topic):
                 room.members = {}
-                room.complete = False
+                room.complete, room.proven = False, True
                 out.append(Change(topic, (), "snapshot", None))
         return out
 

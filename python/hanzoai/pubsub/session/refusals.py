@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.generated.wire import Denial
-from hanzoai.pubsub.session.effects import Joined
+from hanzoai.pubsub.session.effects import Joined, PresenceChanged
 from hanzoai.pubsub.session.requests import Requests
 from hanzoai.pubsub.topics import matches
 
@@ -95,11 +95,19 @@ class Refusals(Requests):
             join.unrouted = True
             for pattern in later:
                 self._routes.remove(pattern, join)
-            self.presence.lost()
+            if join.event.presence:
+                self._hide(join, granted, out)
             join.held = [m for m in join.held if m.seq is None or _take(granted, m.topic)]
         if not join.quiet or denied:
             out.append(Joined(join.sub, granted, tuple(denied)))
         return bool(granted)
+
+    def _hide(self, join: Join, granted: Sequence[str], out: list[Effect]) -> None:
+        """Nobody tells this one any more who is present where it was refused for now."""
+        for topic in self.presence.occupied():
+            if join.takes(topic) and not _take(granted, topic):
+                out.append(PresenceChanged(join.sub, topic, (), "snapshot"))
+        self.presence.keep(self._has_watcher)
 
     def _deny(self, join: Join, patterns: Sequence[str]) -> None:
         for pattern in patterns:

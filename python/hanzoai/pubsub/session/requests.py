@@ -159,11 +159,14 @@ class Requests:
             self._asks.drop(join.ask)
         join.ask = ""
         if join.event.presence:
-            watching = [other for other in self._joins.values() if other.event.presence]
-            self.presence.keep(lambda topic: any(other.takes(topic) for other in watching))
+            self.presence.keep(self._has_watcher)
 
     def _has_pattern(self, pattern: str) -> bool:
         return any(pattern in join.patterns for join in self._joins.values())
+
+    def _has_watcher(self, topic: str) -> bool:
+        """Whether a subscription that is told of the topic wants its presence."""
+        return any(join.event.presence for join in self._routes.find(topic))
 
     def _show(self, join: Join, out: list[Effect]) -> None:
         """Tell one who comes later what the others know."""
