@@ -2,8 +2,11 @@
 
 A full run takes about fifteen minutes and ends by itself; `--quick` takes about two and writes
 nothing. A run of all rooms writes `docs/performance.md` and `tests/bench/results/latest.json`; with
-`--keep`, a run of `connections` or `typescript` alone takes its place among the results of the
-last one.
+`--keep`, a run of `connections`, `crossing` or `typescript` alone takes its place among the
+results of the last one.
+
+`scale` measures nothing: it calculates the tables of `docs/scale.md` from the results of the last
+run, and writes them with `--keep`.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING
 from tests.bench import (
     connecting,
     connections,
+    crossing,
     curve,
     fanout,
     http,
@@ -27,6 +31,7 @@ from tests.bench import (
     memory,
     receive,
     report,
+    scale,
     typescript,
 )
 from tests.bench.readers import raise_limit
@@ -44,10 +49,20 @@ ROOMS = {
     "curve": curve.measure,
     "memory": memory.measure,
     "connections": connections.measure,
+    "crossing": crossing.measure,
     "typescript": typescript.measure,
 }
 # Rooms that say themselves when and with what they were measured.
-SELF_CONTAINED = {"connections", "curve", "fanout", "fanout-large", "http", "latency", "typescript"}
+SELF_CONTAINED = {
+    "connections",
+    "crossing",
+    "curve",
+    "fanout",
+    "fanout-large",
+    "http",
+    "latency",
+    "typescript",
+}
 RESULTS = Path(__file__).with_name("results") / "latest.json"
 
 
@@ -56,10 +71,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds; writes nothing")
     parser.add_argument("--render", action="store_true", help="write the page from the last run")
     parser.add_argument("--keep", action="store_true", help="write a run of these rooms, too")
-    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=", ".join(ROOMS))
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=", ".join([*ROOMS, "scale"]))
     options = parser.parse_args()
     if options.render:
         report.write(json.loads(RESULTS.read_text(encoding="utf-8")))
+        return
+    if options.rooms == ["scale"]:
+        results = json.loads(RESULTS.read_text(encoding="utf-8"))
+        print(scale.tables(results))
+        if options.keep:
+            scale.write(results)
         return
     unknown = set(options.rooms) - set(ROOMS)
     if unknown:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pubsub_server.auth.dev_tokens import load_key
 from tests.bench.processes import Json, Worker, cpu_seconds, interleave, resident_kib, worker
 from tests.bench.servers import real_server
+from tests.bench.tables import met, table
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -52,20 +53,27 @@ def _single(connections: int, rounds: int, turns: int) -> Json:
     def run(backplane: str) -> Mapping[str, float]:
         with ExitStack() as stack:
             flags: dict[str, object] = {}
+            redis = 0
             if backplane == "Redis":
-                flags["redis_url"] = stack.enter_context(redis_server())[0]
-            server, key = stack.enter_context(_server(**flags))
+                flags["redis_url"], redis = stack.enter_context(redis_server())
+            server, key = stack.enter_context(served(**flags))
             crowd = stack.enter_context(worker("tests.bench.crowd"))
             _open(crowd, server, key, 0, WARM)
             pid = server.worker.pid
-            before, cpu = resident_kib(pid), cpu_seconds(pid)
+            pids = [pid, redis] if redis else [pid]
+            before = [(resident_kib(pid), cpu_seconds(pid)) for pid in pids]
             opened = _open(crowd, server, key, WARM, connections)
-            used = cpu_seconds(pid) - cpu
-            grown = resident_kib(pid) - before
+            # Of the server, and of Redis where there is one.
+            grown, used = [0.0, 0.0], [0.0, 0.0]
+            for place, (process, (kib, cpu)) in enumerate(zip(pids, before, strict=True)):
+                grown[place] = (resident_kib(process) - kib) / connections
+                used[place] = (cpu_seconds(process) - cpu) / connections * 1e6
             idle = _idle([crowd], [pid], turns)
         return {
-            "kib": grown / connections,
-            "accept_cpu_us": used / connections * 1e6,
+            "kib": grown[0],
+            "redis_kib": grown[1],
+            "accept_cpu_us": used[0],
+            "accept_redis_cpu_us": used[1],
             "accept_per_second": connections / opened["seconds"],
             "p99_ms": opened["p99_ms"],
             "idle_cpu_us": idle["cpu_us"],
@@ -78,57 +86,51 @@ def _single(connections: int, rounds: int, turns: int) -> Json:
     }
 
 
-# ---------------------------------------------------------------- many, over several workers
+# ---------------------------------------------------------------- many, over several processes
 
 
-def _held(workers: int, each: int, turns: int) -> Json:
-    """So many workers on one Redis and one port; the clients in as many processes."""
+def _held(processes: int, each: int, turns: int) -> Json:
+    """So many servers, each with a process of clients of its own."""
     with ExitStack() as stack:
-        redis, redis_pid = stack.enter_context(redis_server())
-        server, key = stack.enter_context(_server(redis_url=redis, workers=workers))
-        pids = [server.worker.pid, *_children(server.worker.pid)]
-        crowds = [stack.enter_context(worker("tests.bench.crowd")) for _ in range(workers)]
-        before = [resident_kib(pid) for pid in (*pids, redis_pid)]
+        servers = [stack.enter_context(served(auth_deadline=60_000)) for _ in range(processes)]
+        crowds = [stack.enter_context(worker("tests.bench.crowd")) for _ in servers]
+        pids = [server.worker.pid for server, _ in servers]
+        before = sum(map(resident_kib, pids))
         kernel = _kernel_kib()
-        cpu, redis_cpu = sum(map(cpu_seconds, pids)), cpu_seconds(redis_pid)
+        cpu = sum(map(cpu_seconds, pids))
         begin = time.monotonic()
-        with ThreadPoolExecutor(workers) as threads:
+        with ThreadPoolExecutor(processes) as threads:
             asked = [
-                threads.submit(_open, crowd, server, key, number * each, each, number + 1)
-                for number, crowd in enumerate(crowds)
+                threads.submit(_open, crowd, server, key, 0, each, number + 1)
+                for number, (crowd, (server, key)) in enumerate(zip(crowds, servers, strict=True))
             ]
             opened = [ask.result() for ask in asked]
         seconds = time.monotonic() - begin
-        count = workers * each
+        count = processes * each
         used = sum(map(cpu_seconds, pids)) - cpu
-        redis_used = cpu_seconds(redis_pid) - redis_cpu
-        idle = _idle(crowds, pids, turns, redis_pid)
-        *grown, redis_grown = (
-            resident_kib(pid) - kib for pid, kib in zip((*pids, redis_pid), before, strict=True)
-        )
+        grown = sum(map(resident_kib, pids)) - before
+        idle = _idle(crowds, pids, turns)
         return {
-            "workers": workers,
+            "processes": processes,
             "connections": count,
-            "kib": sum(grown) / count,
-            "redis_kib": redis_grown / count,
+            "kib": grown / count,
             "kernel_kib": (_kernel_kib() - kernel) / count,
             "accept_per_second": count / seconds,
             "accept_cpu_us": used / count * 1e6,
-            "accept_redis_cpu_us": redis_used / count * 1e6,
             "p99_ms": max(each["p99_ms"] for each in opened),
             **{f"idle_{name}": value for name, value in idle.items()},
         }
 
 
-def _idle(crowds: Sequence[Worker], pids: Sequence[int], turns: int, redis: int = 0) -> Json:
+def _idle(crowds: Sequence[Worker], pids: Sequence[int], turns: int) -> Json:
     """What the connections cost while nothing happens but so many turns of pings."""
     # What the last to come brought about passes first.
     _everybody(crowds, SETTLE)
-    cpu, redis_cpu = [cpu_seconds(pid) for pid in pids], cpu_seconds(redis) if redis else 0.0
+    cpu = sum(map(cpu_seconds, pids))
     begin = time.monotonic()
     told = _everybody(crowds, PING * turns)
     seconds = time.monotonic() - begin
-    used = sum(cpu_seconds(pid) - before for pid, before in zip(pids, cpu, strict=True))
+    used = sum(map(cpu_seconds, pids)) - cpu
     connections, pings = (sum(each[name] for each in told) for name in ("open", "pings"))
     if min(each["least"] for each in told) < turns - 1:
         raise RuntimeError("a connection was not pinged in time")
@@ -136,7 +138,6 @@ def _idle(crowds: Sequence[Worker], pids: Sequence[int], turns: int, redis: int 
         "seconds": seconds,
         "pings": pings,
         "cores": used / seconds,
-        "redis_cores": (cpu_seconds(redis) - redis_cpu) / seconds if redis else 0.0,
         "cpu_us": used / seconds / connections * 1e6,
         "ping_cpu_us": used / pings * 1e6,
     }
@@ -167,7 +168,7 @@ def _open(crowd: Worker, server: Server, key: str, first: int, count: int, sourc
 
 
 @contextmanager
-def _server(**settings: object) -> Generator[tuple[Server, str]]:
+def served(**settings: object) -> Generator[tuple[Server, str]]:
     """The server, and the key that its tokens are signed with."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "dev.key"
@@ -196,12 +197,6 @@ def redis_server() -> Generator[tuple[str, int]]:
         finally:
             child.terminate()
             child.wait()
-
-
-def _children(pid: int) -> list[int]:
-    """Processes that a process has started."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    return [int(number) for number in text.split()]
 
 
 def _kernel_kib() -> int:
@@ -238,40 +233,28 @@ def render(room: Json) -> str:
         f"{PING:.0f} s, and each answers. One process of the server and {single['connections']:,} "
         f"connections, {AT_ONCE} on their way at a time; medians of {single['rounds']} rounds. The "
         "memory is what the resident memory of the server grows by.\n\n"
-        f"{_table(head, rows)}\n\n"
-        f"Target: at most 6 KB (5.86 KiB) a connection ({_met(worst <= 6000 / 1024)}: "
+        f"{table(head, rows)}\n\n"
+        f"Target: at most 6 KB (5.86 KiB) a connection ({met(worst <= 6000 / 1024)}: "
         f"{worst:.1f} KiB).\n\n{_holding(held)}"
     )
 
 
 def _holding(held: Json) -> str:
     rows = [
-        ["connections, over so many workers", f"{held['connections']:,}, {held['workers']}"],
-        ["memory of the workers, KiB a connection", f"{held['kib']:.1f}"],
-        ["memory of Redis, KiB a connection", f"{held['redis_kib']:.1f}"],
+        ["memory of the servers, KiB a connection", f"{held['kib']:.1f}"],
         ["memory of the kernel for both ends, KiB a connection", f"{held['kernel_kib']:.0f}"],
-        ["let in a second, by all workers", f"{held['accept_per_second']:,.0f}"],
+        ["let in a second, clients on the same cores", f"{held['accept_per_second']:,.0f}"],
         ["CPU µs to let one in", f"{held['accept_cpu_us']:.0f}"],
-        ["CPU µs of Redis to let one in", f"{held['accept_redis_cpu_us']:.0f}"],
         ["pings a second, each answered", f"{held['idle_pings'] / held['idle_seconds']:,.0f}"],
-        ["idle: CPU of all workers together, cores", f"{held['idle_cores']:.3f}"],
-        ["idle: CPU of Redis, cores", f"{held['idle_redis_cores']:.3f}"],
+        ["idle: CPU of all servers together, cores", f"{held['idle_cores']:.3f}"],
         ["idle: CPU µs a ping and its answer", f"{held['idle_ping_cpu_us']:.1f}"],
     ]
     return (
-        f"`--workers {held['workers']}` on one Redis, the clients in {held['workers']} more "
-        f"processes; {held['connections'] // held['workers']:,} for each is what a limit of 20,000 "
-        f"files leaves. Idle for {held['idle_seconds']:.0f} s.\n\n"
-        f"{_table(['', 'measured'], rows)}\n\n"
+        f"{held['connections']:,} connections over {held['processes']} processes of the server, "
+        f"the clients in {held['processes']} more; {held['connections'] // held['processes']:,} "
+        "for each is what a limit of 20,000 files leaves. Presence in memory. Idle for "
+        f"{held['idle_seconds']:.0f} s.\n\n"
+        f"{table(['', 'measured'], rows)}\n\n"
         "Target: less than 10 % of a core while they are idle "
-        f"({_met(held['idle_cores'] < 0.1)}: {held['idle_cores']:.1%})."
+        f"({met(held['idle_cores'] < 0.1)}: {held['idle_cores']:.1%})."
     )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _met(met: bool) -> str:
-    return "met" if met else "**missed**"

@@ -1,7 +1,7 @@
 """Many idle clients in one process: `python -m tests.bench.crowd`.
 
-Takes JSON commands on standard input, one a line: `open`, `idle`, `close`. Each client has a token
-of its own, shares a topic with one other, with presence, and answers pings as browsers do.
+Takes JSON commands on standard input, one a line: `open`, `idle`, `drain`, `close`. Each client has
+a token and a user of its own and answers pings as browsers do.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.bench.wire import masked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+END: Final = b"@END@"
 PING, PONG = b"\x89\x00", b"\x8a\x80\0\0\0\0"
 UPGRADE: Final = (
     b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -53,9 +54,37 @@ class Crowd:
         self._poll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
         self._pings: dict[int, int] = {}
+        self._topic, self._members, self._presence = "", 1, True
 
-    def open(self, port: int, source: str, key: str, first: int, count: int, at_once: int) -> Json:
-        """Open so many, so many of them on their way at a time; how long each took."""
+    def open(
+        self,
+        port: int,
+        source: str,
+        key: str,
+        first: int,
+        count: int,
+        at_once: int,
+        name: str = "demo.session",
+        members: int = 2,
+        presence: bool = True,
+    ) -> Json:
+        """Open so many, so many of them on their way at a time.
+
+        Args:
+            port: Of the server's WebSockets, on 127.0.0.1.
+            source: Address they come from.
+            key: Signs their tokens.
+            first: Number of the first.
+            count: How many.
+            at_once: On their way at a time.
+            name: Their topics are NAME.0, NAME.1, …
+            members: So many neighbours share a topic.
+            presence: Whether they ask for presence.
+
+        Returns:
+            Seconds for all, and milliseconds from dialing until one was in.
+        """
+        self._topic, self._members, self._presence = name, members, presence
         numbers = iter(range(first, first + count))
         coming: dict[int, Client] = {}
         taken: list[float] = []
@@ -99,9 +128,10 @@ class Crowd:
             token = mint(key, user, orgs=["bench"], name=f"User {client.number}")
             channel.sendall(_frame({"type": "auth", "token": token, "version": 1}))
         elif client.step == 2 and b'"auth.ok"' in client.got:
-            topic = f"demo.session.{client.number // 2}"
-            channel.sendall(_frame({"type": "subscribe", "topics": [topic], "ref": "1"}))
-        elif client.step == 3 and b'"presence.snapshot"' in client.got:
+            topic = f"{self._topic}.{client.number // self._members}"
+            wanted = {"topics": [topic], "ref": "1", "presence": self._presence}
+            channel.sendall(_frame({"type": "subscribe", **wanted}))
+        elif client.step == 3 and self._greeted(client.got):
             return True
         else:
             if b"error" in client.got:
@@ -109,6 +139,28 @@ class Crowd:
             return False
         client.step, client.got = client.step + 1, b""
         return False
+
+    def _greeted(self, got: bytes) -> bool:
+        return (b'"presence.snapshot"' if self._presence else b'"subscribed"') in got
+
+    def drain(self) -> Json:
+        """Throw away what comes until every client has seen the last message."""
+        tails = dict.fromkeys(self._sockets, b"")
+        deadline = time.monotonic() + PATIENCE
+        while tails:
+            if time.monotonic() > deadline:
+                return {"error": f"{len(tails)} clients did not see the last message"}
+            for fd, _ in self._poll.poll(1.0):
+                data = self._sockets[fd].recv(65_536)
+                if not data:
+                    return {"error": "the server has closed a connection"}
+                if data.startswith(PING) or data.endswith(PING):
+                    self._sockets[fd].send(PONG)
+                if fd in tails:
+                    tails[fd] = (tails[fd] + data)[-512:]
+                    if END in tails[fd]:
+                        del tails[fd]
+        return {"drained": len(self._sockets)}
 
     def idle(self, seconds: float) -> Json:
         """Answer pings for so long; how many came, and the least and the most to a client."""
@@ -169,7 +221,7 @@ def _frame(content: Json) -> bytes:
 
 
 Json = dict[str, Any]
-_DO: Final = re.compile("open|idle|close")
+_DO: Final = re.compile("open|idle|drain|close")
 
 
 def main() -> None:
@@ -179,6 +231,9 @@ def main() -> None:
         command = json.loads(line)
         what = _DO.fullmatch(command.pop("do"))
         assert what is not None
+        if what[0] == "drain":
+            # Said before it begins, so that the publisher may.
+            print("{}", flush=True)
         print(json.dumps(getattr(crowd, what[0])(**command)), flush=True)
 
 

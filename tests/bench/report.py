@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import connections, curve, fanout, http, latency, typescript
+from tests.bench import connections, crossing, curve, fanout, http, latency, typescript
 from tests.bench.processes import ROOT
 from tests.bench.tables import met, table
 
@@ -56,6 +56,7 @@ def render(run: Json) -> str:
         "curve": curve.render,
         "memory": _memory,
         "connections": connections.render,
+        "crossing": crossing.render,
         "typescript": typescript.render,
     }
     where = run["machine"]

@@ -172,8 +172,10 @@ async def attended(made: Cluster, subscribers: Sequence[Subscriber]) -> None:
                 wrong.pop()
             return True
 
+        began = time.monotonic()
         async with asyncio.timeout(LEAVE_WITHIN * LOAD.slack):
             await until(all_right)
+        print(f"presence: right on every node after {time.monotonic() - began:.1f} s")
 
 
 async def more(publishers: Sequence[Publisher]) -> None:

@@ -1,0 +1,286 @@
+"""What a cluster needs, from what was measured: costs and the sizes that follow. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.bench.processes import Json
+
+BUSY: Final = 0.6
+"""Share of a core, of a node or of a shard, that a plan makes use of."""
+PACKET: Final = 66
+"""Bytes of Ethernet, IP and TCP around what is sent at once."""
+FRAME: Final = 290
+"""Bytes of a delivered message: an envelope of about 250 in its frame."""
+PING: Final = 15.0
+"""Seconds between two pings of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What one thing costs. CPU in µs, memory in KiB, traffic in bytes.
+
+    Attributes:
+        memory: Of the server, for a connection that is idle, with presence.
+        kernel: Of the kernel, for one end of it.
+        redis_memory: Of Redis, for it.
+        idle: CPU a second.
+        accept: To let it in.
+        accept_redis: Of Redis, for that.
+        publish_turn: Of the publishing node, for what it has read at once.
+        publish: … for each message of it.
+        deliver_turn: Of a node with subscribers, for what it has heard at once.
+        channel: … for each topic of it.
+        hear: … for each message of it.
+        write: … for each connection that something is written to.
+        deliver: … for each message and connection.
+        redis_call: Of Redis, for what a node publishes at once.
+        redis_message: … for each message of it, with one node that hears it.
+        redis_listener: … for each further node that hears it.
+        to_redis: From the publishing node to Redis, for a message.
+        from_redis: From Redis to each node that hears it.
+    """
+
+    memory: float
+    kernel: float
+    redis_memory: float
+    idle: float
+    accept: float
+    accept_redis: float
+    publish_turn: float
+    publish: float
+    deliver_turn: float
+    channel: float
+    hear: float
+    write: float
+    deliver: float
+    redis_call: float
+    redis_message: float
+    redis_listener: float
+    to_redis: float
+    from_redis: float
+
+    def delivering(self, burst: float, channels: float, writes: float, deliveries: float) -> float:
+        """CPU of a node with subscribers, a message.
+
+        Args:
+            burst: Messages that are heard at once.
+            channels: Topics that they are of, a message.
+            writes: Connections written to, a message.
+            deliveries: Connections that get it.
+        """
+        return (
+            self.deliver_turn / burst
+            + self.channel * channels
+            + self.hear
+            + self.write * writes
+            + self.deliver * deliveries
+        )
+
+    def publishing(self, burst: float) -> float:
+        """CPU of the publishing node, a message."""
+        return self.publish_turn / burst + self.publish
+
+    def redis(self, burst: float, listeners: float) -> float:
+        """CPU of Redis, a message."""
+        return self.redis_call / burst + self.redis_message + self.redis_listener * (listeners - 1)
+
+
+def fit(results: Json) -> Costs:
+    """The costs behind the rooms `connections` and `crossing` of a run."""
+    points: list[Json] = results["crossing"]["points"]
+    held: Json = results["connections"]["held"]
+    single: Json = results["connections"]["single"]["contenders"]["Redis"]["median"]
+    near = [point for point in points if point["listening"] == 1]
+    publish_turn, publish = _turns(near, "publishing_us")
+    redis_call, redis_message = _turns(near, "redis_us")
+    rows = [(1 / p["burst"], p["channels"], 1.0, p["writes"], float(p["deliveries"])) for p in near]
+    turn, channel, hear, write, deliver = _least_squares(rows, [p["delivering_us"] for p in near])
+    one = {way: median(p[way] for p in near if p["burst"] > 1) for way in WAYS}
+    more = {way: _of_another(points, way) for way in WAYS}
+    return Costs(
+        memory=single["kib"],
+        kernel=held["kernel_kib"] / 2,
+        redis_memory=single["redis_kib"],
+        idle=single["idle_cpu_us"],
+        accept=single["accept_cpu_us"],
+        accept_redis=single["accept_redis_cpu_us"],
+        publish_turn=publish_turn,
+        publish=publish,
+        deliver_turn=turn,
+        channel=channel,
+        hear=hear,
+        write=write,
+        deliver=deliver,
+        redis_call=redis_call,
+        redis_message=redis_message,
+        redis_listener=max(0.0, more["redis_us"]),
+        to_redis=one["redis_in"],
+        from_redis=more["redis_out"],
+    )
+
+
+WAYS: Final = ("redis_us", "redis_in", "redis_out")
+
+
+def _of_another(points: Sequence[Json], way: str) -> float:
+    """What one more node that listens adds to bursts, all else being the same."""
+    found = {(p["listening"], p["topics"], p["subscribers"]): p for p in points if p["burst"] > 1}
+    return median(
+        point[way] - found[1, topics, subscribers][way]
+        for (listening, topics, subscribers), point in found.items()
+        if listening > 1
+    )
+
+
+def _turns(points: Sequence[Json], name: str) -> tuple[float, float]:
+    """What a turn costs, and what a message costs beside it."""
+    many, one = (
+        median(p[name] for p in points if (p["burst"] == 1) is alone) for alone in (False, True)
+    )
+    burst = max(p["burst"] for p in points)
+    turn = max(0.0, (one - many) / (1 - 1 / burst))
+    return turn, many - turn / burst
+
+
+def _least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
+    """Factors, none below zero, with the least sum of squared relative errors."""
+    left = list(range(len(rows[0])))
+    while True:
+        scaled = [[row[n] / value for n in left] for row, value in zip(rows, values, strict=True)]
+        matrix = [
+            [sum(row[i] * row[j] for row in scaled) for j in range(len(left))]
+            + [sum(row[i] for row in scaled)]
+            for i in range(len(left))
+        ]
+        found = _solve(matrix)
+        least = min(found)
+        if least >= 0:
+            factors = dict(zip(left, found, strict=True))
+            return [factors.get(n, 0.0) for n in range(len(rows[0]))]
+        # What would be negative cannot be told from nothing.
+        del left[found.index(least)]
+
+
+def _solve(matrix: list[list[float]]) -> list[float]:
+    """Linear equations by elimination; the last column is the right side."""
+    size = len(matrix)
+    for column in range(size):
+        pivot = max(range(column, size), key=lambda row: abs(matrix[row][column]))
+        matrix[column], matrix[pivot] = matrix[pivot], matrix[column]
+        for row in range(size):
+            if row != column:
+                factor = matrix[row][column] / matrix[column][column]
+                matrix[row] = [
+                    a - factor * b for a, b in zip(matrix[row], matrix[column], strict=True)
+                ]
+    return [matrix[n][size] / matrix[n][n] for n in range(size)]
+
+
+# ---------------------------------------------------------------- a plan
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is asked of a cluster.
+
+    Attributes:
+        name: For people.
+        connections: Open at a time, each a member of one topic.
+        published: Messages a second, all topics.
+        members: Connections of one topic: so many get each message.
+        batch: Messages of many topics that a publisher sends at once.
+    """
+
+    name: str
+    connections: int
+    published: float
+    members: int
+    batch: int = 1
+
+    @property
+    def delivered(self) -> float:
+        """Messages a second that reach somebody."""
+        return self.published * self.members
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a workload needs, all nodes together; see `Costs` for the units.
+
+    Attributes:
+        nodes: Processes of the server, a core each.
+        cores_idle: Cores for connections that do nothing.
+        cores_publishing: Cores that take messages.
+        cores_delivering: Cores that deliver.
+        memory: GiB of the processes.
+        kernel: GiB of the kernel for the sockets.
+        shards: Redis processes, a core each.
+        cores_redis: Cores of Redis.
+        redis_memory: GiB of presence in Redis, without history.
+        out: Gbit/s to clients.
+        between: Gbit/s between nodes and Redis.
+    """
+
+    nodes: int
+    cores_idle: float
+    cores_publishing: float
+    cores_delivering: float
+    memory: float
+    kernel: float
+    shards: int
+    cores_redis: float
+    redis_memory: float
+    out: float
+    between: float
+
+
+def listeners(nodes: int, members: float) -> float:
+    """Nodes on which at least one of so many members is, on average, where each is anywhere."""
+    return nodes * (1 - float((1 - 1 / nodes) ** members))
+
+
+def plan(work: Workload, costs: Costs, *, per_node: int) -> Needs:
+    """The least cluster for a workload.
+
+    Args:
+        work: What is asked.
+        costs: Of one thing each.
+        per_node: Connections of a node at most.
+    """
+    nodes = max(1, ceil(work.connections / per_node))
+    while True:
+        needs = _needs(work, costs, nodes)
+        busy = needs.cores_idle + needs.cores_publishing + needs.cores_delivering
+        if busy <= nodes * BUSY:
+            return needs
+        nodes = max(nodes + 1, ceil(busy / BUSY))
+
+
+def _needs(work: Workload, costs: Costs, nodes: int) -> Needs:
+    hearing = listeners(nodes, work.members)
+    here = work.members / hearing
+    # At the load of a plan a node mostly hears one message at a time.
+    heard = costs.delivering(1, 1, here, here)
+    redis = work.published * costs.redis(work.batch, hearing) / 1e6
+    packets = work.delivered * (FRAME + PACKET) + work.connections / PING * (2 + PACKET)
+    between = work.published * (costs.to_redis + hearing * costs.from_redis)
+    return Needs(
+        nodes=nodes,
+        cores_idle=work.connections * costs.idle / 1e6,
+        cores_publishing=work.published * costs.publishing(work.batch) / 1e6,
+        cores_delivering=work.published * hearing * heard / 1e6,
+        memory=work.connections * costs.memory / 2**20,
+        kernel=work.connections * costs.kernel / 2**20,
+        shards=max(1, ceil(redis / BUSY)),
+        cores_redis=redis,
+        redis_memory=work.connections * costs.redis_memory / 2**20,
+        out=packets * 8 / 1e9,
+        between=between * 8 / 1e9,
+    )

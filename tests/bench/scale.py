@@ -1,0 +1,266 @@
+"""`python -m tests.bench scale`: what a million connections need, by the costs that were measured.
+
+With `--keep` it writes the tables of `docs/scale.md` and its picture.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from tests.bench import areas, simulator
+from tests.bench.capacity import BUSY, Costs, Workload, fit, listeners, plan
+from tests.bench.processes import ROOT
+from tests.bench.tables import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.bench.processes import Json
+
+PAGE: Final = ROOT / "docs" / "scale.md"
+PICTURE: Final = ROOT / "docs" / "assets" / "scale.svg"
+BEGIN, END = "<!-- calculated: begin -->", "<!-- calculated: end -->"
+SEED: Final = 56
+PER_NODE: Final = 50_000
+"""Connections of a process: HIP-56 says 50,000 to 100,000."""
+MILLION: Final = 1_000_000
+WORKLOADS: Final = (
+    Workload("3 by 100,000 idle", 300_000, 0, 2),
+    Workload("a million idle", MILLION, 0, 2),
+    Workload("… 50,000 published", MILLION, 50_000, 2),
+    Workload("… 250,000 published, 500,000 delivered", MILLION, 250_000, 2),
+    Workload("… the same, published 20 at a time", MILLION, 250_000, 2, 20),
+    Workload("… 500,000 published 20 at a time", MILLION, 500_000, 2, 20),
+)
+SHAPE: Final = ("burst", "channels", "writes", "deliveries")
+HORIZON: Final = 180.0
+TRAFFIC_SECONDS: Final = 0.1
+
+
+def tables(results: Json) -> str:
+    """All tables, for people."""
+    costs = fit(results)
+    parts = [
+        "### What one thing costs\n\n" + _costs(costs),
+        "### How well that fits\n\n" + _checks(results, costs),
+        "### What a cluster needs\n\n" + _plans(costs),
+        "### The traffic, message by message\n\n" + _simulated(costs),
+        "### A node is lost\n\n" + _storms(costs),
+        "### HIP-56's own arithmetic\n\n" + _hip56(costs),
+    ]
+    return "\n\n".join(parts)
+
+
+def write(results: Json) -> None:
+    """The page and its picture."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n\n{tables(results)}\n\n{END}{after}", encoding="utf-8")
+    PICTURE.write_text(draw(fit(results)), encoding="utf-8")
+
+
+# ---------------------------------------------------------------- tables
+
+
+def _costs(costs: Costs) -> str:
+    rows = [
+        ["an idle connection with presence: server, kernel, Redis",
+         f"{costs.memory:.1f} + {costs.kernel:.1f} + {costs.redis_memory:.1f} KiB"],
+        ["… its pings", f"{costs.idle:.2f} µs a second"],
+        ["to let one in: server, Redis", f"{costs.accept:.0f} + {costs.accept_redis:.0f} µs"],
+        ["publishing: a turn of the loop, and each message in it",
+         f"{costs.publish_turn:.0f} + {costs.publish:.0f} µs"],
+        ["delivering: a turn of the loop, each topic, each message, each write, each delivery",
+         f"{costs.deliver_turn:.0f} + {costs.channel:.0f} + {costs.hear:.0f} + "
+         f"{costs.write:.1f} + {costs.deliver:.2f} µs"],
+        ["Redis: a call, each message, each further node that hears it",
+         f"{costs.redis_call:.0f} + {costs.redis_message:.0f} + {costs.redis_listener:.1f} µs"],
+        ["between: to Redis, from Redis to each node",
+         f"{costs.to_redis:.0f} + {costs.from_redis:.0f} bytes"],
+    ]  # fmt: skip
+    return table(["", "measured"], rows)
+
+
+def checks(results: Json, costs: Costs) -> Iterator[tuple[str, float, float]]:
+    """What was measured, and what the model says of it: name, measured, calculated."""
+    for point in results["crossing"]["points"]:
+        where = (
+            f"{point['deliveries'] - 1:,} of a topic, bursts of {point['burst']}, "
+            f"{point['listening']} listening"
+        )
+        if point["channels"] * point["burst"] > 1:
+            where += ", many topics"
+        heard = costs.delivering(*(point[name] for name in SHAPE))
+        yield f"delivering: {where}", point["delivering_us"], heard
+        yield f"publishing: {where}", point["publishing_us"], costs.publishing(point["burst"])
+        redis = costs.redis(point["burst"], point["listening"])
+        yield f"Redis: {where}", point["redis_us"], redis
+    held = results["connections"]["held"]
+    one = results["connections"]["single"]["contenders"]["memory"]["median"]
+    count = held["connections"]
+    yield f"{count:,} idle: cores", held["idle_cores"], count * one["idle_cpu_us"] / 1e6
+    yield f"{count:,} idle: memory", held["kib"], one["kib"]
+    yield f"{count:,} idle: to let one in", held["accept_cpu_us"], one["accept_cpu_us"]
+
+
+def _checks(results: Json, costs: Costs) -> str:
+    groups: dict[str, list[float]] = {}
+    for name, measured, calculated in checks(results, costs):
+        group = name if " idle:" in name else name.partition(":")[0]
+        groups.setdefault(group, []).append(calculated / measured)
+    rows = [
+        [name, str(len(ratios)), f"{min(ratios):.2f}", f"{max(ratios):.2f}"]
+        for name, ratios in groups.items()
+    ]
+    return table(["calculated to measured", "points", "least", "most"], rows)
+
+
+def _plans(costs: Costs) -> str:
+    head = ["", "nodes of a core", "idle", "publishing", "delivering", "GiB, server + kernel",
+            "Redis shards", "cores of Redis", "Gbit/s out", "Gbit/s to and from Redis"]  # fmt: skip
+    rows: list[list[str]] = []
+    for work in WORKLOADS:
+        needs = plan(work, costs, per_node=PER_NODE)
+        rows.append(
+            [
+                work.name,
+                f"{needs.nodes:,}",
+                f"{needs.cores_idle:.1f}",
+                f"{needs.cores_publishing:.1f}",
+                f"{needs.cores_delivering:.1f}",
+                f"{needs.memory:.1f} + {needs.kernel:.1f}",
+                f"{needs.shards:,}",
+                f"{needs.cores_redis:.1f}",
+                f"{needs.out:.2f}",
+                f"{needs.between:.2f}",
+            ]
+        )
+    return table(head, rows)
+
+
+def simulated(costs: Costs) -> Iterator[tuple[Workload, int, simulator.Traffic]]:
+    """The workloads with messages, through as many nodes as planned."""
+    for work in WORKLOADS:
+        if work.published:
+            nodes = plan(work, costs, per_node=PER_NODE).nodes
+            yield work, nodes, simulator.run(work, costs, nodes, TRAFFIC_SECONDS, SEED)
+
+
+def _simulated(costs: Costs) -> str:
+    head = ["", "nodes", "heard at once", "cores", "busiest node", "p50 ms", "p99 ms"]
+    rows = [
+        [
+            work.name,
+            f"{nodes:,}",
+            f"{found.burst:.1f}",
+            f"{found.cores + work.connections * costs.idle / 1e6:.1f}",
+            f"{found.busiest + work.connections * costs.idle / 1e6 / nodes:.0%}",
+            f"{found.late[0]:.1f}",
+            f"{found.late[1]:.1f}",
+        ]
+        for work, nodes, found in simulated(costs)
+    ]
+    return table(head, rows)
+
+
+def storms(costs: Costs) -> Iterator[tuple[str, simulator.Storm]]:
+    """Losses of one node."""
+    for total, nodes in ((300_000, 3), (MILLION, 20), (MILLION, 53)):
+        lost = total // nodes
+        name = f"{total:,} on {nodes} nodes"
+        yield name, simulator.storm(lost, nodes - 1, costs.accept / BUSY, SEED, None, HORIZON)
+        if nodes == 20:
+            spread = simulator.Manners(spread=30.0)
+            told = simulator.storm(lost, nodes - 1, costs.accept / BUSY, SEED, spread)
+            yield f"{name}, over 30 s", told
+
+
+def _storms(costs: Costs) -> str:
+    head = ["one of", "clients", "half back after s", "99 %", "all", "attempts a client",
+            "waiting at a node at most"]  # fmt: skip
+    rows = [
+        [
+            name,
+            f"{found.clients:,}",
+            *(_when(found, share) for share in (0.5, 0.99, 1.0)),
+            f"{found.attempts / found.clients:.2f}",
+            f"{found.longest:,}",
+        ]
+        for name, found in storms(costs)
+    ]
+    return table(head, rows)
+
+
+def _hip56(costs: Costs) -> str:
+    hundred = 100_000
+    process, kernel = (kib * hundred / 2**20 for kib in (costs.memory, costs.kernel))
+    hearing = listeners(3, 2)
+    message = costs.publishing(1) + hearing * costs.delivering(1, 1, 2 / hearing, 2 / hearing)
+    shard = BUSY * 1e6 / costs.redis(20, 2)
+    history = MILLION / 2 * 100 * 250 / 2**30
+    storm_seconds = hundred * costs.accept / 1e6 / 2
+    rows = [
+        ["a million connections on 3 nodes of up to 100,000",
+         "3 by 100,000 are 300,000: 10 such nodes and a spare one, better 20 of 50,000"],
+        ["100,000 connections in 512 MB",
+         f"{process:.2f} GiB of the process and {kernel:.2f} GiB of the kernel for sockets, which "
+         "the limit of a container counts too: give it 1.5 GiB"],
+        ["one CPU a node", f"pings alone take {hundred * costs.idle / 1e6:.0%} of it"],
+        ["500,000 messages a second on 3 nodes",
+         f"6 µs a message; published one by one to two subscribers each takes {message:.0f} µs of "
+         "nodes, most of it for turns of loops that batches share"],
+        ["3 Redis shards",
+         f"a shard takes {shard:,.0f} messages a second at {BUSY:.0%} of a core, 20 a call: three "
+         f"take {3 * shard:,.0f}, 500,000 need {500_000 / shard:.0f}"],
+        ["256 MB of Redis, `allkeys-lru`",
+         f"presence of a million takes {MILLION * costs.redis_memory / 2**20:.1f} GiB, 100 "
+         f"messages of 250 bytes on each of 500,000 topics at least {history:.0f} GiB; what does "
+         "not fit is evicted, presence and numbering among it"],
+        ["one of 3 nodes lost",
+         f"150,000 connections on each of the others, and {storm_seconds:.0f} s of a whole core on "
+         "each to let them in, where a client waits for 5 s"],
+    ]  # fmt: skip
+    return "\n".join(
+        ["| HIP-56 | by these costs |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows)]
+    )
+
+
+def _when(found: simulator.Storm, share: float) -> str:
+    """When so many were back."""
+    place = ceil(found.clients * share) - 1
+    return f"{found.back[place]:.1f}" if place < len(found.back) else "not in 3 min"
+
+
+# ---------------------------------------------------------------- the picture
+
+
+def draw(costs: Costs) -> str:
+    """Cores by messages published, and clients that are back by time."""
+    rates = [step * 25_000 for step in range(21)]
+    needs = [plan(Workload("", MILLION, rate, 2, 20), costs, per_node=PER_NODE) for rate in rates]
+    layers = {
+        "idle": [each.cores_idle for each in needs],
+        "publishing": [each.cores_publishing for each in needs],
+        "delivering": [each.cores_delivering for each in needs],
+        "Redis": [each.cores_redis for each in needs],
+    }
+    lines = {
+        name: [
+            (found.back[place], place / found.clients)
+            for place in range(0, len(found.back), max(1, len(found.back) // 300))
+        ]
+        for name, found in storms(costs)
+    }
+    return areas.page(
+        [
+            areas.layers(
+                "Cores at work, a million connections",
+                "thousand messages published a second, 20 at a time, two subscribers each",
+                [rate / 1000 for rate in rates],
+                layers,
+            ),
+            areas.curves("Clients back after a node is lost", "seconds", lines),
+        ]
+    )

@@ -1,0 +1,270 @@
+"""A cluster in virtual time, from a seed: traffic through its nodes, and the loss of one. Pure.
+
+Nodes are loops: what has come while one turn ran is handled in the next. So bursts are not given
+but come about by themselves, and with them how late messages are.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from tests.bench.processes import percentile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.bench.capacity import Costs, Workload
+
+CROSSING: Final = 300e-6
+"""Seconds that a message is under way to Redis and on to a node, beside what is worked on it."""
+
+ABANDONED: Final = 0.3
+"""Of the cost to let a client in, spent on one that does not wait for it: accepting and the
+handshake, without token and subscription. An assumption."""
+
+
+@dataclass(slots=True)
+class Node:
+    """What one node did.
+
+    Attributes:
+        published: Messages that it took.
+        heard: Messages that came to it from Redis.
+        delivered: Messages to connections of it.
+        turns: Of its loop, in which it heard something.
+        busy: Seconds of CPU.
+    """
+
+    published: int = 0
+    heard: int = 0
+    delivered: int = 0
+    turns: int = 0
+    busy: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What became of the messages.
+
+    Attributes:
+        seconds: Of virtual time.
+        published: Messages.
+        delivered: Messages to connections.
+        crossed: From Redis to nodes.
+        nodes: Each of them.
+        redis_busy: Seconds of CPU of all shards.
+        late: Milliseconds from publishing until written, p50 and p99.
+    """
+
+    seconds: float
+    published: int
+    delivered: int
+    crossed: int
+    nodes: Sequence[Node]
+    redis_busy: float
+    late: tuple[float, float]
+
+    @property
+    def burst(self) -> float:
+        """Messages that a node heard in a turn, on average."""
+        return self.crossed / max(1, sum(node.turns for node in self.nodes))
+
+    @property
+    def cores(self) -> float:
+        """Of all nodes, for messages."""
+        return sum(node.busy for node in self.nodes) / self.seconds
+
+    @property
+    def busiest(self) -> float:
+        """Share of its core, of the node with the most to do."""
+        return max(node.busy for node in self.nodes) / self.seconds
+
+
+def run(work: Workload, costs: Costs, nodes: int, seconds: float, seed: int) -> Traffic:
+    """Messages of so many seconds, each member of a topic on any node.
+
+    Args:
+        work: What is asked; how much is heard at once comes about by itself.
+        costs: Of one thing each.
+        nodes: How many.
+        seconds: Of virtual time.
+        seed: Of all that is random.
+    """
+    random = Random(seed)
+    # What pings take of the core is not there for messages.
+    share = 1 - work.connections * costs.idle / 1e6 / nodes
+    if share <= 0:
+        raise ValueError(f"{nodes} nodes do not even keep {work.connections:,} connections")
+    made = [Node() for _ in range(nodes)]
+    taken: list[list[float]] = [[] for _ in range(nodes)]
+    count = round(work.published * seconds)
+    for first in range(0, count, work.batch):
+        size = min(work.batch, count - first)
+        taken[int(random.random() * nodes)] += [random.random() * seconds] * size
+    coming: list[list[tuple[float, float, int]]] = [[] for _ in range(nodes)]
+    crossed, calls = 0, 0
+    for node, times in zip(made, taken, strict=True):
+        times.sort()
+        node.published = len(times)
+        for left, batch in _turns(times, costs.publish_turn, costs.publish, share):
+            calls += 1
+            node.busy += (costs.publish_turn + costs.publish * len(batch)) / 1e6
+            for begin in batch:
+                places: dict[int, int] = {}
+                for _ in range(work.members):
+                    place = int(random.random() * nodes)
+                    places[place] = places.get(place, 0) + 1
+                crossed += len(places)
+                for place, members in places.items():
+                    coming[place].append((left + CROSSING, begin, members))
+    late: list[float] = []
+    delivered = 0
+    for node, arrivals in zip(made, coming, strict=True):
+        arrivals.sort()
+        node.heard = len(arrivals)
+        at, free = 0, 0.0
+        while at < len(arrivals):
+            free = max(free, arrivals[at][0])
+            first = at
+            while at < len(arrivals) and arrivals[at][0] <= free:
+                at += 1
+            members = sum(arrival[2] for arrival in arrivals[first:at])
+            node.delivered += members
+            node.turns += 1
+            spent = costs.deliver_turn + (costs.channel + costs.hear) * (at - first)
+            spent += (costs.write + costs.deliver) * members
+            node.busy += spent / 1e6
+            free += spent / 1e6 / share
+            late += [(free - arrival[1]) * 1000 for arrival in arrivals[first:at]]
+        delivered += node.delivered
+    redis = costs.redis_call * calls + costs.redis_message * count
+    redis += costs.redis_listener * max(0, crossed - count)
+    return Traffic(
+        seconds,
+        count,
+        delivered,
+        crossed,
+        made,
+        redis / 1e6,
+        (percentile(late, 0.5), percentile(late, 0.99)) if late else (0.0, 0.0),
+    )
+
+
+def _turns(
+    times: Sequence[float], turn: float, each: float, share: float
+) -> list[tuple[float, Sequence[float]]]:
+    """What a loop handles at once, and when it is through with it."""
+    done: list[tuple[float, Sequence[float]]] = []
+    at, free = 0, 0.0
+    while at < len(times):
+        free = max(free, times[at])
+        first = at
+        while at < len(times) and times[at] <= free:
+            at += 1
+        free += (turn + each * (at - first)) / 1e6 / share
+        done.append((free, times[first:at]))
+    return done
+
+
+# ---------------------------------------------------------------- a node is lost
+
+
+@dataclass(frozen=True, slots=True)
+class Storm:
+    """How clients come back to the nodes that are left.
+
+    Attributes:
+        clients: That were cut off.
+        back: When each was in again, seconds after the loss, in order.
+        attempts: Connections that they opened.
+        given_up: Of these, ended by a client that had waited too long.
+        out: Clients that were not back when the simulation ended.
+        longest: Most of them waiting at a node at a time.
+    """
+
+    clients: int
+    back: Sequence[float]
+    attempts: int
+    given_up: int
+    out: int
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """How clients come back; the defaults of the SDKs.
+
+    Attributes:
+        base: Seconds below which the first delay is drawn; doubled with each attempt.
+        cap: Seconds below which each delay is drawn at most.
+        patience: Seconds that an attempt may take.
+        spread: Seconds over which the node sends them away; 0 for one that is killed.
+    """
+
+    base: float = 1.0
+    cap: float = 30.0
+    patience: float = 5.0
+    spread: float = 0.0
+
+
+@dataclass(slots=True)
+class _Door:
+    free: float = 0.0
+    waiting: list[float] = field(default_factory=list[float])
+
+
+def storm(
+    clients: int,
+    nodes: int,
+    accept: float,
+    seed: int,
+    manners: Manners | None = None,
+    horizon: float = 600.0,
+) -> Storm:
+    """A node goes, and its clients come back to the others.
+
+    Args:
+        clients: How many it had.
+        nodes: That are left.
+        accept: CPU µs to let one in; of a core that has nothing else to do.
+        seed: Of all that is random.
+        manners: Of the clients.
+        horizon: Seconds after which the simulation ends: where clients give up faster than nodes
+            let them in, it never comes to rest.
+    """
+    manners = manners or Manners()
+    random = Random(seed)
+    events: list[tuple[float, int, int]] = []
+    for client in range(clients):
+        cut = random.random() * manners.spread
+        events.append((cut + random.random() * manners.base, client, 0))
+    heapq.heapify(events)
+    doors = [_Door() for _ in range(nodes)]
+    back: list[float] = []
+    attempts = given_up = longest = 0
+    while events:
+        now, client, attempt = heapq.heappop(events)
+        if now > horizon:
+            break
+        attempts += 1
+        door = doors[int(random.random() * nodes)]
+        while door.waiting and door.waiting[0] <= now:
+            heapq.heappop(door.waiting)
+        begin = max(now, door.free)
+        done = begin + accept / 1e6
+        stays = done - now <= manners.patience
+        # A node works off what has come in its order, also for one that is gone by then.
+        door.free = done if stays else begin + accept * ABANDONED / 1e6
+        heapq.heappush(door.waiting, door.free)
+        longest = max(longest, len(door.waiting))
+        if stays:
+            back.append(done)
+            continue
+        given_up += 1
+        delay = random.random() * min(manners.cap, manners.base * 2 ** (attempt + 1))
+        heapq.heappush(events, (now + manners.patience + delay, client, attempt + 1))
+    back.sort()
+    return Storm(clients, back, attempts, given_up, clients - len(back), longest)
