@@ -132,11 +132,12 @@ WAYS: Final = ("redis_us", "redis_in", "redis_out")
 def _of_another(points: Sequence[Json], way: str) -> float:
     """What one more node that listens adds to bursts, all else being the same."""
     found = {(p["listening"], p["topics"], p["subscribers"]): p for p in points if p["burst"] > 1}
-    return median(
+    differences: list[float] = [
         point[way] - found[1, topics, subscribers][way]
         for (listening, topics, subscribers), point in found.items()
         if listening > 1
-    )
+    ]
+    return median(differences)
 
 
 def _turns(points: Sequence[Json], name: str) -> tuple[float, float]:
