@@ -26,6 +26,7 @@ from pubsub_server.auth.identity import DEFAULT_CLAIMS, Identity
 from pubsub_server.backplanes.redis.backplane import RedisBackplane
 from pubsub_server.backplanes.redis.layout import Layout
 from pubsub_server.backplanes.redis.link import Link
+from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.hub.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
 from pubsub_server.observe.metrics import PREFIX, Metrics
 from pubsub_server.server import community
@@ -150,7 +151,13 @@ async def exposition() -> str:
             link = Link("redis://127.0.0.1:1", cluster=False, durable=False)
             shared = community(server.server.settings)
             redis = RedisBackplane(
-                link, Layout("x", 1), max_messages=1, max_age=1, community=shared, secret=""
+                link,
+                Layout("x", 1),
+                retention=Retention(Keep(1, 1)),
+                ids=1,
+                remember=1,
+                community=shared,
+                secret="",
             )
             everything = (*server.server.instruments(), *redis.instruments())
             text, _ = Metrics(lambda: server.stats, everything).exposition()

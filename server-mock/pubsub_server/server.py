@@ -17,7 +17,7 @@ from hanzoai.pubsub.errors import InvalidTopic
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.hub.faults import Faults
-from pubsub_server.hub.hub import Hub
+from pubsub_server.hub.hub import Hub, retention
 from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.instruments import Reading
 from pubsub_server.listeners.console import Console
@@ -363,8 +363,9 @@ async def _redis(settings: Settings) -> RedisBackplane:
             durable=settings.redis_durable,
             prefix=settings.redis_prefix,
             shards=settings.redis_shards,
-            max_messages=settings.history_max_messages,
-            max_age=settings.history_max_age,
+            retention=retention(settings),
+            ids=settings.ids_max,
+            remember=settings.ids_max_age,
             community=community(settings),
         )
     except opening.UnusableError as error:

@@ -282,3 +282,14 @@ def test_a_server_in_a_thread_has_tokens_faults_and_an_inside(
     faults: Any = pubsub_server.faults
     assert faults is not None
     pubsub_server.stop()
+
+
+async def test_the_server_in_memory_tells_and_holds_positions() -> None:
+    async with asyncio.timeout(20), MemoryServer() as server, server.client() as ps:
+        first = await ps.publish("demo.x", {"data": 1})
+        assert first.seq is not None
+        (stand,) = (await ps.positions("demo.*")).positions
+        assert (stand.topic, stand.first, stand.last) == ("demo.x", first.seq, first.seq)
+        waiting = asyncio.create_task(ps.positions("demo.*", after={"demo.x": first.seq}, wait=30))
+        await ps.publish("demo.y", {"data": 2})
+        assert [each.topic for each in (await waiting).positions] == ["demo.x", "demo.y"]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pubsub_server.backplanes.history import MemoryStore
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
 from pubsub_server.settings.config import Settings
 from tests.cluster.waiting import until
 from tests.server.hub_rig import START_MS, Peer, Rig
+from tests.server.test_history import memory_store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -27,7 +27,7 @@ class Slow(MemoryBackplane):
     """Answers a publish when its gate is opened."""
 
     def __init__(self) -> None:
-        store = MemoryStore(max_messages=100, max_age=3600, max_bytes=10**9, max_topics=100)
+        store = memory_store()
         super().__init__(store, lambda: START_MS)
         self.gate = asyncio.Event()
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
@@ -10,19 +10,37 @@ from hypothesis import strategies as st
 from pubsub_server.backplane import Entry, Replay
 from pubsub_server.backplanes import history
 from pubsub_server.backplanes.history import MemoryStore
+from pubsub_server.backplanes.ids import IdMemory
+from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.requests import Draft
 from pubsub_server.interfaces import Page, Published
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 NOW = 1_700_000_000_000
 
 
+def memory_store(
+    classes: Sequence[tuple[Sequence[str], Keep]] = (),
+    *,
+    max_messages: int = 100,
+    max_age: int = 3600,
+    max_bytes: int = 10**9,
+    max_topics: int = 1000,
+    ids: int = 1000,
+    ids_age: int = 600,
+) -> MemoryStore:
+    """A store with these limits; ages in seconds."""
+    retention = Retention(Keep(max_messages, max_age * 1000), classes)
+    memory = IdMemory(ids, ids_age * 1000)
+    return MemoryStore(retention, memory, max_bytes=max_bytes, max_topics=max_topics)
+
+
 class Lab:
-    def __init__(self, **limits: int) -> None:
-        self.store = MemoryStore(
-            **{"max_messages": 100, "max_age": 3600, "max_bytes": 10**9, "max_topics": 1000}
-            | limits
-        )
+    def __init__(self, **limits: Any) -> None:
+        self.store = memory_store(**limits)
         self.now = NOW
         self.count = 0
 
@@ -243,23 +261,117 @@ def test_an_id_is_known_though_its_message_was_never_kept() -> None:
     assert lab.append(id="m", ttl=0) == Published("m", first.timestamp, None, True)
 
 
-def test_remembered_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "REMEMBERED_IDS", 10)
-    lab = Lab(max_messages=1)
+def test_the_newest_ids_are_remembered_and_twice_as_many_at_most() -> None:
+    lab = Lab(max_messages=1, ids=10)
+    known: list[int] = []
     for number in range(100):
         lab.append(id=f"i{number}")
-    assert len(lab.store._seen) == 10
-    assert isinstance(lab.append(id="i0"), Entry)
+        known.append(len(lab.store._ids))
+    assert max(known) == 20
+    # The newest is in the log itself.
+    assert all(isinstance(lab.append(id=f"i{number}"), Published) for number in range(89, 100))
+    assert isinstance(lab.append(id="i70"), Entry)
 
 
 def test_an_id_is_forgotten_in_time() -> None:
-    lab = Lab(max_messages=1)
+    lab = Lab(max_messages=1, ids_age=600)
     lab.append(id="m")
     lab.append()
-    lab.now += history.REMEMBERED_MS
-    lab.store.expire(lab.now)
-    assert not lab.store._seen
+    lab.now += 599_999
+    assert isinstance(lab.append(id="m"), Published)
+    lab.now += 1
     assert isinstance(lab.append(id="m"), Entry)
+    lab.now += 1_200_000
+    lab.store.expire(lab.now)
+    lab.store.expire(lab.now + 600_000)
+    assert len(lab.store._ids) == 0
+
+
+def test_a_job_of_100_000_messages_that_is_repeated_after_a_day_publishes_nothing() -> None:
+    lab = Lab(ids=125_000, ids_age=86_400)
+    for number in range(100_000):
+        lab.append(id=f"{number}", data=number)
+    lab.now += 86_390_000
+    again = [lab.append(id=f"{number}", data=number) for number in range(100_000)]
+    assert all(isinstance(each, Published) and each.duplicate for each in again)
+    assert lab.append(id="77", data=-1).code == "conflict"
+
+
+# ---------------------------------------------------------------- classes of retention
+
+
+def test_the_first_class_whose_pattern_matches_decides_what_a_log_keeps() -> None:
+    classes = [(("jobs.*.rows", "jobs.all"), Keep(5, 60_000)), (("jobs.**",), Keep(3, 1_000))]
+    lab = Lab(classes=classes, max_messages=2)
+    for topic, kept in (("jobs.a.rows", 5), ("jobs.all", 5), ("jobs.b", 3), ("other", 2)):
+        numbers = lab.fill(10, topic)
+        assert [orjson.loads(body)["seq"] for body in lab.page(topic).messages] == numbers[-kept:]
+
+
+def test_each_class_lets_go_after_its_own_time() -> None:
+    classes = [(("long",), Keep(100, 60_000)), (("short",), Keep(100, 1_000))]
+    lab = Lab(classes=classes, max_age=10)
+    for topic in ("long", "short", "other"):
+        lab.fill(1, topic)
+    held: list[list[str]] = []
+    for _ in range(3):
+        held.append([t for t in ("long", "short", "other") if lab.page(t).messages])
+        lab.store.expire(lab.now)
+        lab.now += 5_000
+    assert held == [["long", "short", "other"], ["long", "other"], ["long"]]
+    assert len(lab.store) == 3
+    lab.store.expire(lab.now)
+    kept = lab.store.size
+    lab.now += 60_000
+    lab.store.expire(lab.now)
+    assert (kept > 0, lab.store.size) == (True, 0)
+
+
+def test_too_many_bytes_go_from_the_coldest_log_of_whatever_class() -> None:
+    lab = Lab(classes=[(("long",), Keep(100, 10**9))], max_bytes=2_000)
+    first = lab.fill(1, "long")
+    lab.fill(20, "other", data="x" * 10)
+    assert not lab.page("long").messages
+    assert lab.page("long", after=first[0] - 1).truncated
+    assert lab.store.size <= 2_000
+
+
+# ---------------------------------------------------------------- pages behind a position
+
+
+def test_a_page_says_whether_a_position_up_to_its_end_is_missing() -> None:
+    lab = Lab(max_messages=6)
+    numbers = lab.fill(4)
+    lab.fill(1, ttl=1)
+    numbers += [numbers[-1] + 1, *lab.fill(2)]
+    lab.now += 1_000
+    # Retained: the second to the fourth, and the last two; one before has expired, one is trimmed.
+    whole = lab.page(after=numbers[0], limit=3)
+    assert (whole.truncated, whole.has_more) == (False, True)
+    holed = lab.page(after=numbers[3], limit=3)
+    assert [orjson.loads(body)["seq"] for body in holed.messages] == numbers[5:]
+    assert (holed.truncated, holed.has_more, holed.position) == (True, False, numbers[-1])
+    trimmed = lab.page(after=numbers[0] - 1, limit=3)
+    assert trimmed.truncated
+    assert orjson.loads(trimmed.messages[0])["seq"] == numbers[1]
+
+
+def test_a_page_without_messages_ends_at_the_position_of_the_log() -> None:
+    lab = Lab()
+    numbers = lab.fill(3, ttl=1)
+    lab.now += 1_000
+    page = lab.page(after=numbers[0])
+    assert (page.messages, page.truncated, page.position) == ([], True, numbers[-1])
+    assert not lab.page(after=numbers[-1]).truncated
+
+
+def test_position_0_is_before_all_and_no_position_of_another_log() -> None:
+    lab = Lab(max_messages=2)
+    lab.fill(2)
+    assert (lab.page(after=0).truncated, lab.page(after=0).reset) == (False, False)
+    assert lab.page(after=1).reset
+    lab.fill(1)
+    assert (lab.page(after=0).truncated, lab.page(after=0).reset) == (True, False)
 
 
 # ---------------------------------------------------------------- replay

@@ -7,7 +7,6 @@ import orjson
 import pytest
 
 from pubsub_server.auth.identity import Identity
-from pubsub_server.backplanes.history import MemoryStore
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import inbound as module
@@ -15,6 +14,7 @@ from pubsub_server.hub import subscriptions
 from pubsub_server.hub.requests import Draft
 from pubsub_server.interfaces import Published, WireForm
 from tests.server.hub_rig import START_MS, Rig
+from tests.server.test_history import memory_store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -1016,7 +1016,7 @@ class FarBackplane(MemoryBackplane):
     """Answers later, as one behind a network does."""
 
     def __init__(self, wall: Callable[[], int]) -> None:
-        store = MemoryStore(max_messages=100, max_age=3600, max_bytes=10**9, max_topics=100)
+        store = memory_store()
         super().__init__(store, wall)
         self.gate = asyncio.Event()
         self.failing = False

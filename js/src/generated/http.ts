@@ -84,9 +84,9 @@ export interface HistoryPage {
   readonly has_more: boolean;
   /** Newest position of the topic. */
   readonly position?: Seq;
-  /** The log does not reach back to `after`. */
+  /** With `after`: a position behind it, up to the last message of the page (to `position`, where the page has none), is missing. With `since`: messages newer than that are retained no more. */
   readonly truncated?: boolean;
-  /** The log began anew after the position in `after`. */
+  /** The log began anew after the position in `after`; 0 is before every log. */
   readonly reset?: boolean;
 }
 

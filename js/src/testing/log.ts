@@ -140,12 +140,19 @@ export class Store {
       entries = entries.slice(0, Math.max(0, place));
     }
     const chosen = after === undefined ? entries.slice(-limit) : entries.slice(0, limit);
+    let { short, anew } = read;
+    if (after !== undefined) {
+      const mark = anew ? log.start - 1 : after;
+      short = chosen.length < (chosen.at(-1)?.message.seq ?? log.last) - mark;
+      // 0 is before all, and no position of another log.
+      anew &&= after > 0;
+    }
     return compact<HistoryPage>({
       messages: chosen.map(({ message }) => message),
       has_more: entries.length > chosen.length,
       position: log.last,
-      truncated: read.short || undefined,
-      reset: read.anew || undefined,
+      truncated: short || undefined,
+      reset: anew || undefined,
     });
   }
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.backplane import Entry, Replay
-from pubsub_server.backplanes.topic_log import TopicLog, read, stand
+from pubsub_server.backplanes.ids import IdMemory, Seen, mark_of
+from pubsub_server.backplanes.topic_log import TopicLog, behind, read, stand
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.topic_index import Survey, TopicIndex
 from pubsub_server.hub.wire_forms import envelope
@@ -22,46 +23,42 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pubsub_server.backplane import Standing
+    from pubsub_server.backplanes.retention import Keep, Retention
     from pubsub_server.hub.requests import Draft
 
 SEQ_PER_MS: Final = 1000
 """A log that begins is numbered from the time, so that its numbers exceed those of a lost one."""
 ENTRY_BYTES: Final = 300
 """What an entry costs beside its body."""
-REMEMBERED_IDS: Final = 100_000
-"""Ids known after their messages have left the logs, or that were never kept."""
-REMEMBERED_MS: Final = 600_000
 REPLAY_MESSAGES: Final = 10_000
 """Messages of one replay; the newest ones, each topic that lacks some is truncated."""
 REPLAY_TOPICS: Final = 10_000
-
-
-class _Seen(NamedTuple):
-    timestamp: int
-    seq: int | None
-    mark: int
 
 
 class MemoryStore:
     """All logs of one process.
 
     Args:
-        max_messages: Retained a topic.
-        max_age: Seconds a message is retained; its own ``ttl`` may say less.
+        retention: What each log keeps.
+        ids: Known after their messages have left the logs, or that were never kept.
         max_bytes: Retained in all.
         max_topics: Logs; the one written least recently goes first.
     """
 
-    def __init__(self, *, max_messages: int, max_age: int, max_bytes: int, max_topics: int) -> None:
-        self._max_messages = max_messages
-        self._max_age = max_age * 1000
+    def __init__(
+        self, retention: Retention, ids: IdMemory, *, max_bytes: int, max_topics: int
+    ) -> None:
+        self._retention = retention
         self._max_bytes = max_bytes
         self._max_topics = max_topics
         self._logs: OrderedDict[str, TopicLog] = OrderedDict()
-        # Those with messages, in the order of their newest: what expires or must go is in front.
-        self._filled: OrderedDict[str, TopicLog] = OrderedDict()
+        # Those with messages, by age of retention, in the order of their newest: what expires or
+        # must go is in front.
+        self._filled: dict[int, OrderedDict[str, TopicLog]] = {
+            keep.age: OrderedDict() for keep in retention.keeps
+        }
         self._index = TopicIndex()
-        self._seen: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+        self._ids = ids
         self._bytes = 0
         self._last_ms = 0
         # Beyond every number of a log that is gone, by more than one: a jump must be seen.
@@ -100,19 +97,20 @@ class MemoryStore:
         log = self._logs.get(draft.topic)
         if draft.id is not None and (known := self._known(log, draft, sender, now)) is not None:
             return known
-        ttl = self._max_age if draft.ttl is None else min(draft.ttl * 1000, self._max_age)
+        keep = self._retention.of(draft.topic) if log is None else log.keep
+        ttl = keep.age if draft.ttl is None else min(draft.ttl * 1000, keep.age)
         if draft.ttl == 0:
             entry = Entry(draft.topic, id, now, None, now, envelope(draft, id, now, None, sender))
             if draft.id is not None:
                 self._remember(entry, now)
             return entry
         if log is None:
-            log = self._begin(draft.topic, now)
+            log = self._begin(draft.topic, keep, now)
         seq = log.last + 1
         entry = Entry(draft.topic, id, now, seq, now + ttl, envelope(draft, id, now, seq, sender))
         log.last, log.last_at = seq, now
         self._logs.move_to_end(draft.topic)
-        if self._max_messages and ttl:
+        if keep.messages and ttl:
             self._keep(log, entry, now)
         else:
             log.lost_at = now
@@ -122,16 +120,16 @@ class MemoryStore:
         self, log: TopicLog | None, draft: Draft, sender: tuple[str, str], now: int
     ) -> Published | ServiceError | None:
         assert draft.id is not None
-        seen: _Seen | None = None
         if log is not None and (entry := log.by_id.get(draft.id)) is not None:
-            seen = _Seen(entry.timestamp, entry.seq, hash(entry.body))
+            seen: Seen | None = Seen(entry.timestamp, entry.seq or 0, mark_of(entry.body))
+        else:
+            seen = self._ids.get(draft.topic, draft.id, now)
         if seen is None:
-            seen = self._seen.get((draft.topic, draft.id))
-            if seen is None or seen.timestamp + REMEMBERED_MS <= now:
-                return None
-        again = envelope(draft, draft.id, seen.timestamp, seen.seq, sender)
-        if hash(again) == seen.mark:
-            return Published(draft.id, seen.timestamp, seen.seq, True)
+            return None
+        seq = seen.seq or None
+        again = envelope(draft, draft.id, seen.timestamp, seq, sender)
+        if mark_of(again) == seen.mark:
+            return Published(draft.id, seen.timestamp, seq, True)
         return ServiceError(
             "conflict",
             "this id was used before, by another sender or for another message",
@@ -139,10 +137,10 @@ class MemoryStore:
             field="id",
         )
 
-    def _begin(self, topic: str, now: int) -> TopicLog:
+    def _begin(self, topic: str, keep: Keep, now: int) -> TopicLog:
         while len(self._logs) >= self._max_topics:
             self._end(*next(iter(self._logs.items())))
-        log = self._logs[topic] = TopicLog(max(now * SEQ_PER_MS, self._floor))
+        log = self._logs[topic] = TopicLog(max(now * SEQ_PER_MS, self._floor), keep)
         self._index.add(topic)
         return log
 
@@ -151,15 +149,17 @@ class MemoryStore:
         entries.append(entry)
         log.by_id[entry.id] = entry
         self._bytes += len(entry.body) + ENTRY_BYTES
-        while len(entries) > self._max_messages or entries[0].expires <= now:
+        while len(entries) > log.keep.messages or entries[0].expires <= now:
             self._drop_first(log)
-        self._filled[entry.topic] = log
-        self._filled.move_to_end(entry.topic)
-        while self._bytes > self._max_bytes and self._filled:
-            topic, coldest = next(iter(self._filled.items()))
+        filled = self._filled[log.keep.age]
+        filled[entry.topic] = log
+        filled.move_to_end(entry.topic)
+        while self._bytes > self._max_bytes:
+            fronts = [next(iter(each.items())) for each in self._filled.values() if each]
+            topic, coldest = min(fronts, key=_last_at)
             self._drop_first(coldest)
             if not coldest.entries:
-                del self._filled[topic]
+                del self._filled[coldest.keep.age][topic]
 
     def _drop_first(self, log: TopicLog) -> None:
         entry = log.entries.popleft()
@@ -167,17 +167,16 @@ class MemoryStore:
         log.lost_at = entry.timestamp
         if log.by_id.get(entry.id) is entry:
             del log.by_id[entry.id]
-        self._remember(entry, entry.timestamp)
+        self._remember(entry, self._last_ms)
 
     def _remember(self, entry: Entry, now: int) -> None:
-        self._seen[(entry.topic, entry.id)] = _Seen(entry.timestamp, entry.seq, hash(entry.body))
-        while len(self._seen) > REMEMBERED_IDS:
-            self._seen.popitem(last=False)
+        seen = Seen(entry.timestamp, entry.seq or 0, mark_of(entry.body))
+        self._ids.add(entry.topic, entry.id, seen, now)
 
     def _clear(self, topic: str, log: TopicLog) -> None:
         while log.entries:
             self._drop_first(log)
-        self._filled.pop(topic, None)
+        self._filled[log.keep.age].pop(topic, None)
 
     def _end(self, topic: str, log: TopicLog) -> None:
         self._clear(topic, log)
@@ -189,16 +188,13 @@ class MemoryStore:
 
     def expire(self, now: int) -> None:
         """Let go of messages whose age has come, so that idle topics hold no memory."""
-        while self._filled:
-            topic, log = next(iter(self._filled.items()))
-            if log.last_at + self._max_age > now:
-                break
-            self._clear(topic, log)
-        while self._seen:
-            key, seen = next(iter(self._seen.items()))
-            if seen.timestamp + REMEMBERED_MS > now:
-                break
-            del self._seen[key]
+        for age, filled in self._filled.items():
+            while filled:
+                topic, log = next(iter(filled.items()))
+                if log.last_at + age > now:
+                    break
+                self._clear(topic, log)
+        self._ids.expire(now)
 
     def evict(self, topic: str | None = None, *, log_too: bool = False) -> None:
         """Drop retained messages as if they had been too many.
@@ -216,7 +212,7 @@ class MemoryStore:
             else:
                 self._clear(name, log)
         if log_too:
-            self._seen.clear()
+            self._ids.clear()
 
     # ------------------------------------------------------------ read
 
@@ -310,10 +306,8 @@ class MemoryStore:
         if log is None:
             return Page((), False, None, False, False)
         if after is not None:
-            entries, short, anew = read(log, now, after, None, None)
-            more = len(entries) > limit
-            chosen = entries[:limit]
-            return Page([entry.body for entry in chosen], more, log.last, short, anew)
+            entries, more, short, anew = behind(log, now, after, limit)
+            return Page([entry.body for entry in entries], more, log.last, short, anew)
         entries = log.alive(now)
         if before is not None:
             place = next((i for i, entry in enumerate(entries) if entry.id == before), None)
@@ -343,3 +337,7 @@ class MemoryStore:
             TopicReport(name, 0, len(log.alive(now)), log.last, log.last_at or None)
             for name, log in logs
         ]
+
+
+def _last_at(item: tuple[str, TopicLog]) -> int:
+    return item[1].last_at

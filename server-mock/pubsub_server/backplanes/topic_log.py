@@ -11,6 +11,7 @@ from pubsub_server.backplane import Standing
 
 if TYPE_CHECKING:
     from pubsub_server.backplane import Entry
+    from pubsub_server.backplanes.retention import Keep
 
 
 class TopicLog:
@@ -19,13 +20,15 @@ class TopicLog:
     Attributes:
         start: Position of the first message that this log numbered.
         last: Position of the newest one; ``start - 1`` before there is any.
+        keep: How much it keeps.
         lost_at: Timestamp of the newest message that has left the log; 0 for none.
     """
 
-    __slots__ = ("by_id", "entries", "last", "last_at", "lost_at", "start")
+    __slots__ = ("by_id", "entries", "keep", "last", "last_at", "lost_at", "start")
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, keep: Keep) -> None:
         self.start = start
+        self.keep = keep
         self.last = start - 1
         self.last_at = 0
         self.lost_at = 0
@@ -63,6 +66,23 @@ def read(
         entries = list(islice(entries, len(entries) - newest, None))
         short = short or after is not None
     return entries, short, anew
+
+
+def behind(log: TopicLog, now: int, after: int, limit: int) -> tuple[list[Entry], bool, bool, bool]:
+    """The first messages behind a position; 0 is before all.
+
+    Returns:
+        Those messages; whether there are more; whether a position up to the last of them (of the
+        log, where there is none) is missing; whether the log began after the position.
+    """
+    anew = after != 0 and (after < log.start - 1 or after > log.last)
+    mark = log.start - 1 if anew or not after else after
+    place = bisect_right(log.entries, mark, key=_position)
+    alive = (entry for entry in islice(log.entries, place, None) if entry.expires > now)
+    found = list(islice(alive, limit + 1))
+    chosen = found[:limit]
+    last = (chosen[-1].seq if chosen else None) or log.last
+    return chosen, len(found) > limit, len(chosen) < last - mark, anew
 
 
 def stand(topic: str, log: TopicLog, now: int, at: int | None) -> Standing:

@@ -12,7 +12,9 @@ from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.backplanes.history import MemoryStore
+from pubsub_server.backplanes.ids import IdMemory
 from pubsub_server.backplanes.memory import MemoryBackplane
+from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.admission import Admission
 from pubsub_server.hub.attendance import Attendance
@@ -500,10 +502,28 @@ class Hub:
 _TOPICS_MAX: Final = 10_000
 
 
+def retention(settings: Settings) -> Retention:
+    """What the log of each topic keeps."""
+    messages, age = settings.history_max_messages, settings.history_max_age
+    return Retention(
+        Keep(messages, age * 1000),
+        [
+            (
+                each.topics,
+                Keep(
+                    messages if each.max_messages is None else each.max_messages,
+                    1000 * (age if each.max_age is None else each.max_age),
+                ),
+            )
+            for each in settings.history_classes
+        ],
+    )
+
+
 def _memory(settings: Settings, wall: Callable[[], int]) -> MemoryBackplane:
     store = MemoryStore(
-        max_messages=settings.history_max_messages,
-        max_age=settings.history_max_age,
+        retention(settings),
+        IdMemory(settings.ids_max, settings.ids_max_age * 1000),
         max_bytes=settings.history_max_bytes,
         max_topics=settings.topics_max,
     )

@@ -22,6 +22,8 @@ from pydantic import (
     model_validator,
 )
 
+from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.topics import validate_pattern
 from pubsub_server.auth.identity import DEFAULT_CLAIMS
 
 if TYPE_CHECKING:
@@ -117,6 +119,32 @@ class Webhook(BaseModel):
         if len(secret.get_secret_value()) < 16:
             raise ValueError("must have at least 16 characters")
         return secret
+
+
+class HistoryClass(BaseModel):
+    """How much is retained of certain topics.
+
+    Attributes:
+        topics: Patterns.
+        max_messages: Retained a topic; default `history_max_messages`.
+        max_age: Seconds a message is retained; default `history_max_age`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    topics: tuple[str, ...] = Field(min_length=1)
+    max_messages: int | None = Field(default=None, ge=0, le=1_000_000)
+    max_age: Annotated[int | None, BeforeValidator(_seconds), Field(ge=0, le=31_536_000)] = None
+
+    @field_validator("topics")
+    @classmethod
+    def _patterns(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in topics:
+            try:
+                validate_pattern(pattern)
+            except InvalidTopic as error:
+                raise ValueError(f"{error.message} {error.remedy}") from None
+        return topics
 
 
 class Settings(BaseModel):
@@ -251,10 +279,21 @@ class Settings(BaseModel):
         default=100, ge=0, le=1_000_000, description="messages retained a topic"
     )
     history_max_age: Seconds = Field(default=3_600, description="seconds a message is retained")
+    history_classes: tuple[HistoryClass, ...] = Field(
+        default=(),
+        description="what certain topics retain, the first that matches; a JSON list as a flag",
+    )
     history_max_bytes: Size = Field(default=1_073_741_824, description="bytes retained, all topics")
     history_page_default: Count = Field(default=50, description="messages of a page of history")
     history_page_max: Count = Field(
         default=500, description="messages of the largest page of history"
+    )
+    ids_max: Count = Field(
+        default=125_000,
+        description="ids remembered at least, of each part of Redis, or of a node in memory",
+    )
+    ids_max_age: Seconds = Field(
+        default=86_400, description="seconds an id is remembered, if there is room"
     )
     topics_max: Count = Field(default=100_000, description="topics whose log is kept")
 
@@ -328,9 +367,9 @@ class Settings(BaseModel):
     )
     faults: Switch = Field(default=False, description="let tests inject faults (POST /v1/faults)")
 
-    @field_validator("webhooks", mode="before")
+    @field_validator("webhooks", "history_classes", mode="before")
     @classmethod
-    def _webhook_list(cls, value: object) -> object:
+    def _object_list(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
 
     @field_validator("iam_url", "iam_jwks_url")

@@ -40,6 +40,9 @@ CLIENT_VARIABLES = frozenset({"URL", "TOKEN", "REST_URL", "CONFIG", "SOAK"})
 
 MASK = "********"
 
+_OBJECTS = frozenset({"webhooks", "history_classes", "org_limits", "jwt_claims"})
+"""Settings that are lists or maps of objects: JSON in a flag or variable."""
+
 
 class SettingsError(ValueError):
     """One or more settings are wrong; the text has one line for each, with source and remedy."""
@@ -240,7 +243,7 @@ def _structured(name: str, value: object) -> object:
     annotation = Settings.model_fields[name].annotation
     if isinstance(value, bool) and annotation is not bool:
         raise ValueError(f"is {str(value).lower()}; expected {_kind(name)}")
-    if not isinstance(value, str) or name not in {"webhooks", "org_limits", "jwt_claims"}:
+    if not isinstance(value, str) or name not in _OBJECTS:
         return value
     try:
         loaded: object = json.loads(value)
@@ -267,6 +270,7 @@ def _kind(name: str) -> str:
     field = Settings.model_fields[name]
     special = {
         "webhooks": "a list of {url, secret, topics, events}",
+        "history_classes": "a list of {topics, max_messages, max_age}",
         "org_limits": 'a map of organization to count, for example {"acme": 500}',
         "jwt_claims": 'a map of field to claim, for example {"orgs": "owner"}',
         "redis_url": "a URL like redis://host:6379",

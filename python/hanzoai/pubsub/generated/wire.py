@@ -498,9 +498,9 @@ class HistoryPage(Model):
     position: Seq | None = None
     """Newest position of the topic."""
     truncated: bool | None = None
-    """The log does not reach back to `after`."""
+    """With `after`: a position behind it, up to the last message of the page (to `position`, where the page has none), is missing. With `since`: messages newer than that are retained no more."""
     reset: bool | None = None
-    """The log began anew after the position in `after`."""
+    """The log began anew after the position in `after`; 0 is before every log."""
 
 
 class PresenceList(Model):

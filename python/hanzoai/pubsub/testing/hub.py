@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from dataclasses import fields, replace
@@ -20,15 +21,16 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.hub import codec
 from pubsub_server.hub.hub import Hub
 from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.hub.position_requests import decode_positions
 from pubsub_server.hub.wheel import Wheel
 from pubsub_server.settings import sources as config_sources
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.testing.server import Kind
+    from pubsub_server.backplane import Standing
     from pubsub_server.interfaces import AuthOk, Member, TopicReport
     from pubsub_server.interfaces import Published as Taken
 
@@ -206,6 +208,15 @@ class MemoryHttp(httpx.AsyncBaseTransport):
                     "reset": page.reset,
                     **({} if page.position is None else {"position": page.position}),
                 }
+            case "POST", ["v1", "positions"]:
+                body = cast("dict[str, object]", json.loads(request.content))
+                gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                found = await hub.positions(identity, decode_positions(body), gone)
+                return {
+                    "positions": [_fields(each) for each in found.positions],
+                    "timestamp": found.timestamp,
+                    "has_more": found.has_more,
+                }
             case "GET", ["v1", "topics", topic, "presence"]:
                 members = await hub.presence(identity, topic)
                 return {"members": [_fields(member) for member in members]}
@@ -237,7 +248,7 @@ def _problem(error: ServiceError) -> httpx.Response:
     return httpx.Response(status, json=body)
 
 
-def _fields(value: AuthOk | Member | Taken | TopicReport) -> dict[str, Any]:
+def _fields(value: AuthOk | Member | Standing | Taken | TopicReport) -> dict[str, Any]:
     return {
         field.name: got
         for field in fields(value)

@@ -19,7 +19,7 @@ from pubsub_server.backplanes.redis.roster import RedisRoster
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.told import MARK
 from pubsub_server.backplanes.redis.tracks import Tracks
-from pubsub_server.backplanes.redis.writer import REFUSED_FOR, Item, Retention, Writer
+from pubsub_server.backplanes.redis.writer import REFUSED_FOR, Item, Memory, Writer
 from pubsub_server.errors import ServiceError
 from pubsub_server.instruments import Reading, Timing
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.redis.records import Log
     from pubsub_server.backplanes.redis.tracks import Journal, Track
+    from pubsub_server.backplanes.retention import Retention
     from pubsub_server.hub.requests import Draft
     from pubsub_server.hub.topic_index import Survey
     from pubsub_server.instruments import Instrument
@@ -45,8 +46,6 @@ AGAIN_AFTER: Final = 0.02
 AGAIN_AT_MOST: Final = 1.0
 REPLAY_TOPICS: Final = 10_000
 REMEMBERED_TOPICS: Final = 100_000
-REMEMBERED_IDS: Final = 10_000
-REMEMBERED_MS: Final = 600_000
 SILENCE_MS: Final = 7 * 86_400_000
 SWEEP_EVERY: Final = 5.0
 SWEEP_MARGIN_MS: Final = 2_000
@@ -87,8 +86,9 @@ class RedisBackplane:
     Args:
         link: To Redis.
         layout: Names of keys and channels.
-        max_messages: Retained a topic.
-        max_age: Seconds a message is retained.
+        retention: What each log keeps.
+        ids: Remembered of each shard, and as many again.
+        remember: Seconds ids are remembered, as far as there is room.
         community: What the nodes share beside the logs.
         secret: Seals client ids; the same on all nodes.
 
@@ -104,23 +104,19 @@ class RedisBackplane:
         link: Link,
         layout: Layout,
         *,
-        max_messages: int,
-        max_age: int,
+        retention: Retention,
+        ids: int,
+        remember: int,
         community: Community,
         secret: str,
     ) -> None:
         self._link = link
         self._layout = layout
-        age = max_age * 1000
-        self._silence = max(SILENCE_MS, 2 * age)
-        retention = Retention(
-            messages=max_messages,
-            age=age,
-            ids=max(REMEMBERED_IDS, max_messages),
-            remember=max(REMEMBERED_MS, age),
-            silence=self._silence,
+        self._silence = max(SILENCE_MS, 2 * retention.longest)
+        memory = Memory(
+            ids=ids, remember=max(remember * 1000, retention.longest), silence=self._silence
         )
-        self._writer = Writer(link, layout, retention, PATIENCE)
+        self._writer = Writer(link, layout, retention, memory, PATIENCE)
         self._feed = Feeds(link, layout, self._take, self._restored)
         self._tracks = Tracks(REMEMBERED_TOPICS)
         self._reader = Reader(link, layout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import TYPE_CHECKING
 
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
@@ -10,6 +11,9 @@ from pubsub_server.backplanes.redis.backplane import Community, RedisBackplane
 from pubsub_server.backplanes.redis.layout import Layout
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
+
+if TYPE_CHECKING:
+    from pubsub_server.backplanes.retention import Retention
 
 
 class UnusableError(Exception):
@@ -23,8 +27,9 @@ async def open_backplane(
     durable: bool,
     prefix: str,
     shards: int,
-    max_messages: int,
-    max_age: int,
+    retention: Retention,
+    ids: int,
+    remember: int,
     community: Community,
 ) -> RedisBackplane:
     """Connect, and see that it is usable.
@@ -35,8 +40,9 @@ async def open_backplane(
         durable: See `link.Link`.
         prefix: See `layout.Layout`.
         shards: See `layout.Layout`.
-        max_messages: Retained a topic.
-        max_age: Seconds a message is retained.
+        retention: What each log keeps.
+        ids: Remembered of each shard, and as many again.
+        remember: Seconds ids are remembered, as far as there is room.
         community: What the nodes share beside the logs.
 
     Raises:
@@ -63,8 +69,9 @@ async def open_backplane(
     return RedisBackplane(
         link,
         layout,
-        max_messages=max_messages,
-        max_age=max_age,
+        retention=retention,
+        ids=ids,
+        remember=remember,
         community=community,
         secret=secret,
     )

@@ -1,58 +1,96 @@
 -- Number, keep, trim, de-duplicate by id and fan out: the publishes of one loop turn of one node.
 --
 -- KEYS  prefixes with the hash tag of a shard, for example `hp:{17}`; all of one slot in a cluster
--- ARGV  messages retained a topic, ms a message is retained, ids remembered a topic, ms they are
---       remembered at least, ms a silent topic keeps its numbering; then nine for each message:
---       index into KEYS, topic, id, fingerprint of what is published, ms it is kept (-1 as long as
---       the log allows, 0 not at all), highest position known to the caller (0 for none), and the
---       envelope before the timestamp, between timestamp and position, and after the position
+-- ARGV  ids remembered a shard and as many again, ms they are remembered as far as there is room,
+--       ms a silent topic keeps its numbering; how many kinds of logs there are, and for each: messages
+--       retained a topic, ms a message is retained; then ten for each message: index into KEYS, topic,
+--       id, fingerprint of what is published, kind of the log, ms it is kept (-1 as long as the log
+--       allows, 0 not at all), highest position known to the caller (0 for none), and the envelope
+--       before the timestamp, between timestamp and position, and after the position
 -- gives one string a message: `n POSITION TIME` numbered, `d POSITION TIME` known already,
 --       `c` known for something else. POSITION is 0 for what is not kept.
-local keep, age, cap, remember, silence = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]),
-  tonumber(ARGV[4]), ARGV[5]
+--
+-- Ids have two halves, `i` and `j`: when the newer one is full or old enough it becomes the older one.
+-- An id is known by what stands for it and its topic, with position, time and fingerprint.
+local cap, remember, silence, kinds = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+
+local function key_of(topic, id) return string.sub(redis.sha1hex(topic .. ' ' .. id), 1, 20) end
+
+-- Since when all ids of a shard that are to be known are. The first time, when a half was evicted, and
+-- after a long silence that begins anew; what logs still have is gathered as their topics come up.
+local function ids_since(base)
+  local ids = base .. ':i'
+  local held = redis.call('HMGET', ids, 'since', 'turned')
+  local since, turned = tonumber(held[1]), tonumber(held[2])
+  if since and (turned == 0 or now - turned >= remember or
+      redis.call('EXISTS', base .. ':j') == 1) then
+    return since
+  end
+  redis.call('HSET', ids, 'since', whole(now), 'turned', '0')
+  if not since then redis.call('PEXPIRE', ids, 2 * remember) end
+  return now
+end
+
+local counts, complete = {}, {}
+local function keep_id(base, key, known)
+  local ids = base .. ':i'
+  local count = counts[base] or redis.call('HLEN', ids)
+  -- It knows since when as well.
+  if count - 2 >= cap or (count > 2 and not counts[base] and redis.call('PTTL', ids) <= remember) then
+    redis.call('UNLINK', base .. ':j')
+    redis.call('RENAME', ids, base .. ':j')
+    redis.call('PEXPIRE', base .. ':j', remember)
+    redis.call('HSET', ids, 'since', whole(complete[base]), 'turned', whole(now))
+    redis.call('PEXPIRE', ids, 2 * remember)
+    count = 2
+  end
+  counts[base] = count + redis.call('HSET', ids, key, known)
+end
 
 local answers, unbroken = {}, {}
-for at = 6, #ARGV, 9 do
+for at = 5 + 2 * kinds, #ARGV, 10 do
   local base, topic, id, print = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local ttl, floor = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-  local ids, older = base .. ':i:' .. topic, base .. ':j:' .. topic
+  local kind, ttl, floor = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
+  local keep, age = tonumber(ARGV[3 + 2 * kind]), tonumber(ARGV[4 + 2 * kind])
   local state, log = base .. ':s:' .. topic, base .. ':l:' .. topic
-  local found, ids_held = redis.call('GET', state), redis.call('HLEN', ids)
-  if found and ids_held == 0 then
-    -- Evicted, or long ago; what the log still has is known all the same.
-    for _, entry in ipairs(redis.call('XRANGE', log, '-', '+')) do
-      local seq, kept = string.match(entry[1], '^(%d+)'), entry[2]
-      ids_held = ids_held + redis.call('HSET', ids, kept[6], seq .. ' ' .. kept[2] .. ' *')
+  local start, last, latest, lost, of = now * 1000, nil, now, 0, nil
+  local found = redis.call('GET', state)
+  if found then
+    local a, b, c, d, e = string.match(found, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    start, last, latest, lost, of = tonumber(a), tonumber(b), tonumber(c), tonumber(d), tonumber(e)
+  else
+    local top = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+    if top then
+      last, latest = tonumber(string.match(top[1], '^(%d+)')), tonumber(top[2][2])
     end
-    redis.call('PEXPIRE', ids, remember)
   end
-  local place = ids
-  local known = redis.call('HGET', ids, id)
+  complete[base] = complete[base] or ids_since(base)
+  if latest < complete[base] then
+    for _, entry in ipairs(redis.call('XRANGE', log, '-', '+')) do
+      local seq, kept = tonumber(string.match(entry[1], '^(%d+)')), entry[2]
+      local known = struct.pack('<dd', seq, tonumber(kept[2]))
+      redis.call('HSETNX', base .. ':i', key_of(topic, kept[6]), known)
+    end
+    counts[base] = redis.call('HLEN', base .. ':i')
+  end
+  local key, place = key_of(topic, id), base .. ':i'
+  local known = redis.call('HGET', place, key)
   if not known then
-    place = older
-    known = redis.call('HGET', older, id)
+    place = base .. ':j'
+    known = redis.call('HGET', place, key)
   end
   local answer
   if known then
-    local seq, time, mark = string.match(known, '^(%d+) (%d+) (.*)$')
+    local seq, time = struct.unpack('<dd', known)
+    local mark = string.sub(known, 17)
     -- A write, so that a caller who waits for replicas waits for what this rests upon.
-    redis.call('PEXPIRE', place, remember)
-    answer = (mark == print or mark == '*') and ('d ' .. seq .. ' ' .. time) or 'c'
+    redis.call('HSET', place, key, known)
+    answer = (mark == print or mark == '') and ('d ' .. whole(seq) .. ' ' .. whole(time)) or 'c'
   else
     local since = unbroken[base]
     if not since then
       since = lineage(base)
       unbroken[base] = since
-    end
-    local start, last, latest, lost, of = now * 1000, nil, now, 0, nil
-    if found then
-      local a, b, c, d, e = string.match(found, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
-      start, last, latest, lost, of = tonumber(a), tonumber(b), tonumber(c), tonumber(d), tonumber(e)
-    else
-      local top = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
-      if top then
-        last, latest = tonumber(string.match(top[1], '^(%d+)')), tonumber(top[2][2])
-      end
     end
     if not last or last < floor or of ~= since then
       -- No numbering, or one that may have forgotten what was numbered: a new one begins, beyond all
@@ -62,13 +100,13 @@ for at = 6, #ARGV, 9 do
       last = start - 1
     end
     local time = math.max(now, latest)
-    local seq, middle = 0, ARGV[at + 7]
+    local seq, head, middle, tail = 0, ARGV[at + 7], ARGV[at + 8], ARGV[at + 9]
     local body
     if ttl == 0 then
-      body = ARGV[at + 6] .. whole(time) .. middle .. ARGV[at + 8]
+      body = head .. whole(time) .. middle .. tail
     else
       seq = last + 1
-      body = ARGV[at + 6] .. whole(time) .. middle .. ',"seq":' .. whole(seq) .. ARGV[at + 8]
+      body = head .. whole(time) .. middle .. ',"seq":' .. whole(seq) .. tail
       if ttl < 0 or ttl > age then ttl = age end
       if keep > 0 and ttl > 0 then
         local held = redis.call('XLEN', log)
@@ -89,9 +127,7 @@ for at = 6, #ARGV, 9 do
         whole(lost) .. ' ' .. whole(since), 'PX', silence)
       redis.call('ZADD', base .. ':z', whole(time), topic)
     end
-    if ids_held >= cap then redis.call('RENAME', ids, older) end
-    redis.call('HSET', ids, id, whole(seq) .. ' ' .. whole(time) .. ' ' .. print)
-    redis.call('PEXPIRE', ids, remember)
+    keep_id(base, key, struct.pack('<dd', seq, time) .. print)
     tell(base, topic, whole(seq) .. ' ' .. whole(time) .. ' ' .. whole(time + math.max(ttl, 0)) ..
       ' ' .. #topic .. ' ' .. #id .. ' ' .. #body .. '\n' .. topic .. id .. body)
     answer = 'n ' .. whole(seq) .. ' ' .. whole(time)

@@ -161,23 +161,24 @@ class Reader:
             wanted = ("since", since, limit + 1)
         else:
             wanted = ("newest", 0, limit + 1)
-        now, logs = await self._read({topic: wanted})
-        log = logs[topic]
+        now, log = await self._page(topic, wanted, limit)
         if log is None:
             return Page((), False, None, False, False)
         if after is not None:
+            # 0 is before all, and no position of another log.
             if after < log.start - 1 or after > log.last:
-                first = await self.one(topic, "after", log.start - 1, limit + 1)
+                now, first = await self._page(topic, ("after", log.start - 1, limit + 1), limit)
                 log = first or log
             entries, _, anew = log.behind(after, now)
             mark = log.start - 1 if anew else after
             chosen = entries[:limit]
-            jumps = [entry.seq or 0 for entry in chosen]
-            whole = jumps == list(range(mark + 1, mark + 1 + len(jumps))) and (
-                bool(jumps) or log.last <= mark
-            )
+            last = (chosen[-1].seq if chosen else None) or log.last
             return Page(
-                [entry.body for entry in chosen], len(entries) > limit, log.last, not whole, anew
+                [entry.body for entry in chosen],
+                len(entries) > limit,
+                log.last,
+                len(chosen) < last - mark,
+                anew and after != 0,
             )
         entries, short = log.newer(since or 0, now)
         if before is not None:
@@ -191,6 +192,20 @@ class Reader:
             since is not None and short,
             False,
         )
+
+    async def _page(
+        self, topic: str, wanted: tuple[Mode, int, int], limit: int
+    ) -> tuple[int, Log | None]:
+        """Redis time, and a log with more than ``limit`` messages, if it has as many."""
+        mode, mark, most = wanted
+        while True:
+            now, logs = await self._read({topic: (mode, mark, most)})
+            log = logs[topic]
+            alive = 0 if log is None else sum(each.expires > now for each in log.entries)
+            if log is None or not most or len(log.entries) < most or alive > limit:
+                return now, log
+            # What has expired stands among the others, so that more have to be read.
+            most *= 4
 
     async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
         """See `backplane.Backplane`."""
@@ -208,8 +223,10 @@ class Reader:
         for name in names:
             shard = self._layout.shard(name)
             base = self._layout.bases[shard]
-            kinds = "lsij" if log_too else "l"
-            await self._link.delete([f"{base}:{kind}:{name}" for kind in kinds])
+            keys = [f"{base}:l:{name}"]
+            if log_too:
+                keys += [f"{base}:s:{name}", f"{base}:i", f"{base}:j"]
+            await self._link.delete(keys)
 
     async def _read(
         self, wanted: Mapping[str, tuple[Mode, int, int]]

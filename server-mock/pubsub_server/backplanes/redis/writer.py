@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.redis.records import Parts
+    from pubsub_server.backplanes.retention import Retention
 
     Result = Published | ServiceError
 
@@ -62,19 +63,15 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
-    """How much a log keeps, and how long what is known of it.
+class Memory:
+    """How long what is known beside the logs is kept.
 
     Attributes:
-        messages: Retained a topic.
-        age: Milliseconds a message is retained.
-        ids: Remembered a topic, and as many again.
-        remember: Milliseconds ids are remembered after the last publish to a topic.
+        ids: Remembered of each shard, and as many again.
+        remember: Milliseconds ids are remembered, as far as there is room.
         silence: Milliseconds a silent topic keeps its numbering.
     """
 
-    messages: int
-    age: int
     ids: int
     remember: int
     silence: int
@@ -99,15 +96,18 @@ class Writer:
     Args:
         link: To Redis.
         layout: Names of keys.
-        retention: Of the logs.
+        retention: What each log keeps.
+        memory: Of ids and numberings.
         patience: Seconds that a publish waits for Redis before it is refused.
     """
 
-    def __init__(self, link: Link, layout: Layout, retention: Retention, patience: float) -> None:
+    def __init__(
+        self, link: Link, layout: Layout, retention: Retention, memory: Memory, patience: float
+    ) -> None:
         self._layout = layout
         self._load = Load()
         self._lanes = [
-            Lane(link, layout, retention, patience, self._load)
+            Lane(link, layout, retention, memory, patience, self._load)
             for _ in range(len(layout.bases) if link.cluster else 1)
         ]
         self._tasks: set[asyncio.Task[None]] = set()
@@ -161,22 +161,31 @@ class Lane:
     Args:
         link: To Redis.
         layout: Names of keys.
-        retention: Of the logs.
+        retention: What each log keeps.
+        memory: Of ids and numberings.
         patience: Seconds that a publish waits for Redis before it is refused.
         load: What waits in all lanes.
     """
 
     def __init__(
-        self, link: Link, layout: Layout, retention: Retention, patience: float, load: Load
+        self,
+        link: Link,
+        layout: Layout,
+        retention: Retention,
+        memory: Memory,
+        patience: float,
+        load: Load,
     ) -> None:
         self._link = link
         self._layout = layout
+        self._retention = retention
+        keeps = [(keep.messages, keep.age) for keep in retention.keeps]
         self._arguments = (
-            retention.messages,
-            retention.age,
-            retention.ids,
-            retention.remember,
-            retention.silence,
+            memory.ids,
+            memory.remember,
+            memory.silence,
+            len(keeps),
+            *(number for keep in keeps for number in keep),
         )
         self._patience = patience
         self._load = load
@@ -266,6 +275,7 @@ class Lane:
                 item.topic,
                 item.id,
                 parts.fingerprint,
+                self._retention.number(item.topic) + 1,
                 item.ttl,
                 item.floor,
                 parts.head,

@@ -1,0 +1,86 @@
+"""Ids that are remembered though their messages may be gone, so that each publish counts once."""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+KEY_BYTES: Final = 16
+MARK_BYTES: Final = 12
+_PACKED: Final = struct.Struct(f"<QQ{MARK_BYTES}s")
+
+
+def id_key(topic: str, id: str) -> bytes:
+    """What stands for the id of a message of a topic: 16 bytes."""
+    return blake2b(f"{topic} {id}".encode(), digest_size=KEY_BYTES).digest()
+
+
+def mark_of(envelope: bytes) -> bytes:
+    """Equal for equal envelopes: 12 bytes."""
+    return blake2b(envelope, digest_size=MARK_BYTES).digest()
+
+
+class Seen(NamedTuple):
+    """What became of a publish; ``seq`` is 0 where the message has no position."""
+
+    timestamp: int
+    seq: int
+    mark: bytes
+
+
+class IdMemory:
+    """Remembers the newest ids: so many at least, twice as many at most.
+
+    There are two halves. When the newer one is full or old enough it becomes the older one, and
+    what that held is forgotten at once.
+
+    Args:
+        most: Ids of one half.
+        age: Milliseconds an id is remembered, as far as there is room.
+    """
+
+    def __init__(self, most: int, age: int) -> None:
+        self._most = most
+        self._age = age
+        self._newer: dict[bytes, bytes] = {}
+        self._older: dict[bytes, bytes] = {}
+        # When the newer half began, and the last id of the older one came.
+        self._began = 0
+        self._ended = 0
+
+    def __len__(self) -> int:
+        return len(self._newer) + len(self._older)
+
+    def get(self, topic: str, id: str, now: int) -> Seen | None:
+        """What is known of an id."""
+        key = id_key(topic, id)
+        packed = self._newer.get(key) or self._older.get(key)
+        if packed is None:
+            return None
+        seen = Seen(*_PACKED.unpack(packed))
+        return None if seen.timestamp + self._age <= now else seen
+
+    def add(self, topic: str, id: str, seen: Seen, now: int) -> None:
+        """Remember an id."""
+        self.expire(now)
+        if not self._newer:
+            self._began = now
+        elif len(self._newer) >= self._most:
+            self._turn(now)
+        self._newer[id_key(topic, id)] = _PACKED.pack(*seen)
+
+    def expire(self, now: int) -> None:
+        """Forget what is old; called now and then."""
+        if self._newer and self._began + self._age <= now:
+            self._turn(now)
+        if self._older and self._ended + self._age <= now:
+            self._older = {}
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._newer, self._older = {}, {}
+
+    def _turn(self, now: int) -> None:
+        self._older, self._newer = self._newer, {}
+        self._began = self._ended = now

@@ -1,0 +1,221 @@
+"""What Redis keeps: logs by class, and ids, so that a job that is repeated publishes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.requests import Draft
+from pubsub_server.interfaces import Published
+from pubsub_server.testing import running_server
+from tests.cluster.test_backplane import BOUND
+from tests.cluster.waiting import until
+from tests.server.test_positions import publish
+from tests.server.test_rest import api
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from pubsub_server.testing import RunningServer
+    from tests.cluster.store import Store
+
+SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
+ROWS = 100_000 if SOAK else 10_000
+PART = ROWS // 20
+
+
+def drafts(start: int, count: int, topic: str = "demo.x", data: int = 0) -> list[Draft]:
+    return [
+        Draft(topic, "row", b"%d" % (number + data), None, f"job-7.{number}", None)
+        for number in range(start, start + count)
+    ]
+
+
+async def send(node: RunningServer, items: Sequence[Draft]) -> list[Published | ServiceError]:
+    done = node.hub.core.backplane.publish(items, ("service", "spark"))
+    return list(await cast("Awaitable[Sequence[Published | ServiceError]]", done))
+
+
+async def test_a_job_that_is_repeated_publishes_nothing(store: Store) -> None:
+    # As many ids in proportion as are remembered by default of a job of 100,000.
+    settings: dict[str, object] = {"redis_url": store.url, "ids_max": ROWS * 5 // 4}
+    async with asyncio.timeout(5 * BOUND), running_server(**settings) as node:
+        first: list[Published | ServiceError] = []
+        for start in range(0, ROWS, PART):
+            first += await send(node, drafts(start, PART))
+        assert all(isinstance(each, Published) and not each.duplicate for each in first)
+        for start in range(0, ROWS, PART):
+            again = await send(node, drafts(start, PART))
+            assert all(isinstance(each, Published) and each.duplicate for each in again)
+            assert [(e.id, e.seq) for e in again if isinstance(e, Published)] == [
+                (e.id, e.seq) for e in first[start : start + PART] if isinstance(e, Published)
+            ]
+        (other,) = await send(node, drafts(77, 1, data=1))
+        assert isinstance(other, ServiceError)
+        assert other.code == "conflict"
+        # Another topic is another message.
+        (elsewhere,) = await send(node, drafts(77, 1, "demo.y"))
+        assert isinstance(elsewhere, Published)
+        assert not elsewhere.duplicate
+
+
+async def test_the_newest_ids_of_a_part_are_remembered_and_twice_as_many_at_most(
+    store: Store,
+) -> None:
+    settings: dict[str, object] = {"redis_url": store.url, "redis_shards": 1, "ids_max": 10}
+    async with asyncio.timeout(BOUND), running_server(**settings) as node, store.client() as redis:
+
+        async def held() -> int:
+            halves = [await redis.hkeys(f"hanzo-pubsub:{{0}}:{half}") for half in "ij"]
+            return len({*halves[0], *halves[1]} - {b"since", b"turned"})
+
+        for start in range(0, 95, 5):
+            await send(node, drafts(start, 5))
+            assert await held() <= 20
+        assert await held() >= 10
+        known = [each for each in await send(node, drafts(85, 10)) if isinstance(each, Published)]
+        assert all(each.duplicate for each in known)
+        assert [
+            each.duplicate for each in await send(node, drafts(0, 1)) if isinstance(each, Published)
+        ] == [False]
+
+
+@pytest.mark.parametrize("halves", ["i", "j", "ij"])
+async def test_of_ids_that_were_evicted_those_of_retained_messages_are_known(
+    store: Store, halves: str
+) -> None:
+    settings: dict[str, object] = {
+        "redis_url": store.url,
+        "redis_shards": 1,
+        "ids_max": 10,
+        "history_max_messages": 30,
+    }
+    async with asyncio.timeout(BOUND), running_server(**settings) as node, store.client() as redis:
+        first = await send(node, drafts(0, 15))
+        other = await send(node, drafts(0, 3, "demo.y"))
+        await redis.delete(*(f"hanzo-pubsub:{{0}}:{half}" for half in halves))
+        again = await send(node, drafts(0, 15))
+        again += await send(node, drafts(0, 3, "demo.y"))
+        for one, two in zip(first + other, again, strict=True):
+            assert isinstance(one, Published)
+            assert isinstance(two, Published)
+            assert (two.duplicate, two.seq) == (True, one.seq)
+
+
+async def test_ids_are_forgotten_when_their_time_is_over(store: Store) -> None:
+    settings: dict[str, object] = {
+        "redis_url": store.url,
+        "redis_shards": 1,
+        "ids_max_age": 1,
+        "history_max_age": 1,
+    }
+    async with asyncio.timeout(BOUND), running_server(**settings) as node, store.client() as redis:
+        await send(node, drafts(0, 1))
+
+        async def keys() -> int:
+            return int(await redis.exists("hanzo-pubsub:{0}:i", "hanzo-pubsub:{0}:j"))
+
+        await until(keys, 0)
+        (again,) = await send(node, drafts(0, 1))
+        assert isinstance(again, Published)
+        assert not again.duplicate
+
+
+async def test_a_batch_says_conflict_for_each_id_that_was_used_for_something_else(
+    store: Store,
+) -> None:
+    for settings in ({}, {"redis_url": store.url}):
+        async with (
+            asyncio.timeout(BOUND),
+            running_server(publish_rate_service=10_000, **settings) as node,
+            api(node, node.service_token()) as rest,
+        ):
+
+            async def batch(*items: tuple[str, int]) -> list[str]:
+                messages = [{"topic": "demo.x", "id": id, "data": data} for id, data in items]
+                answer = await rest.post("/v1/messages:batch", json={"messages": messages})
+                return [
+                    each["error"]["code"] if "error" in each else str(each["duplicate"])
+                    for each in answer.json()["results"]
+                ]
+
+            assert await batch(("a", 1), ("b", 1), ("a", 1), ("a", 2)) == [
+                "False", "False", "True", "conflict",
+            ]  # fmt: skip
+            assert await batch(("b", 2), ("c", 1), ("b", 1)) == ["conflict", "False", "True"]
+
+
+async def test_the_first_class_whose_pattern_matches_decides_what_a_log_keeps(
+    store: Store,
+) -> None:
+    classes = [
+        {"topics": ["demo.jobs.*.rows"], "max_messages": 5, "max_age": "1m"},
+        {"topics": ["demo.jobs.**"], "max_messages": 3},
+        {"topics": ["demo.brief"], "max_age": 1},
+    ]
+    settings: dict[str, object] = {
+        "redis_url": store.url,
+        "history_classes": classes,
+        "history_max_messages": 2,
+        "publish_rate_service": 10_000,
+    }
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(**settings) as node,
+        api(node, node.service_token()) as rest,
+    ):
+
+        async def kept(topic: str) -> list[int]:
+            answer = await rest.get(f"/v1/topics/{topic}/history")
+            return [each["seq"] for each in answer.json()["messages"]]
+
+        for topic, count in (("demo.jobs.a.rows", 5), ("demo.jobs.b", 3), ("demo.other", 2)):
+            numbers = await publish(rest, topic, 10)
+            assert await kept(topic) == numbers[-count:]
+        await publish(rest, "demo.brief")
+        await until(lambda: kept("demo.brief"), [])
+        assert await kept("demo.other")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_a_page_says_whether_a_position_up_to_its_end_is_missing(
+    store: Store, shared: bool
+) -> None:
+    settings: dict[str, object] = {"history_max_messages": 6, "publish_rate_service": 10_000}
+    if shared:
+        settings["redis_url"] = store.url
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(**settings) as node,
+        api(node, node.service_token()) as rest,
+    ):
+
+        async def page(after: int, limit: int = 10) -> tuple[list[int], bool, bool, bool, int]:
+            query = {"after": after, "limit": limit}
+            body = (await rest.get("/v1/topics/demo.x/history", params=query)).json()
+            return (
+                [each["seq"] for each in body["messages"]],
+                body.get("truncated", False),
+                body.get("reset", False),
+                body["has_more"],
+                body["position"],
+            )
+
+        a, b, c, d = await publish(rest, "demo.x", 4)
+        (hole,) = await publish(rest, "demo.x", ttl=1)
+        assert await page(0) == ([a, b, c, d, hole], False, False, False, hole)
+        e, f = await publish(rest, "demo.x", 2)
+        # Of seven six are retained, and of those one expires.
+        await until(lambda: page(d), ([e, f], True, False, False, f))
+        assert await page(a, 3) == ([b, c, d], False, False, True, f)
+        assert await page(a - 1, 3) == ([b, c, d], True, False, True, f)
+        assert await page(0, 3) == ([b, c, d], True, False, True, f)
+        assert await page(f) == ([], False, False, False, f)
+        (last,) = await publish(rest, "demo.x", ttl=1)
+        await until(lambda: page(f), ([], True, False, False, last))
+        # A position that this log never gave is one of another log.
+        assert (await page(last + 1))[2]
