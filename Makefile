@@ -56,8 +56,8 @@ pins: $(VENV)/.ready ## resolve the newest versions anew and write them down
 	  --editable . --editable server-mock
 	$(BIN)/python scripts/write_pins.py $(PINS)
 
-demo: packages ## the main job, on the terminal and in a browser; KEEP=1 waits for the browser and stays
-	@$(BIN)/python examples/demo $(if $(KEEP),--stay)
+demo: packages ## the main job, on the terminal and in a browser, then Spark; KEEP=1 waits for the browser and stays
+	@$(BIN)/python examples/demo --spark $(if $(KEEP),--stay)
 
 serve: packages ## a development server on 127.0.0.1, ports 8056 and 8057
 	@$(BIN)/hanzo-pubsub serve --dev

@@ -14,7 +14,7 @@ import httpx
 from rich.console import Console
 
 from examples.demo import page as pages
-from examples.demo import plain, screen
+from examples.demo import plain, screen, spark_job
 from examples.demo.cast import (
     TOPIC,
     Reader,
@@ -90,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
         help="empty the history during the first cut: shows what a real loss looks like",
     )
     parser.add_argument(
+        "--spark", action="store_true", help="afterwards a job on Spark that tells how it gets on"
+    )
+    parser.add_argument(
         "--stay",
         action="store_true",
         help="begin when a browser has opened the page, and keep it until Ctrl-C",
@@ -131,6 +134,8 @@ async def perform(args: argparse.Namespace) -> int:
                     raise
                 wrong += [str(failure) for failure in known.exceptions] if known else []
             stage.ended = time.perf_counter()
+        if args.spark:
+            await spark_job.show(server)
         wrong += judge(
             stage.ledger,
             len(words),

@@ -2,8 +2,8 @@
 
 A full run takes about fifteen minutes and ends by itself; `--quick` takes about two and writes
 nothing. A run of all rooms writes `docs/performance.md` and `tests/bench/results/latest.json`; with
-`--keep`, a run of `connections`, `crossing` or `typescript` alone takes its place among the
-results of the last one.
+`--keep`, a run of `connections`, `crossing`, `typescript` or `spark` alone takes its place
+among the results of the last one.
 
 `scale` measures nothing: it calculates the tables of `docs/scale.md` from the results of the last
 run, and writes them with `--keep`.
@@ -32,6 +32,7 @@ from tests.bench import (
     receive,
     report,
     scale,
+    spark,
     typescript,
 )
 from tests.bench.readers import raise_limit
@@ -51,6 +52,7 @@ ROOMS = {
     "connections": connections.measure,
     "crossing": crossing.measure,
     "typescript": typescript.measure,
+    "spark": spark.measure,
 }
 # Rooms that say themselves when and with what they were measured.
 SELF_CONTAINED = {
@@ -62,6 +64,7 @@ SELF_CONTAINED = {
     "http",
     "latency",
     "typescript",
+    "spark",
 }
 RESULTS = Path(__file__).with_name("results") / "latest.json"
 

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import connections, crossing, curve, fanout, http, latency, typescript
+from tests.bench import connections, crossing, curve, fanout, http, latency, spark, typescript
 from tests.bench.processes import ROOT
 from tests.bench.tables import met, table
 
@@ -58,6 +58,7 @@ def render(run: Json) -> str:
         "connections": connections.render,
         "crossing": crossing.render,
         "typescript": typescript.render,
+        "spark": spark.render,
     }
     where = run["machine"]
     packages = ", ".join(f"{name} {number}" for name, number in where["packages"].items())

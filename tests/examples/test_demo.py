@@ -15,7 +15,9 @@ import httpx
 import pytest
 from rich.console import Console
 
+from examples.demo import spark_job
 from examples.demo.screen import draw, sparkline
+from examples.demo.server import start
 from examples.demo.stage import Happening, Stage
 from examples.demo.story import load_words
 from tests import programs
@@ -28,11 +30,11 @@ LIMIT = 50
 
 
 def started(
-    *arguments: str, out: int = asyncio.subprocess.PIPE
+    *arguments: str, out: int = asyncio.subprocess.PIPE, within: float = LIMIT
 ) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
     command = (sys.executable, str(DEMO), *arguments)
-    return programs.started(*command, within=LIMIT, out=out, env=env)
+    return programs.started(*command, within=within, out=out, env=env)
 
 
 async def _said(process: asyncio.subprocess.Process) -> str:
@@ -140,6 +142,57 @@ async def test_too_few_and_too_many_words_are_refused(arguments: tuple[str, ...]
         _, err = await process.communicate()
     assert process.returncode == 2
     assert b"100 to 2,000" in err
+
+
+@pytest.mark.parametrize("lacking", ["java", "pyspark"])
+def test_what_spark_lacks_is_said_in_one_line(
+    lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if lacking == "java":
+        monkeypatch.setenv("PATH", "")
+    else:
+        monkeypatch.setattr(spark_job, "find_spec", {}.get)
+    said = spark_job.missing()
+    assert said is not None
+    assert "install" in said
+    assert "\n" not in said
+
+
+JOB = """
+import os
+from hanzoai.pubsub.spark import PubSubConfig, publish_partition
+told = [
+    ("spark.job.progress", {"job": 0, "state": "running", "done": 3, "tasks": 24}),
+    ("spark.job.ended", {"job": 0, "state": "succeeded", "done": 24, "tasks": 24}),
+    ("spark.run.ended", {"state": "ended", "seconds": 7.4}),
+]
+rows = [{"topic": "demo.jobs.nightly", "type": type, "data": data} for type, data in told]
+publish_partition(rows, PubSubConfig())
+"""
+
+
+@pytest.mark.parametrize(
+    ("job", "shown"),
+    [
+        (JOB, ["  job 0 running: 3/24", "  job 0 succeeded: 24/24", "  ended after 7 s"]),
+        ("raise SystemExit(3)", ["  Spark could not run it here (exit 3)"]),
+    ],
+)
+async def test_a_job_on_spark_is_watched_at_the_end(
+    job: str,
+    shown: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "job.py"
+    program.write_text(job)
+    monkeypatch.setattr(spark_job, "JOB", program)
+    async with start(words=100, rate=50.0, notice=1.0) as server:
+        await spark_job.show(server)
+    lines = [line.removesuffix(" tasks") for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["a job on Spark, watched on demo.jobs.nightly:", *shown]
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 36), (200, 60)])

@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.spark.server_process import serve
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 300
+LIMIT = 540
 """Seconds for all uses of one version."""
 
 

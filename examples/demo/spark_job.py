@@ -1,0 +1,88 @@
+"""After the show: a job on Spark that tells how it gets on, where Spark can run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub import PubSubClient
+
+if TYPE_CHECKING:
+    from examples.demo.server import Server
+    from hanzoai.pubsub import Subscription
+
+JOB = Path(__file__).parent.parent / "spark" / "watched_job.py"
+TOPIC = "demo.jobs.nightly"
+LIMIT = 120.0
+"""Seconds that Spark may take to start, work and end."""
+
+
+def missing() -> str | None:
+    """What Spark lacks on this machine, in one line; None where it can run."""
+    if find_spec("pyspark") is None:
+        return "no Spark: `pip install 'hanzoai.pubsub[spark]'` brings it"
+    home = os.environ.get("JAVA_HOME")
+    if not (home and Path(home, "bin", "java").exists()) and shutil.which("java") is None:
+        return "no Spark: it needs Java 17 (Debian: `apt-get install openjdk-17-jre-headless`)"
+    return None
+
+
+async def show(server: Server) -> None:
+    """Run the job and print what it tells, or in one line why it cannot be."""
+    lacking = missing()
+    if lacking:
+        print(lacking, flush=True)
+        return
+    print(f"a job on Spark, watched on {TOPIC}:", flush=True)
+    client = PubSubClient(server.ws, server.token("watcher", service=True), rest_url=server.http)
+    async with client as ps, ps.subscribe(TOPIC) as messages:
+        watching = asyncio.create_task(_watch(messages))
+        try:
+            async with asyncio.timeout(LIMIT):
+                code = await _run(server)
+                if code:
+                    print(f"  Spark could not run it here (exit {code})", flush=True)
+                else:
+                    await watching
+        except TimeoutError:
+            print(f"  Spark takes longer than {LIMIT:.0f} s here", flush=True)
+        finally:
+            watching.cancel()
+
+
+async def _run(server: Server) -> int:
+    """Run the job; it ends with the task that waits for it."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(JOB), "4000000"),
+        env={
+            **os.environ,
+            "HANZO_PUBSUB_URL": server.http,
+            "HANZO_PUBSUB_TOKEN": server.token("spark", service=True),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+
+
+async def _watch(messages: Subscription) -> None:
+    async for message in messages:
+        data = message.data
+        if message.type.startswith("spark.job"):
+            tasks = f"{data['done']}/{data['tasks']} tasks"
+            print(f"  job {data['job']} {data['state']}: {tasks}", flush=True)
+        elif message.type == "spark.run.ended":
+            print(f"  {data['state']} after {data['seconds']:.0f} s", flush=True)
+            return

@@ -1,0 +1,1 @@
+"""Jobs on Spark that publish, read, and tell how they get on."""

@@ -1,0 +1,41 @@
+"""Publish each row of a table to the topic of its user.
+
+    export HANZO_PUBSUB_URL=http://127.0.0.1:8056 HANZO_PUBSUB_TOKEN=…
+    python examples/spark/results_to_users.py
+
+Run it again, and nothing is published twice: the rows have ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def results(spark: SparkSession) -> DataFrame:
+    """Stands for a table of yours: 1,000 results of 50 users."""
+    return spark.range(1000).selectExpr(
+        "concat('u', id % 50) AS user_id", "id AS result_id", "round(rand(7) * 100) AS score"
+    )
+
+
+def publish(table: DataFrame, **server: str) -> None:
+    """One message a row, to `user.<id>.results`; `server`: options that the environment lacks."""
+    messages = table.select(
+        F.concat(F.lit("user."), "user_id", F.lit(".results")).alias("topic"),
+        F.lit("result").alias("type"),
+        F.to_json(F.struct("result_id", "score")).alias("data"),
+        F.concat(F.lit("nightly-2026-02-23-"), "result_id").alias("id"),
+    )
+    messages.write.format("hanzo-pubsub").options(**server).mode("append").save()
+
+
+if __name__ == "__main__":
+    session = SparkSession.builder.appName("results to users").getOrCreate()  # type: ignore[attr-defined,unused-ignore]
+    publish(results(session))
+    session.stop()
