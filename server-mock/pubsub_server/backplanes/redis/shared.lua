@@ -56,7 +56,7 @@ end
 -- replication id and the run id of the server that wrote last, and since when nothing was lost.
 -- The same server with another replication id has only been given its first replica. A process that
 -- is older than that time, and was no replica, got the keys by a move of their slot.
-local LEAP = 1000000
+local LEAP = 100000
 local info
 local function lineage(base)
   info = info or redis.call('INFO', 'replication')

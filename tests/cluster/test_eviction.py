@@ -1,0 +1,144 @@
+"""A store without memory enough: what it lets go of is said to lack, or what comes is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.fleet import nodes, peer
+from tests.cluster.store import Store
+from tests.cluster.test_backplane import collect
+from tests.cluster.test_failover import history, publish
+from tests.cluster.test_redis_cluster import client
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+BOUND = 40
+NODES: dict[str, Any] = {"publish_rate_service": 10_000, "history_max_messages": 100}
+
+
+@asynccontextmanager
+async def small(folder: Path, memory: str, policy: str) -> AsyncGenerator[Store]:
+    store = Store("redis", folder / "store", "--maxmemory", memory, "--maxmemory-policy", policy)
+    store.folder.mkdir()
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.end()
+
+
+async def evict(store: Store, kind: str, topic: str) -> None:
+    """As the store does it, but of this key."""
+    async with store.client() as redis:
+        keys = await redis.keys(f"*:{kind}:{topic}")
+        assert await redis.delete(*keys) == 1
+
+
+async def test_a_log_that_was_evicted_is_said_to_lack_in_replays_by_time_and_position(
+    store: Store,
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store, 1, **NODES) as (a,), client(a) as ps:
+        positions = await publish(ps, "demo.x", 1, 2, 3)
+        assert await history(a, "demo.x", since=1) == ([1, 2, 3], False)
+        await evict(store, "l", "demo.x")
+        assert await history(a, "demo.x", since=1) == ([], True)
+        positions += await publish(ps, "demo.x", 4, 5)
+        assert positions == list(range(positions[0], positions[0] + 5))
+        assert await history(a, "demo.x", since=1) == ([4, 5], True)
+        assert await history(a, "demo.x", after=positions[0]) == ([4, 5], True)
+        assert await history(a, "demo.x", after=positions[2]) == ([4, 5], False)
+        async with peer(a, a.service_token()) as late:
+            answer = await late.subscribe("demo.x", since=1)
+            assert [message["data"] for message in answer["history"]] == [4, 5]
+            assert answer["truncated"] == ["demo.x"]
+
+
+async def test_a_numbering_that_was_evicted_begins_anew_behind_the_old_one(store: Store) -> None:
+    heard: dict[str, list[object]] = {}
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, **NODES) as (a, b),
+        client(a) as ps,
+        client(b) as there,
+    ):
+        task = asyncio.create_task(collect(await there.subscribe("demo.x"), heard))
+        positions = await publish(ps, "demo.x", 1, 2)
+        await until(lambda: heard, {"demo.x": [1, 2]})
+        await evict(store, "s", "demo.x")
+        positions += await publish(ps, "demo.x", 3, 4)
+        await until(lambda: heard, {"demo.x": [1, 2, "gap", 3, 4]})
+        task.cancel()
+        assert sorted(set(positions)) == positions
+        assert await history(a, "demo.x", since=1) == ([1, 2, 3, 4], True)
+
+
+async def test_ids_that_were_evicted_are_known_as_long_as_their_messages_are(
+    store: Store,
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store, 1, **NODES) as (a,), client(a) as ps:
+        first = await ps.publish("demo.x", {"data": 1}, id="one")
+        await evict(store, "i", "demo.x")
+        again = await ps.publish("demo.x", {"data": 1}, id="one")
+        assert (again.seq, again.duplicate) == (first.seq, True)
+        assert await history(a, "demo.x") == ([1], False)
+
+
+async def test_what_a_store_evicts_by_itself_is_marked_wherever_it_lacks(tmp_path: Path) -> None:
+    heard: dict[str, list[object]] = {}
+    names = [f"demo.t{number}" for number in range(20)]
+    async with (
+        asyncio.timeout(BOUND),
+        small(tmp_path, "4mb", "allkeys-lru") as store,
+        nodes(store, **NODES) as (a, b),
+        client(a) as ps,
+        client(b) as there,
+    ):
+        task = asyncio.create_task(collect(await there.subscribe("demo.*"), heard))
+        meta = {"filler": "x" * 8_000}
+
+        async def everywhere(n: int) -> None:
+            await asyncio.gather(*(ps.publish(t, {"data": n, "meta": meta}) for t in names))
+
+        for n in range(19):
+            await everywhere(n)
+        # What comes last is evicted by nothing, so that all that comes has come.
+        await store.command("CONFIG", "SET", "maxmemory", "0")
+        await everywhere(19)
+        await until(lambda: [row[-1] for row in heard.values()], [19] * len(names))
+        task.cancel()
+        async with store.client() as redis:
+            assert (await redis.info("stats"))["evicted_keys"] > 0
+        lacking = 0
+        for name in names:
+            # Live nothing lacks that is not told.
+            row = [n for n in heard[name] if n != "gap"]
+            assert row == [n for n in range(20) if n in row]
+            assert row == list(range(20)) or "gap" in heard[name]
+            data, marked = await history(a, name, since=1, limit=100)
+            assert data == sorted(set(data))
+            assert marked or data == list(range(20))
+            lacking += marked
+        assert lacking
+
+
+async def test_a_full_store_refuses_what_comes_and_keeps_what_it_has(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        small(tmp_path, "0", "noeviction") as store,
+        nodes(store, 1, **NODES) as (a,),
+        peer(a, a.service_token()) as socket,
+    ):
+        await socket.send({"type": "publish", "topic": "demo.x", "data": 1, "ref": "1"})
+        first = await socket.until("published")
+        await store.command("CONFIG", "SET", "maxmemory", "1")
+        await socket.send({"type": "publish", "topic": "demo.x", "data": 2, "ref": "2"})
+        assert (await socket.until("error"))["code"] == "unavailable"
+        await store.command("CONFIG", "SET", "maxmemory", "0")
+        await socket.send({"type": "publish", "topic": "demo.x", "data": 3, "ref": "3"})
+        assert (await socket.until("published"))["seq"] == first["seq"] + 1
+        assert await history(a, "demo.x", since=1) == ([1, 3], False)
