@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -86,3 +87,15 @@ async def test_a_client_without_a_connection_says_what_failed_last(
     await clock_of(pubsub_memory).advance(8)
     with pytest.raises(ConnectionFailed, match="token callback did not answer"):
         await task
+
+
+async def test_a_server_that_is_restarted_is_a_warning_and_other_failures_are_errors(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+    with caplog.at_level(logging.INFO, logger="hanzoai.pubsub"):
+        ps._ready().report(ConnectionFailed("It is shutting down.", code="going_away"), None)
+        ps._ready().report(ConnectionFailed("Nobody answers."), None)
+    told = [(record.levelname, record.getMessage().split(":")[0]) for record in caplog.records]
+    assert told == [("WARNING", "going_away"), ("ERROR", "connection_failed")]

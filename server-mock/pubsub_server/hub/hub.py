@@ -447,6 +447,11 @@ class Hub:
             ),
             Reading("presence_topics", "Topics with somebody present.", lambda: len(core.presence)),
             Reading(
+                "presence_members",
+                "Members of those; who is on several topics counts as often.",
+                lambda: core.presence.places,
+            ),
+            Reading(
                 "held_requests",
                 "Requests for positions that wait for one to move.",
                 lambda: len(self._positions),

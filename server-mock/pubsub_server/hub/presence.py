@@ -109,6 +109,11 @@ class Presence:
         """The client of this id, if it is a member of anything."""
         return self._clients.get(client_id)
 
+    @property
+    def places(self) -> int:
+        """Members of all topics; who is on several counts as often."""
+        return sum(map(len, self._topics.values()))
+
     def join(self, client_id: str, identity: Identity, topic: str, now: int) -> Member | None:
         """Become a member.
 

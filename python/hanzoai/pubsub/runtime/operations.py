@@ -179,7 +179,9 @@ class Operations:
                 error.add_note(f"topic: {topic}")
             self._error_listener.tell(error)
         elif isinstance(error, PubSubError):
-            logger.error("%s: %s (topic %s)", error.code, error, topic)
+            # A server that is restarted says so, and nobody has to do anything.
+            level = logging.WARNING if error.code == "going_away" else logging.ERROR
+            logger.log(level, "%s: %s (topic %s)", error.code, error, topic)
         else:
             logger.error("A handler of topic %s raised an exception", topic, exc_info=error)
 
