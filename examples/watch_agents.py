@@ -3,7 +3,9 @@
     python examples/watch_agents.py        # until Ctrl-C
     python examples/watch_agents.py 10     # the next ten events
 
-The token needs access to the agents (HIP-56, Channel Access Control).
+The token needs access to the agents (HIP-56, Channel Access Control); on a development server
+
+    export HANZO_PUBSUB_TOKEN=$(hanzo-pubsub token --user ops --agent bot1)
 """
 
 from __future__ import annotations

@@ -349,18 +349,16 @@ async def test_a_subscription_of_which_nothing_is_granted_ends(rig: Rig) -> None
 
 
 async def test_own_messages_are_kept_back_where_echo_is_off() -> None:
-    from hanzoai.pubsub.runtime.publishing import prepare
-
     rig = Rig(echo=False)
     inbox = rig.inbox()
-    rig.driver.remember_own([prepare("a", {"data": 2}, 1_000, id="m2")])
+    rig.driver.remember_own(["m2"])
     rig.session.answer(
         events.Woke, *(effects.Deliver(1, message(seq).message) for seq in range(1, 4))
     )
     rig.driver.feed(events.Woke())
     taken = [inbox.take() for _ in range(2)]
     assert [entry.data for entry in taken if isinstance(entry, Envelope)] == [1, 3]
-    rig.driver.remember_own([prepare("a", {"data": 1}, 1_000) for _ in range(10_001)])
+    rig.driver.remember_own(f"other{n}" for n in range(10_001))
     rig.session.answer(events.Woke, effects.Deliver(1, message(2).message))
     rig.driver.feed(events.Woke())
     assert inbox.take() is not None

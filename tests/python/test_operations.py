@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from hanzoai.pubsub import ClosedError, ConnectionFailed, SendQueue, TokenContext
-from hanzoai.pubsub.runtime.operations import chunks
+from hanzoai.pubsub.runtime.publisher import chunks
 from hanzoai.pubsub.runtime.publishing import prepare
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 

@@ -9,7 +9,8 @@ import pytest
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, PubSubError
 from hanzoai.pubsub.generated.wire import Publication
-from hanzoai.pubsub.runtime.publishing import Turnstile, prepare, split_item
+from hanzoai.pubsub.runtime.publishing import prepare, split_item
+from hanzoai.pubsub.runtime.turnstile import Turnstile
 from hanzoai.pubsub.testing import VirtualClock
 
 

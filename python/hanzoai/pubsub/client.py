@@ -322,9 +322,9 @@ class PubSubClient:
         timeout: float | None,
         via: Via,
     ) -> list[Published | PubSubError]:
-        operations = self._ready()
-        prepared = [operations.prepare_item(item) for item in messages]
-        return await operations.publish_many(prepared, timeout=timeout, via=via)
+        publisher = self._ready().publisher
+        prepared = [publisher.prepare_item(item) for item in messages]
+        return await publisher.publish_many(prepared, timeout=timeout, via=via)
 
     def batch(self, *, timeout: float | None = None, via: Via = "auto") -> Batch:
         """Collect publishes and send them together.
@@ -332,15 +332,15 @@ class PubSubClient:
         ``async with ps.batch() as b: b.publish(topic, message)``; at the end ``b.results`` has one
         result a message, and the first error among them is raised.
         """
-        operations, tracing = self._ready(), self._tracing
+        publisher, tracing = self._ready().publisher, self._tracing
 
         def prepare(topic: str, message: Outgoing, ttl: int | None, id: str | None) -> Prepared:
             traced = message if tracing is None else tracing.injected(message)
-            return operations.prepare(topic, traced, ttl, id)
+            return publisher.prepare(topic, traced, ttl, id)
 
         return Batch(
             prepare,
-            lambda items: operations.publish_many(items, timeout=timeout, via=via),
+            lambda items: publisher.publish_many(items, timeout=timeout, via=via),
         )
 
     def history(

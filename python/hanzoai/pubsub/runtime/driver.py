@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from hanzoai.pubsub.errors import AuthRefused, ProtocolError, PubSubError, from_code
+from hanzoai.pubsub.errors import AuthRefused, ClosedError, ProtocolError, PubSubError, from_code
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import AuthOkFrame, Limits
-from hanzoai.pubsub.runtime.inbox import denial_error
+from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.keeper import TaskKeeper
 from hanzoai.pubsub.runtime.reader import Reader
+from hanzoai.pubsub.runtime.watch import Watch
 from hanzoai.pubsub.session import effects, events
 from hanzoai.pubsub.session.effects import Deliver
 from hanzoai.pubsub.session.events import Received, TimerFired
 from hanzoai.pubsub.session.peer import Peer, read_peer
-from hanzoai.pubsub.values import Gap, PresenceChange, StateChange, StateName
+from hanzoai.pubsub.values import StateChange, StateName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock, TimerHandle
     from hanzoai.pubsub.generated.wire import Envelope, ServerFrame
     from hanzoai.pubsub.runtime.inbox import Inbox
-    from hanzoai.pubsub.runtime.publishing import Prepared
     from hanzoai.pubsub.runtime.tokens import TokenSource
     from hanzoai.pubsub.session.effects import Effect, Outcome, TransportName
     from hanzoai.pubsub.session.events import Event
@@ -39,15 +39,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.transports import Transport
 
 logger = logging.getLogger("hanzoai.pubsub")
-
-_WATCH_EVERY: Final = 5.0
-"""Seconds between two looks at the clocks (LIFE-5)."""
-
-_SLEPT: Final = 5.0
-"""Seconds by which the wall clock has run ahead of the monotonic one where a machine has slept."""
-
-_OWN_IDS: Final = 10_000
-"""Ids of own messages that are remembered with ``echo=False``: what may be on its way back."""
 
 
 class Driver:
@@ -79,7 +70,6 @@ class Driver:
         self.clock = clock
         self.tokens = tokens
         self.loop = asyncio.get_running_loop()
-        self.inboxes: dict[int, tuple[Inbox, Inbox]] = {}
         self.state: StateName = "initialized"
         self.last_failure: StateChange | None = None
         """What ended the last connection or attempt, until there is a connection again."""
@@ -103,10 +93,13 @@ class Driver:
         self.spawn = self._keeper.spawn
         self._reader = Reader(self, dial, self._keeper, clock)
         self._waiters: set[asyncio.Future[None]] = set()
-        self._watch: TimerHandle | None = None
-        self._readings = (0.0, 0.0)
-        self._own_ids: dict[str, None] = {}
-        self._largest: int | None = 0
+        self._watch = Watch(clock, lambda: self.feed(events.Woke()))
+        deliveries = self._deliveries = Deliveries(self._reader.give_way, echo=options.echo)
+        self._deliver = deliveries.deliver
+        self._deliver_run = deliveries.deliver_run
+        self.remember_own = deliveries.remember_own
+        self.expect = deliveries.expect
+        self.blocking_inboxes = deliveries.blocking
         self._perform_one: dict[type[Any], Callable[[Any], None]] = {
             effects.StateChanged: self._change_state,
             effects.Fetch: self._fetch,
@@ -117,9 +110,9 @@ class Driver:
             effects.StartTimer: self._start_timer,
             effects.CancelTimer: self._cancel_timer,
             effects.Probe: self._probe,
-            effects.Gap: self._tell_gap,
+            effects.Gap: deliveries.tell_gap,
             effects.Joined: self._join,
-            effects.PresenceChanged: self._tell_presence,
+            effects.PresenceChanged: deliveries.tell_presence,
             effects.Settle: self._settle,
             effects.Problem: self._problem,
             effects.Finished: self._finish,
@@ -189,12 +182,11 @@ class Driver:
 
     def add(self, sub: int, inbox: Inbox, presence_inbox: Inbox) -> None:
         """Route what the session delivers to a subscription."""
-        inbox.expect(self._largest)
-        self.inboxes[sub] = (inbox, presence_inbox)
+        self._deliveries.add(sub, inbox, presence_inbox)
 
     def remove(self, sub: int) -> None:
         """End a subscription. Does nothing when it has ended."""
-        if self.inboxes.pop(sub, None) is not None and not self.finished:
+        if self._deliveries.remove(sub) and not self.finished:
             self.feed(events.Unsubscribe(sub))
             self._notify()
 
@@ -205,15 +197,19 @@ class Driver:
         self.feed(event)
         return settled
 
-    def remember_own(self, items: Sequence[Prepared]) -> None:
-        """Keep messages of this client from its own subscriptions, where ``echo`` is off."""
-        if self.options.echo:
-            return
-        own = self._own_ids
-        for item in items:
-            own[item.id] = None
-        while len(own) > _OWN_IDS:
-            del own[next(iter(own))]
+    def refuse_ended(self) -> None:
+        """Raise what ended the client, if it has ended.
+
+        Raises:
+            PubSubError: It failed.
+            ClosedError: It was closed.
+        """
+        if self.finished:
+            raise self.error.with_traceback(None) if self.error else ClosedError()
+
+    def patience(self, timeout: float | None) -> float:
+        """Seconds that an operation may take."""
+        return self.options.operation_timeout if timeout is None else max(0.0, timeout)
 
     async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         """Wait until a condition holds.
@@ -252,8 +248,7 @@ class Driver:
     def connect(self) -> None:
         """Connect, unless that was asked for before."""
         if self.state == "initialized":
-            self._readings = (self.clock.wall_ms() / 1000, self.clock.now())
-            self._watch = self.clock.call_later(_WATCH_EVERY, self._look_at_clocks)
+            self._watch.start()
             self.feed(events.Connect())
 
     async def close(self, timeout: float | None) -> None:
@@ -284,21 +279,6 @@ class Driver:
     def dropped(self, code: int | None, reason: str, retry_after: int | None) -> None:
         """See ``Receiver``."""
         self.feed(events.Dropped(code, reason, retry_after))
-
-    def blocking_inboxes(self) -> list[Inbox]:
-        """See ``Receiver``."""
-        return [
-            inbox
-            for inbox, _ in self.inboxes.values()
-            if inbox.full and inbox.policy == "block" and not inbox.finished
-        ]
-
-    def expect(self, largest: int | None) -> None:
-        """See ``Receiver``: the inboxes need not measure each message then."""
-        known = self._largest
-        self._largest = None if largest is None or known is None else max(largest, known)
-        for inbox, _ in self.inboxes.values():
-            inbox.expect(self._largest)
 
     def _probe(self, _: effects.Probe) -> None:
         self.spawn(self._run_probe(), "probe")
@@ -362,65 +342,11 @@ class Driver:
         if timer is not None:
             timer.cancel()
 
-    def _look_at_clocks(self) -> None:
-        wall, steady = self.clock.wall_ms() / 1000, self.clock.now()
-        ahead = (wall - self._readings[0]) - (steady - self._readings[1])
-        self._readings = (wall, steady)
-        self._watch = self.clock.call_later(_WATCH_EVERY, self._look_at_clocks)
-        if ahead > _SLEPT:
-            logger.info("The machine slept for %.0f s", ahead)
-            self.feed(events.Woke())
-
-    # ------------------------------------------------------------ to the subscriptions
-
-    def _deliver(self, sub: int, message: Envelope) -> None:
-        found = self.inboxes.get(sub)
-        if found is None or (self._own_ids and message.id in self._own_ids):
-            return
-        inbox = found[0]
-        inbox.put(message)
-        if inbox.full:
-            self._reader.give_way()
-
-    def _deliver_run(self, sub: int, messages: list[Envelope]) -> None:
-        if len(messages) == 1:
-            self._deliver(sub, messages[0])
-            return
-        found = self.inboxes.get(sub)
-        if found is None:
-            return
-        if self._own_ids:
-            messages = [message for message in messages if message.id not in self._own_ids]
-        found[0].put_replay(messages)
-        self._reader.give_way()
-
-    def _tell_gap(self, effect: effects.Gap) -> None:
-        found = self.inboxes.get(effect.sub)
-        if found is not None:
-            found[0].put_other(
-                Gap(effect.topic, effect.from_, effect.to, effect.missed, effect.reason)
-            )
-
-    def _tell_presence(self, effect: effects.PresenceChanged) -> None:
-        found = self.inboxes.get(effect.sub)
-        if found is not None:
-            found[1].put_other(
-                PresenceChange(effect.topic, effect.members, effect.change, effect.member)
-            )
+    # ------------------------------------------------------------ to the calls and listeners
 
     def _join(self, effect: effects.Joined) -> None:
-        found = self.inboxes.get(effect.sub)
-        if found is None:
-            return
-        for inbox in found:
-            inbox.join(effect.topics, effect.denied)
-            if not effect.topics:
-                inbox.finish(denial_error(effect.denied, inbox.topics))
-        if not effect.topics:
-            del self.inboxes[effect.sub]
-        self._notify()
-
-    # ------------------------------------------------------------ to the calls and listeners
+        if self._deliveries.join(effect):
+            self._notify()
 
     def _settle(self, effect: effects.Settle) -> None:
         settled = self._settles.pop(effect.ref, None)
@@ -459,16 +385,11 @@ class Driver:
             self.error = from_code(said.code, said.message, remedy=said.remedy, topic=said.topic)
         for name in list(self._timers):
             self._cancel(name)
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        self._watch.stop()
         for task in self._fetches.values():
             task.cancel()
         self._fetches.clear()
-        for pair in self.inboxes.values():
-            for inbox in pair:
-                inbox.finish(self.error)
-        self.inboxes.clear()
+        self._deliveries.finish(self.error)
         self.on_finish()
         self._notify()
 

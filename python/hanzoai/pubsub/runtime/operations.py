@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from hanzoai.pubsub.errors import (
-    ClosedError,
     ConnectionFailed,
     InvalidPayload,
     OperationTimeout,
     PubSubError,
-    from_code,
 )
 from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.handlers import Listener
-from hanzoai.pubsub.runtime.http_operations import HttpApi, failure, published
-from hanzoai.pubsub.runtime.publishing import (
-    PRESENCE_UPDATE,
-    Prepared,
-    Turnstile,
-    prepare,
-    split_item,
-)
+from hanzoai.pubsub.runtime.http_operations import HttpApi
+from hanzoai.pubsub.runtime.publisher import Publisher
+from hanzoai.pubsub.runtime.publishing import PRESENCE_UPDATE
 from hanzoai.pubsub.runtime.states import StateStream, reason_of
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
 from hanzoai.pubsub.session import events
-from hanzoai.pubsub.session.effects import Acked, Unknown
-from hanzoai.pubsub.session.peer import burst_of
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_choice, check_number
 from hanzoai.pubsub.topics import validate_topic
@@ -39,12 +29,11 @@ from hanzoai.pubsub.values import Published, Via
 from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Coroutine
 
     from hanzoai.pubsub.runtime.handlers import Handler
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.surroundings import Surroundings
-    from hanzoai.pubsub.session.effects import Outcome
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import (
         Message,
@@ -62,9 +51,6 @@ logger = logging.getLogger("hanzoai.pubsub")
 
 _REMEDY: Final = "Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause."
 
-_CHUNK_BYTES: Final = 1 << 20
-"""A batch is sent in frames of at most so many bytes of payload."""
-
 _WAIT_MAX: Final = 30.0
 """Seconds that a server may be asked to hold an answer."""
 
@@ -77,6 +63,9 @@ class Operations:
         around: Clock, randomness, transports.
         on_state: The program's listener.
         on_error: The program's listener.
+
+    Attributes:
+        publisher: Publishes.
     """
 
     def __init__(
@@ -109,11 +98,10 @@ class Operations:
             None if on_error is None else Listener(on_error, "on_error", driver.spawn)
         )
         self._streams: set[StateStream] = set()
-        self._refs = itertools.count(1)
-        self._turnstile = Turnstile(self._session.outbox.has_room, around.clock)
-        driver.on_settle = self._turnstile.check
-        driver.on_finish = self._turnstile.open
         driver.on_welcome = self._http.learn
+        self.publisher = Publisher(
+            driver, self._http, options, around.clock, self._session.outbox.has_room
+        )
 
     # ------------------------------------------------------------ life
 
@@ -139,11 +127,11 @@ class Operations:
     async def connect(self, timeout: float | None) -> None:
         """Connect, and wait until that is so; see ``PubSubClient.connect``."""
         driver = self._driver
-        self._refuse_ended()
+        self._driver.refuse_ended()
         driver.connect()
-        seconds = self._seconds(timeout)
+        seconds = self._driver.patience(timeout)
         if not await driver.until(lambda: driver.state == "connected", seconds):
-            self._refuse_ended()
+            self._driver.refuse_ended()
             raise ConnectionFailed(self._why_not(seconds))
 
     async def close(self, timeout: float | None) -> None:
@@ -193,23 +181,15 @@ class Operations:
             if change.to in ("closed", "failed"):
                 stream.finish()
 
-    def _refuse_ended(self) -> None:
-        driver = self._driver
-        if driver.finished:
-            raise driver.error.with_traceback(None) if driver.error else ClosedError()
-
     def _why_not(self, seconds: float) -> str:
         why = reason_of(self._driver.last_failure, self._driver.state)
         return f"Not connected within {seconds:g} s: {why}"
-
-    def _seconds(self, timeout: float | None) -> float:
-        return self._options.operation_timeout if timeout is None else max(0.0, timeout)
 
     # ------------------------------------------------------------ subscriptions
 
     def add(self, event: events.Subscribe, inbox: Inbox, presence: Inbox) -> None:
         """Begin a subscription."""
-        self._refuse_ended()
+        self._driver.refuse_ended()
         self._driver.add(event.sub, inbox, presence)
         self._driver.connect()
         self._driver.feed(event)
@@ -241,17 +221,6 @@ class Operations:
 
     # ------------------------------------------------------------ publishing
 
-    def prepare(
-        self, topic: str | None, message: Outgoing, ttl: int | None = None, id: str | None = None
-    ) -> Prepared:
-        """Check one message."""
-        return prepare(topic, message, self._max_payload(), ttl=ttl, id=id)
-
-    def prepare_item(self, item: object) -> Prepared:
-        """Check one item of ``publish_many``."""
-        topic, message = split_item(item)
-        return self.prepare(topic, message)
-
     async def publish(
         self,
         topic: str,
@@ -263,115 +232,13 @@ class Operations:
         timeout: float | None,
         via: Via,
     ) -> Published:
-        """Publish one message; see ``PubSubClient.publish``."""
+        """Publish one message, or change the presence that it stands for."""
         check_choice("via", via, get_args(Via))
-        one = self.prepare(topic, message, ttl, id)
+        one = self.publisher.prepare(topic, message, ttl, id)
         if one.publication.type == PRESENCE_UPDATE and via != "rest":
             await self.update_presence(topic, one.publication.data, timeout=timeout)
             return Published(one.id)
-        (result,) = await self._publish([one], key, timeout, via, batch=False)
-        if isinstance(result, PubSubError):
-            raise result
-        return result
-
-    async def publish_many(
-        self, items: Sequence[Prepared], *, timeout: float | None, via: Via
-    ) -> list[Published | PubSubError]:
-        """Publish several; see ``PubSubClient.publish_many``."""
-        check_choice("via", via, get_args(Via))
-        deadline = self._clock.now() + self._seconds(timeout)
-        results: list[Published | PubSubError] = []
-        limits = self._driver.limits
-        most = limits.max_batch or 1_000
-        if limits.publish_rate:
-            # What goes in one frame is granted as a whole.
-            most = min(most, burst_of(limits.publish_rate))
-        for chunk in chunks(items, most):
-            left = deadline - self._clock.now()
-            try:
-                results += await self._publish(chunk, None, left, via, batch=True)
-            except PubSubError as error:
-                if not results:
-                    raise
-                # What became of the messages before it is not lost with this chunk.
-                results += [failure(error, item) for item in chunk]
-        return results
-
-    async def _publish(
-        self,
-        items: Sequence[Prepared],
-        key: str | None,
-        timeout: float | None,
-        via: Via,
-        *,
-        batch: bool,
-    ) -> list[Published | PubSubError]:
-        self._refuse_ended()
-        seconds = self._seconds(timeout)
-        if self._goes_over_http(via):
-            self._driver.remember_own(items)
-            results = await self._http.publish(items, seconds, batch=batch, certain=via == "rest")
-            if results is not None:
-                return results
-        self._driver.connect()
-        outcome, expired = await self._settle(items, key, seconds, batch=batch)
-        if isinstance(outcome, Acked):
-            return [
-                published(result, item) for result, item in zip(outcome.results, items, strict=True)
-            ]
-        return [_failure(outcome, item, expired=expired) for item in items]
-
-    def _goes_over_http(self, via: Via) -> bool:
-        """Whether a publish takes a request of its own.
-
-        A peer of plain HIP-56 acknowledges nothing on a socket, but answers a request.
-        """
-        if via != "auto":
-            return via == "rest"
-        peer = self._driver.peer
-        return peer is not None and not peer.ack and not self._http.missing
-
-    async def _settle(
-        self, items: Sequence[Prepared], key: str | None, seconds: float, *, batch: bool
-    ) -> tuple[Outcome, bool]:
-        queue = self._options.send_queue
-        size = sum(item.size for item in items)
-        began = self._clock.now()
-        if queue.policy == "block":
-            if not await self._turnstile.enter(len(items), size, seconds):
-                raise OperationTimeout(
-                    f"The queue of publishes had no room within {seconds:g} s.",
-                    topic=items[0].publication.topic,
-                    id=items[0].id,
-                    outcome_unknown=False,
-                )
-            self._refuse_ended()
-        ref = next(self._refs)
-        driver = self._driver
-        policy = "error" if queue.policy == "block" else queue.policy
-        publications = tuple(item.publication for item in items)
-        driver.remember_own(items)
-        settled = driver.begin(events.Publish(ref, publications, size, policy, key, batch))
-        self._turnstile.check()
-        expired = False
-
-        def expire() -> None:
-            nonlocal expired
-            expired = True
-            driver.feed(events.Expire(ref))
-
-        left = max(0.0, seconds - (self._clock.now() - began))
-        timer = self._clock.call_later(left, expire)
-        try:
-            return await settled, expired
-        except asyncio.CancelledError:
-            driver.feed(events.Expire(ref))
-            raise
-        finally:
-            timer.cancel()
-
-    def _max_payload(self) -> int:
-        return self._driver.limits.max_payload or self._options.max_payload
+        return await self.publisher.publish(one, key, timeout=timeout, via=via)
 
     # ------------------------------------------------------------ presence
 
@@ -389,14 +256,14 @@ class Operations:
                 field="data",
                 topic=topic,
             )
-        check_data(data, self._max_payload(), topic=topic)
-        self._refuse_ended()
+        check_data(data, self.publisher.max_payload, topic=topic)
+        self._driver.refuse_ended()
         driver = self._driver
         driver.connect()
         driver.feed(events.UpdatePresence(topic, dict(data)))
-        seconds = self._seconds(timeout)
+        seconds = self._driver.patience(timeout)
         if not await driver.until(lambda: driver.state == "connected", seconds):
-            self._refuse_ended()
+            self._driver.refuse_ended()
             raise ConnectionFailed(
                 self._why_not(seconds),
                 code="not_connected",
@@ -416,27 +283,27 @@ class Operations:
         timeout: float | None,
     ) -> AsyncIterator[Message]:
         """Retained messages; see ``PubSubClient.history``."""
-        self._refuse_ended()
+        self._driver.refuse_ended()
         return self._http.history(
             validate_topic(topic),
             since=since,
             before=before,
             after=after,
             limit=limit,
-            seconds=self._seconds(timeout),
+            seconds=self._driver.patience(timeout),
         )
 
     async def presence(self, topic: str, *, timeout: float | None) -> list[PresenceMember]:
         """Everybody present on a topic."""
-        self._refuse_ended()
-        return await self._http.presence(validate_topic(topic), self._seconds(timeout))
+        self._driver.refuse_ended()
+        return await self._http.presence(validate_topic(topic), self._driver.patience(timeout))
 
     async def topics(
         self, prefix: str | None, *, limit: int | None, timeout: float | None
     ) -> list[TopicInfo]:
         """Active topics."""
-        self._refuse_ended()
-        return await self._http.topics(prefix, limit, self._seconds(timeout))
+        self._driver.refuse_ended()
+        return await self._http.topics(prefix, limit, self._driver.patience(timeout))
 
     async def positions(
         self,
@@ -448,46 +315,10 @@ class Operations:
         timeout: float | None,
     ) -> PositionList:
         """Where the logs of topics stand; see ``PubSubClient.positions``."""
-        self._refuse_ended()
+        self._driver.refuse_ended()
         names = pattern_list(topics)
         known = None if after is None else position_map(after)
         check_number("wait", wait, 0, _WAIT_MAX, "seconds")
         return await self._http.positions(
-            names, after=known, at=at, wait=wait, seconds=self._seconds(timeout)
+            names, after=known, at=at, wait=wait, seconds=self._driver.patience(timeout)
         )
-
-
-def chunks(items: Sequence[Prepared], most: int) -> list[list[Prepared]]:
-    """Split a batch by the server's limit and by bytes, in order."""
-    found: list[list[Prepared]] = []
-    size = 0
-    for item in items:
-        if not found or len(found[-1]) >= most or size + item.size > _CHUNK_BYTES:
-            found.append([])
-            size = 0
-        found[-1].append(item)
-        size += item.size
-    return found
-
-
-def _failure(outcome: Outcome, item: Prepared, *, expired: bool) -> PubSubError:
-    topic, id = item.publication.topic, item.id
-    if isinstance(outcome, Unknown):
-        if expired:
-            return OperationTimeout(
-                "No answer came in time; whether it was published is unknown.",
-                topic=topic,
-                id=id,
-                outcome_unknown=True,
-            )
-        return OperationTimeout(code="outcome_unknown", topic=topic, id=id)
-    assert not isinstance(outcome, Acked)
-    if outcome.code == "timeout":
-        return OperationTimeout(outcome.message, topic=topic, id=id, outcome_unknown=False)
-    return from_code(
-        outcome.code,
-        outcome.message,
-        remedy=outcome.remedy,
-        topic=outcome.topic or topic,
-        retry_after=None if outcome.retry_after is None else outcome.retry_after / 1000,
-    )

@@ -1,0 +1,132 @@
+"""What goes to the subscriptions: messages, gaps, presence, the answer to a subscribe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.runtime.inbox import denial_error
+from hanzoai.pubsub.values import Gap, PresenceChange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hanzoai.pubsub.errors import PubSubError
+    from hanzoai.pubsub.generated.wire import Envelope
+    from hanzoai.pubsub.runtime.inbox import Inbox
+    from hanzoai.pubsub.session import effects
+
+_OWN_IDS: Final = 10_000
+"""Ids of own messages that are remembered with ``echo=False``: what may be on its way back."""
+
+
+class Deliveries:
+    """The subscriptions of one client, and what is put into their inboxes.
+
+    Args:
+        echo: Whether they get what this client published.
+        give_way: Called where an inbox is full, or has got many at once.
+    """
+
+    def __init__(self, give_way: Callable[[], None], *, echo: bool) -> None:
+        self._give_way = give_way
+        self._echo = echo
+        self._inboxes: dict[int, tuple[Inbox, Inbox]] = {}
+        self._own_ids: dict[str, None] = {}
+        self._largest: int | None = 0
+
+    # ------------------------------------------------------------ who gets what
+
+    def add(self, sub: int, inbox: Inbox, presence_inbox: Inbox) -> None:
+        """Route what the session delivers to a subscription."""
+        inbox.expect(self._largest)
+        self._inboxes[sub] = (inbox, presence_inbox)
+
+    def remove(self, sub: int) -> bool:
+        """Route nothing to it any more. Says whether anything was."""
+        return self._inboxes.pop(sub, None) is not None
+
+    def remember_own(self, ids: Iterable[str]) -> None:
+        """Keep messages of this client from its own subscriptions, where ``echo`` is off."""
+        if self._echo:
+            return
+        own = self._own_ids
+        for id in ids:
+            own[id] = None
+        while len(own) > _OWN_IDS:
+            del own[next(iter(own))]
+
+    def expect(self, largest: int | None) -> None:
+        """See ``Receiver``: the inboxes need not measure each message then."""
+        known = self._largest
+        self._largest = None if largest is None or known is None else max(largest, known)
+        for inbox, _ in self._inboxes.values():
+            inbox.expect(self._largest)
+
+    def blocking(self) -> list[Inbox]:
+        """The full inboxes that let the transport wait."""
+        return [
+            inbox
+            for inbox, _ in self._inboxes.values()
+            if inbox.full and inbox.policy == "block" and not inbox.finished
+        ]
+
+    # ------------------------------------------------------------ what is put into them
+
+    def deliver(self, sub: int, message: Envelope) -> None:
+        """One message."""
+        found = self._inboxes.get(sub)
+        if found is None or (self._own_ids and message.id in self._own_ids):
+            return
+        inbox = found[0]
+        inbox.put(message)
+        if inbox.full:
+            self._give_way()
+
+    def deliver_run(self, sub: int, messages: list[Envelope]) -> None:
+        """Several in a row: a replay."""
+        if len(messages) == 1:
+            self.deliver(sub, messages[0])
+            return
+        found = self._inboxes.get(sub)
+        if found is None:
+            return
+        if self._own_ids:
+            messages = [message for message in messages if message.id not in self._own_ids]
+        found[0].put_replay(messages)
+        self._give_way()
+
+    def tell_gap(self, effect: effects.Gap) -> None:
+        """Messages are missing here."""
+        found = self._inboxes.get(effect.sub)
+        if found is not None:
+            found[0].put_other(
+                Gap(effect.topic, effect.from_, effect.to, effect.missed, effect.reason)
+            )
+
+    def tell_presence(self, effect: effects.PresenceChanged) -> None:
+        """Somebody came, changed or went."""
+        found = self._inboxes.get(effect.sub)
+        if found is not None:
+            found[1].put_other(
+                PresenceChange(effect.topic, effect.members, effect.change, effect.member)
+            )
+
+    def join(self, effect: effects.Joined) -> bool:
+        """The server has answered; nothing granted ends it. Says whether it is still there."""
+        found = self._inboxes.get(effect.sub)
+        if found is None:
+            return False
+        for inbox in found:
+            inbox.join(effect.topics, effect.denied)
+            if not effect.topics:
+                inbox.finish(denial_error(effect.denied, inbox.topics))
+        if not effect.topics:
+            del self._inboxes[effect.sub]
+        return True
+
+    def finish(self, error: PubSubError | None) -> None:
+        """The client has ended."""
+        for pair in self._inboxes.values():
+            for inbox in pair:
+                inbox.finish(error)
+        self._inboxes.clear()

@@ -1,0 +1,220 @@
+"""Publishing: from messages as the program gives them to what became of each.
+
+Over the connection, where publishes are pipelined and wait their turn in the queue, or as a request
+of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING, Final, get_args
+
+from hanzoai.pubsub.errors import OperationTimeout, PubSubError, from_code
+from hanzoai.pubsub.runtime.http_operations import failure, published
+from hanzoai.pubsub.runtime.publishing import Prepared, prepare, split_item
+from hanzoai.pubsub.runtime.turnstile import Turnstile
+from hanzoai.pubsub.session import events
+from hanzoai.pubsub.session.effects import Acked, Unknown
+from hanzoai.pubsub.session.peer import burst_of
+from hanzoai.pubsub.settings.checks import check_choice
+from hanzoai.pubsub.values import Published, Via
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.runtime.driver import Driver
+    from hanzoai.pubsub.runtime.http_operations import HttpApi
+    from hanzoai.pubsub.session.effects import Outcome
+    from hanzoai.pubsub.settings.options import ClientOptions
+    from hanzoai.pubsub.values import Outgoing
+
+_CHUNK_BYTES: Final = 1 << 20
+"""A batch is sent in frames of at most so many bytes of payload."""
+
+
+class Publisher:
+    """Publishes for one client.
+
+    Args:
+        driver: Of the connection.
+        http: For requests.
+        options: What the client is set to.
+        clock: For the time that a publish may take.
+        has_room: Whether the queue of publishes takes so many messages and bytes.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        http: HttpApi,
+        options: ClientOptions,
+        clock: Clock,
+        has_room: Callable[[int, int], bool],
+    ) -> None:
+        self._driver = driver
+        self._http = http
+        self._options = options
+        self._clock = clock
+        self._refs = itertools.count(1)
+        self._turnstile = Turnstile(has_room, clock)
+        driver.on_settle = self._turnstile.check
+        driver.on_finish = self._turnstile.open
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes of the largest payload that the server takes."""
+        return self._driver.limits.max_payload or self._options.max_payload
+
+    def prepare(
+        self, topic: str | None, message: Outgoing, ttl: int | None = None, id: str | None = None
+    ) -> Prepared:
+        """Check one message."""
+        return prepare(topic, message, self.max_payload, ttl=ttl, id=id)
+
+    def prepare_item(self, item: object) -> Prepared:
+        """Check one item of ``publish_many``."""
+        topic, message = split_item(item)
+        return self.prepare(topic, message)
+
+    async def publish(
+        self, one: Prepared, key: str | None, *, timeout: float | None, via: Via
+    ) -> Published:
+        """Publish one message; see ``PubSubClient.publish``."""
+        (result,) = await self._send([one], key, timeout, via, batch=False)
+        if isinstance(result, PubSubError):
+            raise result
+        return result
+
+    async def publish_many(
+        self, items: Sequence[Prepared], *, timeout: float | None, via: Via
+    ) -> list[Published | PubSubError]:
+        """Publish several; see ``PubSubClient.publish_many``."""
+        check_choice("via", via, get_args(Via))
+        deadline = self._clock.now() + self._driver.patience(timeout)
+        results: list[Published | PubSubError] = []
+        limits = self._driver.limits
+        most = limits.max_batch or 1_000
+        if limits.publish_rate:
+            # What goes in one frame is granted as a whole.
+            most = min(most, burst_of(limits.publish_rate))
+        for chunk in chunks(items, most):
+            left = deadline - self._clock.now()
+            try:
+                results += await self._send(chunk, None, left, via, batch=True)
+            except PubSubError as error:
+                if not results:
+                    raise
+                # What became of the messages before it is not lost with this chunk.
+                results += [failure(error, item) for item in chunk]
+        return results
+
+    async def _send(
+        self,
+        items: Sequence[Prepared],
+        key: str | None,
+        timeout: float | None,
+        via: Via,
+        *,
+        batch: bool,
+    ) -> list[Published | PubSubError]:
+        self._driver.refuse_ended()
+        seconds = self._driver.patience(timeout)
+        if self._goes_over_http(via):
+            self._driver.remember_own(item.id for item in items)
+            results = await self._http.publish(items, seconds, batch=batch, certain=via == "rest")
+            if results is not None:
+                return results
+        self._driver.connect()
+        outcome, expired = await self._settle(items, key, seconds, batch=batch)
+        if isinstance(outcome, Acked):
+            return [
+                published(result, item) for result, item in zip(outcome.results, items, strict=True)
+            ]
+        return [_failure(outcome, item, expired=expired) for item in items]
+
+    def _goes_over_http(self, via: Via) -> bool:
+        """Whether a publish takes a request of its own.
+
+        A peer of plain HIP-56 acknowledges nothing on a socket, but answers a request.
+        """
+        if via != "auto":
+            return via == "rest"
+        peer = self._driver.peer
+        return peer is not None and not peer.ack and not self._http.missing
+
+    async def _settle(
+        self, items: Sequence[Prepared], key: str | None, seconds: float, *, batch: bool
+    ) -> tuple[Outcome, bool]:
+        queue = self._options.send_queue
+        size = sum(item.size for item in items)
+        began = self._clock.now()
+        if queue.policy == "block":
+            if not await self._turnstile.enter(len(items), size, seconds):
+                raise OperationTimeout(
+                    f"The queue of publishes had no room within {seconds:g} s.",
+                    topic=items[0].publication.topic,
+                    id=items[0].id,
+                    outcome_unknown=False,
+                )
+            self._driver.refuse_ended()
+        ref = next(self._refs)
+        driver = self._driver
+        policy = "error" if queue.policy == "block" else queue.policy
+        publications = tuple(item.publication for item in items)
+        driver.remember_own(item.id for item in items)
+        settled = driver.begin(events.Publish(ref, publications, size, policy, key, batch))
+        self._turnstile.check()
+        expired = False
+
+        def expire() -> None:
+            nonlocal expired
+            expired = True
+            driver.feed(events.Expire(ref))
+
+        left = max(0.0, seconds - (self._clock.now() - began))
+        timer = self._clock.call_later(left, expire)
+        try:
+            return await settled, expired
+        except asyncio.CancelledError:
+            driver.feed(events.Expire(ref))
+            raise
+        finally:
+            timer.cancel()
+
+
+def chunks(items: Sequence[Prepared], most: int) -> list[list[Prepared]]:
+    """Split a batch by the server's limit and by bytes, in order."""
+    found: list[list[Prepared]] = []
+    size = 0
+    for item in items:
+        if not found or len(found[-1]) >= most or size + item.size > _CHUNK_BYTES:
+            found.append([])
+            size = 0
+        found[-1].append(item)
+        size += item.size
+    return found
+
+
+def _failure(outcome: Outcome, item: Prepared, *, expired: bool) -> PubSubError:
+    topic, id = item.publication.topic, item.id
+    if isinstance(outcome, Unknown):
+        if expired:
+            return OperationTimeout(
+                "No answer came in time; whether it was published is unknown.",
+                topic=topic,
+                id=id,
+                outcome_unknown=True,
+            )
+        return OperationTimeout(code="outcome_unknown", topic=topic, id=id)
+    assert not isinstance(outcome, Acked)
+    if outcome.code == "timeout":
+        return OperationTimeout(outcome.message, topic=topic, id=id, outcome_unknown=False)
+    return from_code(
+        outcome.code,
+        outcome.message,
+        remedy=outcome.remedy,
+        topic=outcome.topic or topic,
+        retry_after=None if outcome.retry_after is None else outcome.retry_after / 1000,
+    )

@@ -1,0 +1,54 @@
+"""Notices that the machine has slept: no timer runs meanwhile, and the connection may be dead."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.clock import Clock, TimerHandle
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_EVERY: Final = 5.0
+"""Seconds between two looks at the clocks (LIFE-5)."""
+
+_SLEPT: Final = 5.0
+"""Seconds by which the wall clock has run ahead of the monotonic one where a machine has slept."""
+
+
+class Watch:
+    """Compares the two readings of time.
+
+    Args:
+        clock: Gives both.
+        woke: Called when the machine has slept.
+    """
+
+    def __init__(self, clock: Clock, woke: Callable[[], None]) -> None:
+        self._clock = clock
+        self._woke = woke
+        self._timer: TimerHandle | None = None
+        self._readings = (0.0, 0.0)
+
+    def start(self) -> None:
+        """Begin."""
+        self._readings = (self._clock.wall_ms() / 1000, self._clock.now())
+        self._timer = self._clock.call_later(_EVERY, self._look)
+
+    def stop(self) -> None:
+        """End. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        wall, steady = self._clock.wall_ms() / 1000, self._clock.now()
+        ahead = (wall - self._readings[0]) - (steady - self._readings[1])
+        self._readings = (wall, steady)
+        self._timer = self._clock.call_later(_EVERY, self._look)
+        if ahead > _SLEPT:
+            logger.info("The machine slept for %.0f s", ahead)
+            self._woke()
