@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pubsub_server.backplane import Entry, Replay
-from pubsub_server.backplanes import history
+from pubsub_server.backplanes import history, replay_bounds
 from pubsub_server.backplanes.history import MemoryStore
 from pubsub_server.backplanes.ids import IdMemory
 from pubsub_server.backplanes.retention import Keep, Retention
@@ -484,7 +484,7 @@ def test_a_pattern_replays_what_may_be_read_in_order_of_time() -> None:
 
 
 def test_a_replay_is_bounded_and_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "REPLAY_MESSAGES", 4)
+    monkeypatch.setattr(replay_bounds, "REPLAY_MESSAGES", 4)
     lab = Lab()
     lab.fill(3, "a")
     lab.fill(3, "b")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.backplane import Entry, Replay
 from pubsub_server.backplanes.ids import IdMemory, Seen, mark_of
+from pubsub_server.backplanes.replay_bounds import REPLAY_TOPICS, bounded
 from pubsub_server.backplanes.topic_log import TopicLog, behind, read, stand
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.topic_index import Survey, TopicIndex
@@ -30,9 +31,6 @@ SEQ_PER_MS: Final = 1000
 """A log that begins is numbered from the time, so that its numbers exceed those of a lost one."""
 ENTRY_BYTES: Final = 300
 """What an entry costs beside its body."""
-REPLAY_MESSAGES: Final = 10_000
-"""Messages of one replay; the newest ones, each topic that lacks some is truncated."""
-REPLAY_TOPICS: Final = 10_000
 
 
 class MemoryStore:
@@ -256,7 +254,7 @@ class MemoryStore:
                 break
             if topic not in found and allowed(topic):
                 found[topic] = self._logs[topic]
-        entries: list[Entry] = []
+        logs: list[list[Entry]] = []
         truncated: list[str] = []
         reset: list[str] = []
         for topic, log in found.items():
@@ -264,19 +262,14 @@ class MemoryStore:
             if mark is None and since is None and newest is None:
                 continue
             some, short, anew = read(log, now, mark, since, newest)
-            entries += some
+            logs.append(some)
             if short:
                 truncated.append(topic)
             if anew:
                 reset.append(topic)
-        if len(found) > 1:
-            entries.sort(key=lambda entry: entry.timestamp)
-        if len(entries) > REPLAY_MESSAGES:
-            cut = {entry.topic for entry in entries[:-REPLAY_MESSAGES]}
-            truncated += cut.difference(truncated)
-            entries = entries[-REPLAY_MESSAGES:]
+        entries, lacking = bounded(logs, truncated)
         positions = {topic: log.last for topic, log in found.items()}
-        return Replay(entries, positions, truncated, reset)
+        return Replay(entries, positions, lacking, reset)
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
         """See `interfaces.Backplane`."""

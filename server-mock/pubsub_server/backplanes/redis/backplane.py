@@ -20,6 +20,7 @@ from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.told import MARK
 from pubsub_server.backplanes.redis.tracks import Tracks
 from pubsub_server.backplanes.redis.writer import REFUSED_FOR, Item, Memory, Writer
+from pubsub_server.backplanes.replay_bounds import REPLAY_TOPICS
 from pubsub_server.errors import ServiceError
 from pubsub_server.instruments import Reading, Timing
 
@@ -44,7 +45,6 @@ PATIENCE: Final = 5.0
 """Seconds that a publish or a replay waits for Redis before it is refused."""
 AGAIN_AFTER: Final = 0.02
 AGAIN_AT_MOST: Final = 1.0
-REPLAY_TOPICS: Final = 10_000
 REMEMBERED_TOPICS: Final = 100_000
 SILENCE_MS: Final = 7 * 86_400_000
 SWEEP_EVERY: Final = 5.0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pubsub_server.backplane import Entry, Replay
 from pubsub_server.backplanes.redis.records import Log, read_log
+from pubsub_server.backplanes.replay_bounds import REPLAY_MESSAGES, bounded
 from pubsub_server.interfaces import Page, TopicReport
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Argument, Link
 
-REPLAY_MESSAGES: Final = 10_000
-"""Messages of one replay; the newest ones, each topic that lacks some is truncated."""
 CLOCKS_MS: Final = 60_000
 """By how much the clocks of two servers of Redis may differ."""
 READ_TOPICS: Final = 100
@@ -292,13 +291,8 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
 
 def gather(found: Sequence[Chosen]) -> Replay:
     """One replay of what was chosen."""
-    entries = [entry for chosen in found for entry in chosen.entries]
-    truncated = [chosen.topic for chosen in found if chosen.truncated]
-    if len(found) > 1:
-        entries.sort(key=lambda entry: entry.timestamp)
-    if len(entries) > REPLAY_MESSAGES:
-        cut = {entry.topic for entry in entries[:-REPLAY_MESSAGES]}
-        truncated += cut.difference(truncated)
-        entries = entries[-REPLAY_MESSAGES:]
+    entries, truncated = bounded(
+        [chosen.entries for chosen in found], [chosen.topic for chosen in found if chosen.truncated]
+    )
     positions = {chosen.topic: chosen.position for chosen in found if chosen.position}
     return Replay(entries, positions, truncated, [each.topic for each in found if each.reset])
