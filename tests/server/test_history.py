@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pubsub_server.backplane import Entry, Replay
-from pubsub_server.backplanes import history, replay_bounds
+from pubsub_server.backplanes import replay_bounds
 from pubsub_server.backplanes.history import MemoryStore
 from pubsub_server.backplanes.ids import IdMemory
 from pubsub_server.backplanes.retention import Keep, Retention
