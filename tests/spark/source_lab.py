@@ -61,12 +61,13 @@ class Lab:
         query = self.start(each, options)
         assert query.awaitTermination(int(BOUND))
 
-    def forget_commits(self, keep: int) -> None:
-        """As if the driver had died before it wrote down that later batches were done."""
-        for file in (self.folder / "checkpoint" / "commits").iterdir():
-            number = file.name.strip(".").partition(".")[0]
-            if number.isdecimal() and int(number) >= keep:
-                file.unlink()
+    def forget_commits(self, newest: int) -> None:
+        """As if the driver had died before it wrote down that so many batches were done."""
+        commits = self.folder / "checkpoint" / "commits"
+        done = sorted(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
+        for number in done[-newest:]:
+            (commits / str(number)).unlink()
+            (commits / f".{number}.crc").unlink(missing_ok=True)
 
 
 @dataclass
