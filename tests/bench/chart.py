@@ -67,7 +67,7 @@ def _panel(
             f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="{SOFT}"/>'
             f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10**decade:,.0f}</text>'
         )
-    for value, _ in points[:: max(1, len(points) // 5)]:
+    for value, _ in points[:: math.ceil(len(points) / 5)]:
         parts.append(
             f'<text x="{across(value):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
             f"{value:,.0f}</text>"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from tests.bench import peers
 from tests.bench.dialects import END, ENVELOPE_BYTES, Publisher, content, publication
 from tests.bench.processes import Json, cpu_seconds, interleave, worker
-from tests.bench.tables import measured, met, table
+from tests.bench.tables import measured, met, rounds_of, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tests.bench.processes import Worker
 
@@ -30,7 +30,7 @@ CONTENDERS = (
     peers.REDIS,
     peers.BROADCAST,
 )
-SECONDS = 290
+SECONDS = 240
 """Of one room: on a busy machine there are fewer rounds."""
 STORE = "store, "
 
@@ -48,46 +48,66 @@ def measure_large(*, quick: bool) -> Json:
 
 def _measure(of: list[int], share: int, rounds: int) -> Json:
     names = peers.present(CONTENDERS)
-    turns = {f"{size} {name}": (name, size) for size in of for name in names}
 
-    def run(turn: str) -> Mapping[str, float]:
-        name, size = turns[turn]
-        return _run(name, size, max(8, SIZES[size] // share))
+    def run(name: str) -> Mapping[str, float]:
+        return dict(_run(name, of, share))
 
-    found = interleave([*turns], rounds, run, SECONDS)
-    sizes = {
-        str(size): {"contenders": {name: found[f"{size} {name}"] for name in names}} for size in of
-    }
-    rounds = len(next(iter(found[next(iter(turns))]["values"].values())))
+    found = interleave(names, rounds, run, SECONDS)
+    sizes = {str(size): {"contenders": _of_size(found, size)} for size in of}
+    values = next(iter(found.values()))["values"]
     missing = [name for name in CONTENDERS if name not in names]
-    return {"rounds": rounds, "sizes": sizes, "missing": missing, "versions": peers.versions()}
+    return {
+        "rounds": len(next(iter(values.values()))),
+        "sizes": sizes,
+        "missing": missing,
+        "versions": peers.versions(),
+    }
 
 
-def _run(name: str, subscribers: int, messages: int) -> Mapping[str, float]:
+def _of_size(found: Mapping[str, Json], size: int) -> Json:
+    """What was found at one size, by contender; a figure's name begins with its size."""
+    start = f"{size} "
+    return {
+        name: {
+            part: {
+                figure.removeprefix(start): value
+                for figure, value in figures.items()
+                if figure.startswith(start)
+            }
+            for part, figures in each.items()
+        }
+        for name, each in found.items()
+    }
+
+
+def _run(name: str, sizes: list[int], share: int) -> Iterator[tuple[str, float]]:
     with peers.start(name) as server, worker("tests.bench.readers") as readers:
         where = {"url": server.ws, "token": server.token, "dialect": server.dialect}
-        answer = readers.ask(do="open", **where, topics=[TOPIC], count=subscribers)
-        assert answer == {"open": subscribers}
         publisher = Publisher(server.dialect, server.ws, server.token, TOPIC)
         one = publication(server.dialect, TOPIC, content(TOPIC))
         last = publication(server.dialect, TOPIC, END.decode())
-        _load(readers, publisher, one, last, max(8, messages // 10), 1)
-        figures: dict[str, float] = {}
-        for burst in BURSTS:
-            if subscribers >= LARGE and burst == max(BURSTS):
-                continue
-            # Many bursts of the largest kind cost little, and short runs are blurred.
-            count = messages * (4 if burst > 1 and subscribers < LARGE else 1)
-            count -= count % burst
-            watched = {"": server.worker} | ({STORE: server.store} if server.store else {})
-            before = {key: cpu_seconds(each.pid) for key, each in watched.items()}
-            _load(readers, publisher, one, last, max(burst, count), burst)
-            deliveries = (max(burst, count) + 1) * (subscribers + 1)
-            for key, each in watched.items():
-                used = cpu_seconds(each.pid) - before[key]
-                figures[f"{key}{burst}"] = used / deliveries * 1e6
+        watched = {"": server.worker} | ({STORE: server.store} if server.store else {})
+        opened = 0
+        for subscribers in sizes:
+            count = subscribers - opened
+            answer = readers.ask(do="open", **where, topics=[TOPIC], count=count)
+            assert answer == {"open": subscribers}
+            opened = subscribers
+            messages = max(8, SIZES[subscribers] // share)
+            _load(readers, publisher, one, last, max(8, messages // 10), 1)
+            for burst in BURSTS:
+                if subscribers >= LARGE and burst == max(BURSTS):
+                    continue
+                # Many bursts of the largest kind cost little, and short runs are blurred.
+                sent = messages * (4 if burst > 1 and subscribers < LARGE else 1)
+                sent = max(burst, sent - sent % burst)
+                before = {key: cpu_seconds(each.pid) for key, each in watched.items()}
+                _load(readers, publisher, one, last, sent, burst)
+                deliveries = (sent + 1) * (subscribers + 1)
+                for key, each in watched.items():
+                    used = cpu_seconds(each.pid) - before[key]
+                    yield f"{subscribers} {key}{burst}", used / deliveries * 1e6
         publisher.close()
-    return figures
 
 
 def _load(
@@ -112,7 +132,7 @@ def render_large(room: Json) -> str:
     """As `render`, without saying again what is measured."""
     said = (
         f"### Fan-out to {LARGE:,}\n\n"
-        f"As above, {room['rounds']} rounds; bursts of 50 are left out.{measured(room)}"
+        f"As above, {rounds_of(room)}; bursts of 50 are left out.{measured(room)}"
     )
     return "\n\n".join([said, *_tables(room)])
 
@@ -121,8 +141,8 @@ def render(room: Json) -> str:
     """The tables of this room, with what of the targets is met."""
     parts = [
         "### Fan-out\n\n"
-        f"CPU µs of the server for each delivery of an envelope of {ENVELOPE_BYTES} bytes: medians "
-        f"of {room['rounds']} rounds in which the contenders take turns, and in brackets the least "
+        f"CPU µs of the server for each delivery of an envelope of {ENVELOPE_BYTES} bytes: "
+        f"{rounds_of(room)} in which the contenders take turns, and in brackets the least "
         "and the most. A publisher sends so many messages at once, and the next ones when these "
         "have come back; it reads along as one more subscriber. `hanzo-pubsub serve` checks, "
         "numbers, stores and routes each message, on Redis in a script there whose CPU time stands "

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from tests.bench.dialects import END, Publisher, content, publication
 from tests.bench.processes import Json, cpu_seconds, interleave, percentile, worker
-from tests.bench.servers import peer_server, real_server
-from tests.bench.tables import measured, table
+from tests.bench.servers import UNHEARD, peer_server, real_server
+from tests.bench.tables import measured, rounds_of, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ def measure(*, quick: bool) -> Json:
 
     def rest(name: str) -> Mapping[str, float]:
         kind = REST[name]
-        with real_server() if not kind else peer_server(kind) as server:
+        with real_server(**UNHEARD) if not kind else peer_server(kind) as server:
             return _post(server, posts)
 
     streams: Json = {}
@@ -41,7 +41,7 @@ def measure(*, quick: bool) -> Json:
 
         def stream(name: str, subscribers: int = subscribers) -> Mapping[str, float]:
             kind = SSE[name]
-            with real_server() if not kind else peer_server(kind) as server:
+            with real_server(**UNHEARD) if not kind else peer_server(kind) as server:
                 return _stream(server, subscribers, max(8, 40_000 // share // subscribers))
 
         streams[str(subscribers)] = interleave([*SSE], rounds, stream)
@@ -146,7 +146,7 @@ def render(room: Json) -> str:
         "### REST and event streams\n\n"
         f"{room['posts']:,} POSTs of one small message each on {POSTERS} connections that are kept "
         "alive, with a token that is checked, beside a handler of aiohttp on uvloop that reads "
-        f"the JSON and answers with some; medians of {room['rounds']} rounds, in brackets the "
+        f"the JSON and answers with some; {rounds_of(room)}, in brackets the "
         f"least and the most.{measured(room)}\n\n"
         + table(["server", "CPU µs a publish", "to aiohttp", "p99 ms"], posts)
         + "\n\nEvent streams: CPU µs of the server for each delivery, and as a ratio to a bare "

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tests.bench import peers
 from tests.bench.dialects import Publisher, content, publication
 from tests.bench.processes import Json, interleave, worker
-from tests.bench.servers import real_server
-from tests.bench.tables import measured, met, table
+from tests.bench.servers import UNHEARD, real_server
+from tests.bench.tables import measured, met, rounds_of, table
 from tests.bench.wire import Connection
 
 if TYPE_CHECKING:
@@ -68,14 +68,14 @@ def _open(readers: Worker, server: Server, subscribers: int) -> None:
 
 
 def _run(subscribers: int, rate: float, messages: int) -> dict[str, float]:
-    with real_server() as server, worker("tests.bench.readers") as readers:
+    with real_server(**UNHEARD) as server, worker("tests.bench.readers") as readers:
         _open(readers, server, subscribers)
         return _paced(server, readers, rate, WARM_UP, messages)
 
 
 def _saturated(seconds: float) -> dict[str, float]:
     """The most that is kept up with in bursts, then the latency at a share of it."""
-    with real_server() as server, worker("tests.bench.readers") as readers:
+    with real_server(**UNHEARD) as server, worker("tests.bench.readers") as readers:
         _open(readers, server, SATURATED)
         publisher = Publisher(server.dialect, server.ws, server.token, TOPIC)
         frame = publication(server.dialect, TOPIC, content(TOPIC))
@@ -145,7 +145,7 @@ def render(room: Json) -> str:
     text = (
         "### Publish to delivery\n\n"
         "From the call that publishes on a WebSocket to the reading of the frame by each "
-        f"subscriber, all on one machine; medians of {room['rounds']} rounds. The last load is "
+        f"subscriber, all on one machine; {rounds_of(room)}. The last load is "
         f"{SHARE:.0%} of what publisher, server and readers together kept up with in bursts of "
         f"{BURST}, {best['rate']:,.0f} messages/s.{measured(room)}\n\n{table(head, rows)}"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench.processes import worker
-from tests.bench.servers import Server, peer_server, real_server
+from tests.bench.servers import UNHEARD, Server, peer_server, real_server
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -40,7 +40,7 @@ def start(name: str) -> AbstractContextManager[Server]:
     """Run one of them."""
     match name:
         case "hanzo-pubsub serve":
-            return real_server()
+            return real_server(**UNHEARD)
         case "hanzo-pubsub serve on Redis":
             return _on_redis()
         case "websockets.broadcast":
@@ -118,7 +118,7 @@ def _redis() -> Generator[Server]:
 
 @contextmanager
 def _on_redis() -> Generator[Server]:
-    with _redis() as store, real_server(store) as server:
+    with _redis() as store, real_server(store, **UNHEARD) as server:
         yield server
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 AUTH_OK = json.dumps({"type": "auth.ok", "client_id": "cl_1"})
 SUBSCRIBED = json.dumps({"type": "subscribed", "topics": []})
 MANY = 1_000_000_000
+UNHEARD = {"presence_timeout": 600_000}
+"""A setting for readers that answer no pings."""
 
 
 @dataclass

@@ -28,3 +28,8 @@ def measured(room: Json) -> str:
         f" Measured on {run['date']}; load average {run['load'][0]:.1f} when it began and "
         f"{run['load'][1]:.1f} when it ended."
     )
+
+
+def rounds_of(room: Json) -> str:
+    """What the figures of a room are."""
+    return "one round" if room["rounds"] == 1 else f"medians of {room['rounds']} rounds"
