@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.bench import peers
 from tests.bench.dialects import END, ENVELOPE_BYTES, Publisher, content, publication
 from tests.bench.processes import Json, cpu_seconds, interleave, worker
-from tests.bench.tables import measured, met, rounds_of, table
+from tests.bench.tables import measured, met, rounds_of, spread, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -143,12 +143,12 @@ def render(room: Json) -> str:
         "### Fan-out\n\n"
         f"CPU µs of the server for each delivery of an envelope of {ENVELOPE_BYTES} bytes: "
         f"{rounds_of(room)} in which the contenders take turns, and in brackets the least "
-        "and the most. A publisher sends so many messages at once, and the next ones when these "
-        "have come back; it reads along as one more subscriber. `hanzo-pubsub serve` checks, "
-        "numbers, stores and routes each message, on Redis in a script there whose CPU time stands "
-        "apart; all others hand on what they read. The bare writer is asyncio transports on uvloop "
-        "that join what was read at once, the floor of Python; the loop in C writes each message "
-        "on its own. "
+        "and the most of several. A publisher sends so many messages at once, and the next ones "
+        "when these have come back; it reads along as one more subscriber. `hanzo-pubsub serve` "
+        "checks, numbers, stores and routes each message, on Redis in a script there whose CPU "
+        "time stands apart; all others hand on what they read. The bare writer is asyncio "
+        "transports on uvloop that join what was read at once, the floor of Python; the loop in C "
+        "writes each message on its own. "
         + ", ".join(f"{name} {number}" for name, number in room["versions"].items())
         + f".{measured(room)}"
     ]
@@ -193,7 +193,7 @@ def _cell(room: Json, size: str, name: str, figure: str) -> str:
     if median is None:
         return ""
     values = room["sizes"][size]["contenders"][name]["values"][figure]
-    return f"{median:.2f} ({min(values):.2f} to {max(values):.2f})"
+    return spread(median, values)
 
 
 def _verdict(room: Json, bursts: list[int]) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from tests.bench.dialects import END, Publisher, content, publication
 from tests.bench.processes import Json, cpu_seconds, interleave, percentile, worker
 from tests.bench.servers import UNHEARD, peer_server, real_server
-from tests.bench.tables import measured, rounds_of, table
+from tests.bench.tables import measured, rounds_of, spread, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,7 +125,7 @@ def render(room: Json) -> str:
     posts = [
         [
             name,
-            f"{found['median']['cpu_us']:.0f} ({_span(found['values']['cpu_us'], 0)})",
+            spread(found["median"]["cpu_us"], found["values"]["cpu_us"], 0),
             f"{found['median']['cpu_us'] / floor:.2f}",
             f"{found['median']['p99_ms']:.2f}",
         ]
@@ -138,8 +138,8 @@ def render(room: Json) -> str:
             for found in room["streams"].values():
                 own = found[name]["median"][str(burst)]
                 bare = found["bare writer on uvloop"]["median"][str(burst)]
-                span = _span(found[name]["values"][str(burst)], 2)
-                cells.append(f"{own:.2f} ({span}), {own / bare:.2f}")
+                text = spread(own, found[name]["values"][str(burst)])
+                cells.append(f"{text}, {own / bare:.2f}")
             rows.append([f"{name}, {burst} at a time", *cells])
     head = ["server", *(f"{int(size):,} streams" for size in room["streams"])]
     return (
@@ -153,7 +153,3 @@ def render(room: Json) -> str:
         "writer on uvloop that joins what was read at once; a publisher on a WebSocket.\n\n"
         + table(head, rows)
     )
-
-
-def _span(values: list[float], digits: int) -> str:
-    return f"{min(values):.{digits}f} to {max(values):.{digits}f}"

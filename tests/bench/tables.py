@@ -30,6 +30,14 @@ def measured(room: Json) -> str:
     )
 
 
+def spread(median: float, values: Sequence[float], digits: int = 2) -> str:
+    """A median, and behind it the least and the most where there are several."""
+    text = f"{median:.{digits}f}"
+    if len(values) > 1:
+        text += f" ({min(values):.{digits}f} to {max(values):.{digits}f})"
+    return text
+
+
 def rounds_of(room: Json) -> str:
     """What the figures of a room are."""
     return "one round" if room["rounds"] == 1 else f"medians of {room['rounds']} rounds"
