@@ -164,6 +164,7 @@ def _token(argv: Sequence[str]) -> int:
         ("--agent", "agents", "has access to this agent"),
     ):
         may.add_argument(flag, dest=target, action="append", default=[], metavar="ID", help=text)
+    parser.add_argument("--bulk", action="store_true", help="publishes in bulk")
     parser.add_argument(
         "--ttl", type=float, default=3600, metavar="SECONDS", help="until it ends [3600]"
     )
@@ -180,7 +181,7 @@ def _token(argv: Sequence[str]) -> int:
         for name in ("orgs", "sessions_owned", "sessions_shared", "agents")
     }
     if options.api_key:
-        return _api_key(options.user, options.kind, options.name, fields)
+        return _api_key(options.user, options.kind, options.name, fields, options.bulk)
     named = options.dev_key_file or os.environ.get("HANZO_PUBSUB_DEV_KEY_FILE")
     try:
         key = dev_tokens.load_key(Path(named) if named else dev_tokens.default_key_file())
@@ -198,16 +199,20 @@ def _token(argv: Sequence[str]) -> int:
             sessions_owned=fields["sessions_owned"],
             sessions_shared=fields["sessions_shared"],
             agents=fields["agents"],
+            bulk=options.bulk,
         )
     )
     return OK
 
 
-def _api_key(user: str, kind: str, name: str | None, fields: Mapping[str, list[str]]) -> int:
+def _api_key(
+    user: str, kind: str, name: str | None, fields: Mapping[str, list[str]], bulk: bool
+) -> int:
     key, digest = api_keys.generate()
     entry: dict[str, object] = {"id": f"{user}-{digest[:8]}", "sha256": digest, "user": user}
     entry |= {"kind": kind} if kind != "user" else {}
     entry |= {"name": name} if name else {}
+    entry |= {"bulk": True} if bulk else {}
     entry |= {field: values for field, values in fields.items() if values}
     print(json.dumps({"key": key, "entry": entry}, indent=2 if sys.stdout.isatty() else None))
     print("the key is shown this once; put `entry` under `keys:` of the file", file=sys.stderr)

@@ -98,12 +98,20 @@ class RateLimiter(Protocol):
         """
         ...
 
-    def share(self, identity: Identity, count: int) -> tuple[int, int] | Awaitable[tuple[int, int]]:
-        """As `take`, over REST: of the budget that all nodes share."""
+    def share(
+        self, identity: Identity, count: int, *, batch: bool = False
+    ) -> tuple[int, int] | Awaitable[tuple[int, int]]:
+        """As `take`, over REST: of the budget that all nodes share.
+
+        Args:
+            identity: Who publishes.
+            count: How many messages.
+            batch: They come as one batch; who publishes in bulk has a budget for these alone.
+        """
         ...
 
-    def rate(self, identity: Identity) -> int:
-        """Publishes a second of this identity, as told in ``auth.ok.limits``."""
+    def rate(self, identity: Identity, *, batch: bool = False) -> int:
+        """Publishes a second of this identity, as told in ``auth.ok.limits``; or by batches."""
         ...
 
     def forget(self, identity: Identity, client_id: str) -> None:
@@ -413,8 +421,16 @@ class Service(Protocol):
         drafts: Sequence[Draft],
         *,
         connection: Connection | None = None,
+        batch: bool = False,
     ) -> list[Published | ServiceError]:
-        """Publish in order; one answer an item."""
+        """Publish in order; one answer an item.
+
+        Args:
+            identity: Who publishes.
+            drafts: What, its form checked.
+            connection: By which; None over REST.
+            batch: Over REST, as one batch.
+        """
         ...
 
     async def history(

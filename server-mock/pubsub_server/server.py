@@ -285,7 +285,10 @@ class Server:
 
 def _rates(settings: Settings) -> RateLimiter:
     return RateLimiter(
-        settings.publish_rate_user, settings.publish_rate_service, settings.publish_burst
+        settings.publish_rate_user,
+        settings.publish_rate_service,
+        settings.publish_burst,
+        bulk=settings.publish_rate_bulk,
     )
 
 
@@ -348,6 +351,7 @@ def community(settings: Settings) -> Community:
         rate_user=settings.publish_rate_user,
         rate_service=settings.publish_rate_service,
         rate_burst=settings.publish_burst,
+        rate_bulk=settings.publish_rate_bulk,
     )
 
 

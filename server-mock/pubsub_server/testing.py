@@ -66,6 +66,7 @@ class RunningServer:
         sessions_owned: Sequence[str] = (),
         sessions_shared: Sequence[str] = (),
         agents: Sequence[str] = (),
+        bulk: bool = False,
     ) -> str:
         """A development token of this server.
 
@@ -78,6 +79,7 @@ class RunningServer:
             sessions_owned: Chat sessions the user owns.
             sessions_shared: Chat sessions shared with the user.
             agents: Agents the user has access to.
+            bulk: Whether it publishes in bulk.
 
         Raises:
             RuntimeError: The server runs without `dev`.
@@ -94,6 +96,7 @@ class RunningServer:
             sessions_owned=sessions_owned,
             sessions_shared=sessions_shared,
             agents=agents,
+            bulk=bulk,
         )
 
     def service_token(
@@ -104,6 +107,7 @@ class RunningServer:
         sessions_owned: Sequence[str] = (),
         agents: Sequence[str] = (),
         ttl: float = 3600,
+        bulk: bool = False,
     ) -> str:
         """A development token of a service, which may publish everywhere."""
         return self.token(
@@ -113,6 +117,7 @@ class RunningServer:
             sessions_owned=sessions_owned,
             agents=agents,
             ttl=ttl,
+            bulk=bulk,
         )
 
     def admin_token(self, user: str = "admin") -> str:

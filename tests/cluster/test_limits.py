@@ -189,3 +189,26 @@ async def _some(node: RunningServer) -> bool:
 
 async def _sum(store: Store, name: str) -> int:
     return sum(await counted(store, name))
+
+
+async def test_batches_of_who_publishes_in_bulk_share_a_budget_of_their_own_on_all_nodes(
+    store: Store,
+) -> None:
+    settings: dict[str, Any] = {
+        "publish_rate_service": 0.01,
+        "publish_rate_bulk": 0.01,
+        "publish_burst": "1000s",
+    }
+    async with asyncio.timeout(BOUND), nodes(store, **settings) as (a, b):
+        token = a.token("ann", kind="service", bulk=True)
+        answers: list[tuple[int, int]] = []
+        for node, count in ((a, 6), (b, 6), (a, 1)):
+            headers = {"Authorization": f"Bearer {token}"}
+            messages = [{"topic": "demo.x", "data": {}} for _ in range(count)]
+            async with httpx.AsyncClient(base_url=node.http, headers=headers) as rest:
+                answer = await rest.post("/v1/messages:batch", json={"messages": messages})
+            results = answer.json().get("results", [])
+            answers.append((answer.status_code, sum("seq" in each for each in results)))
+        assert answers == [(200, 6), (200, 4), (429, 0)]
+        # Nothing of that was taken from the common budget.
+        assert await published(b, "ann", 10) == (10, [])

@@ -180,6 +180,8 @@ export const isClientInfo: Guard<ClientInfo> = /* @__PURE__ */ shape('name versi
 export interface Limits {
   /** Publishes a second. */
   readonly publish_rate?: number;
+  /** Publishes a second by batches over REST, where these have a budget of their own. */
+  readonly bulk_rate?: number;
   /** Bytes of JSON-encoded `data`. */
   readonly max_payload?: number;
   /** Messages kept a topic. */
@@ -192,7 +194,7 @@ export interface Limits {
 
 /** Whether a value read from JSON is a Limits. */
 export const isLimits: Guard<Limits> = /* @__PURE__ */ shape(
-  'publish_rate?:count max_payload?:count history_max?:count max_subscriptions?:count max_batch?:count',
+  'publish_rate?:count bulk_rate?:count max_payload?:count history_max?:count max_subscriptions?:count max_batch?:count',
 );
 
 /** A pattern of a subscribe frame that was refused. */

@@ -2,7 +2,7 @@
 
 A key is `hpk_` and 43 characters of 256 random bits, so a plain hash is enough: there is nothing
 to guess. The file is a YAML or JSON mapping `keys:` with a list of
-`{id, sha256, user, kind, name, orgs, sessions_owned, sessions_shared, agents, expires_at}`;
+`{id, sha256, user, kind, name, orgs, sessions_owned, sessions_shared, agents, bulk, expires_at}`;
 `id`, `sha256` and `user` are needed. It is read again when it changes.
 """
 
@@ -34,7 +34,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _FIELDS = frozenset(
     {
         "id", "sha256", "user", "kind", "name", "avatar_url", "orgs", "sessions_owned",
-        "sessions_shared", "agents", "expires_at",
+        "sessions_shared", "agents", "bulk", "expires_at",
     }
 )  # fmt: skip
 _LOG = logging.getLogger("pubsub_server.auth.api_keys")

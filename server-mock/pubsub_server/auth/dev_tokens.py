@@ -78,6 +78,7 @@ def mint(
     sessions_owned: Sequence[str] = (),
     sessions_shared: Sequence[str] = (),
     agents: Sequence[str] = (),
+    bulk: bool = False,
     now: float | None = None,
 ) -> str:
     """A development token.
@@ -93,6 +94,7 @@ def mint(
         sessions_owned: Chat sessions the user owns.
         sessions_shared: Chat sessions shared with the user.
         agents: Agents the user has access to.
+        bulk: Whether it publishes in bulk.
         now: Unix seconds of issue.
     """
     issued = time.time() if now is None else now
@@ -111,6 +113,7 @@ def mint(
         "sessions_owned": list(sessions_owned),
         "sessions_shared": list(sessions_shared),
         "agents": list(agents),
+        "bulk": bulk,
     }
     claims.update({claim: value for claim, value in optional.items() if value})
     return jwt.encode(claims, key, algorithm=ALGORITHM)

@@ -35,6 +35,7 @@ DEFAULT_CLAIMS: Mapping[str, str] = {
     "sessions_owned": "sessions_owned",
     "sessions_shared": "sessions_shared",
     "agents": "agents",
+    "bulk": "bulk",
     "key_id": "jti",
 }
 """Which claim of a token tells which field of an identity."""
@@ -53,6 +54,7 @@ class Identity:
         sessions_owned: Chat sessions it owns.
         sessions_shared: Chat sessions shared with it.
         agents: Agents it has access to.
+        bulk: Whether it publishes in bulk: its batches over REST have a budget of their own.
         expires_at: Unix milliseconds when the token ends; None for one that does not.
         key_id: Identifies the token or API key, for audit; never the token itself.
     """
@@ -65,6 +67,7 @@ class Identity:
     sessions_owned: frozenset[str] = frozenset()
     sessions_shared: frozenset[str] = frozenset()
     agents: frozenset[str] = frozenset()
+    bulk: bool = False
     expires_at: int | None = None
     key_id: str | None = None
 
@@ -110,6 +113,9 @@ def identity_from_claims(
     user_id = _text(claims, named["user_id"])
     if not user_id:
         raise _bad(named["user_id"], "the id of a user")
+    bulk = claims.get(named["bulk"])
+    if bulk is not None and not isinstance(bulk, bool):
+        raise _bad(named["bulk"], "true or false")
     return Identity(
         user_id=user_id,
         kind=kind,
@@ -119,6 +125,7 @@ def identity_from_claims(
         sessions_owned=_names(claims, named["sessions_owned"]),
         sessions_shared=_names(claims, named["sessions_shared"]),
         agents=_names(claims, named["agents"]),
+        bulk=bulk is True,
         expires_at=None if expires is None else round(expires * 1000),
         key_id=_text(claims, named["key_id"]),
     )

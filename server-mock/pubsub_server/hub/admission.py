@@ -166,9 +166,11 @@ class Admission:
 
     def limits(self, identity: Identity) -> dict[str, int]:
         """What the server allows this identity: ``auth.ok.limits``."""
-        settings = self._core.settings
+        settings, rates = self._core.settings, self._core.rates
+        bulk = {"bulk_rate": rates.rate(identity, batch=True)} if identity.bulk else {}
         return {
-            "publish_rate": self._core.rates.rate(identity),
+            "publish_rate": rates.rate(identity),
+            **bulk,
             "max_payload": settings.max_payload,
             "history_max": settings.history_max_messages,
             "max_subscriptions": settings.max_subscriptions,

@@ -335,9 +335,10 @@ class Hub:
         drafts: Sequence[Draft],
         *,
         connection: Connection | None = None,
+        batch: bool = False,
     ) -> list[Published | ServiceError]:
         """See `interfaces.Service`."""
-        results = self.publishing.publish(identity, drafts, connection)
+        results = self.publishing.publish(identity, drafts, connection, batch=batch)
         return await results if isinstance(results, Awaitable) else results
 
     def deliver(self, entry: Entry) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 MAX_BUCKETS = 200_000
 """Clients whose budget is remembered; a bucket that is full again is forgotten first."""
 
+BULK = "bulk"
+"""Stands for the batches of who publishes in bulk, where others have a connection."""
+
 
 class Bucket:
     """A token bucket: `rate` a second, at most `burst` at once."""
@@ -60,6 +63,7 @@ class RateLimiter:
         service: Publishes a second of services and admins.
         burst: Milliseconds of the rate that may come at once; at least one message may.
         clock: Seconds, monotonic.
+        bulk: Publishes a second of who publishes in bulk, by batches over REST.
     """
 
     def __init__(
@@ -68,14 +72,18 @@ class RateLimiter:
         service: float,
         burst: int = 1000,
         clock: Callable[[], float] = time.monotonic,
+        bulk: float = 10_000,
     ) -> None:
+        self._bulk = bulk
         self._user = user
         self._service = service
         self._burst = burst / 1000
         self._clock = clock
         self._buckets: dict[tuple[str, str, str | None], Bucket] = {}
 
-    def take(self, identity: Identity, client_id: str | None, count: int) -> tuple[int, int]:
+    def take(
+        self, identity: Identity, client_id: str | None, count: int, *, batch: bool = False
+    ) -> tuple[int, int]:
         """Takes up to `count` publishes.
 
         Returns:
@@ -83,33 +91,37 @@ class RateLimiter:
             are granted).
         """
         now = self._clock()
-        key = (identity.kind, identity.user_id, client_id)
+        key = (identity.kind, identity.user_id, BULK if batch and identity.bulk else client_id)
         bucket = self._buckets.get(key)
         if bucket is None:
             if len(self._buckets) >= MAX_BUCKETS:
                 self._sweep(now)
-            bucket = self._buckets[key] = Bucket(*self.bucket(identity), now)
+            bucket = self._buckets[key] = Bucket(*self.bucket(identity, batch=batch), now)
         granted, wait = bucket.take(count, now)
         return granted, math.ceil(wait * 1000) if wait else 0
 
-    def share(self, identity: Identity, count: int) -> tuple[int, int] | Awaitable[tuple[int, int]]:
-        """As `take`, from what all REST publishes of this user share."""
-        return self.take(identity, None, count)
+    def share(
+        self, identity: Identity, count: int, *, batch: bool = False
+    ) -> tuple[int, int] | Awaitable[tuple[int, int]]:
+        """As `take`, from what all REST publishes of this user share; bulk batches share alone."""
+        return self.take(identity, None, count, batch=batch)
 
-    def bucket(self, identity: Identity) -> tuple[float, float]:
+    def bucket(self, identity: Identity, *, batch: bool = False) -> tuple[float, float]:
         """Publishes a second of this identity, and how many at once."""
-        rate = self._rate(identity)
+        rate = self._rate(identity, batch)
         return rate, max(1.0, rate * self._burst)
 
-    def rate(self, identity: Identity) -> int:
+    def rate(self, identity: Identity, *, batch: bool = False) -> int:
         """Publishes a second, rounded down, at least 1; what `auth.ok.limits` tells."""
-        return max(1, int(self._rate(identity)))
+        return max(1, int(self._rate(identity, batch)))
 
     def forget(self, identity: Identity, client_id: str) -> None:
         """The connection is gone, and its budget with it."""
         self._buckets.pop((identity.kind, identity.user_id, client_id), None)
 
-    def _rate(self, identity: Identity) -> float:
+    def _rate(self, identity: Identity, batch: bool) -> float:
+        if batch and identity.bulk:
+            return self._bulk
         return self._service if identity.service or identity.admin else self._user
 
     def _sweep(self, now: float) -> None:

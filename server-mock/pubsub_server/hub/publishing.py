@@ -43,18 +43,23 @@ class Publishing:
         identity: Identity,
         items: Sequence[Draft | ServiceError],
         connection: Connection | None,
+        *,
+        batch: bool = False,
     ) -> list[Result] | Awaitable[list[Result]]:
         """Publish in order; one answer an item. An item that is an error already stays one."""
         tracing = self._core.tracing
         if tracing is not None:
-            return tracing.publishing(items, lambda: self._publish(identity, items, connection))
-        return self._publish(identity, items, connection)
+            return tracing.publishing(
+                items, lambda: self._publish(identity, items, connection, batch)
+            )
+        return self._publish(identity, items, connection, batch)
 
     def _publish(
         self,
         identity: Identity,
         items: Sequence[Draft | ServiceError],
         connection: Connection | None,
+        batch: bool,
     ) -> list[Result] | Awaitable[list[Result]]:
         core = self._core
         wanted = 0
@@ -65,19 +70,20 @@ class Publishing:
         if wanted and connection is not None:
             budget = core.rates.take(identity, connection.client_id, wanted)
         elif wanted:
-            budget = core.rates.share(identity, wanted)
+            budget = core.rates.share(identity, wanted, batch=batch)
         if isinstance(budget, tuple):
-            return self._take(identity, items, connection, *budget)
-        return self._when_granted(identity, items, connection, budget)
+            return self._take(identity, items, connection, batch, *budget)
+        return self._when_granted(identity, items, connection, batch, budget)
 
     async def _when_granted(
         self,
         identity: Identity,
         items: Sequence[Draft | ServiceError],
         connection: Connection | None,
+        batch: bool,
         budget: Awaitable[tuple[int, int]],
     ) -> list[Result]:
-        results = self._take(identity, items, connection, *await budget)
+        results = self._take(identity, items, connection, batch, *await budget)
         return results if isinstance(results, list) else await results
 
     def _take(
@@ -85,6 +91,7 @@ class Publishing:
         identity: Identity,
         items: Sequence[Draft | ServiceError],
         connection: Connection | None,
+        batch: bool,
         granted: int,
         wait: int,
     ) -> list[Result] | Awaitable[list[Result]]:
@@ -103,7 +110,7 @@ class Publishing:
             else:
                 outcome = ServiceError(
                     "rate_limited",
-                    f"more than {core.rates.rate(identity)} publishes a second",
+                    f"more than {core.rates.rate(identity, batch=batch)} publishes a second",
                     topic=item.topic,
                     retry_after_ms=wait,
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -17,13 +18,13 @@ from pubsub_server.listeners import requests
 from pubsub_server.settings import documents
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pubsub_server.access.policy import Policy
     from pubsub_server.hub.faults import Faults
     from pubsub_server.hub.positions import PositionList
     from pubsub_server.hub.requests import Draft
-    from pubsub_server.interfaces import Member, Page, Published, Service, TopicReport
+    from pubsub_server.interfaces import Identity, Member, Page, Published, Service, TopicReport
     from pubsub_server.settings.config import Settings
 
 FRAME_MARGIN: Final = 16_384
@@ -91,7 +92,10 @@ class RestApi:
             )
         items = [self._item(message, f"messages.{n}") for n, message in enumerate(messages)]
         drafts = [item for item in items if not isinstance(item, ServiceError)]
-        outcomes = iter(await self._service.publish(identity, drafts) if drafts else [])
+        done = await self._service.publish(identity, drafts, batch=True) if drafts else []
+        if identity.bulk and done and all(map(_is_limited, done)):
+            raise self._wait_for(identity, done)
+        outcomes = iter(done)
         results = [
             _result(item if isinstance(item, ServiceError) else next(outcomes)) for item in items
         ]
@@ -194,6 +198,16 @@ class RestApi:
 
         return inject
 
+    def _wait_for(
+        self, identity: Identity, done: Sequence[Published | ServiceError]
+    ) -> ServiceError:
+        """Nothing of a bulk batch was taken: when all of it would be."""
+        rate = self._service.session(identity).limits["bulk_rate"]
+        most = rate * self._settings.publish_burst // 1000
+        wait = math.ceil(min(len(done), max(1, most)) * 1000 / rate)
+        said = f"more than {rate:,} publishes a second by batches; nothing was published"
+        return ServiceError("rate_limited", said, retry_after_ms=wait)
+
     def _item(self, message: object, field: str) -> Draft | ServiceError:
         item = documents.mapping(message)
         if item is None:
@@ -263,6 +277,10 @@ def _page(page: Page) -> dict[str, object]:
     if page.reset:
         fields["reset"] = True
     return fields
+
+
+def _is_limited(result: Published | ServiceError) -> bool:
+    return isinstance(result, ServiceError) and result.code == "rate_limited"
 
 
 def _positions(found: PositionList) -> dict[str, object]:

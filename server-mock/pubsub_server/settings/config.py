@@ -251,6 +251,10 @@ class Settings(BaseModel):
     max_payload: Size = Field(default=262_144, description="bytes of JSON-encoded `data`")
     publish_rate_user: Rate = Field(default=10, description="publishes a second of a user")
     publish_rate_service: Rate = Field(default=100, description="publishes a second of a service")
+    publish_rate_bulk: Rate = Field(
+        default=10_000,
+        description="publishes a second by batches of who has the claim `bulk`",
+    )
     publish_burst: Milliseconds = Field(
         default=1_000, description="publishes that may come at once"
     )

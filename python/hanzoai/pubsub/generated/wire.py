@@ -152,6 +152,8 @@ class Limits(Model):
 
     publish_rate: Annotated[int | None, Field(ge=0)] = None
     """Publishes a second."""
+    bulk_rate: Annotated[int | None, Field(ge=0)] = None
+    """Publishes a second by batches over REST, where these have a budget of their own."""
     max_payload: Annotated[int | None, Field(ge=0)] = None
     """Bytes of JSON-encoded `data`."""
     history_max: Annotated[int | None, Field(ge=0)] = None

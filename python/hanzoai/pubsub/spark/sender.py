@@ -236,7 +236,7 @@ class Sender:
             token = self._credentials.token()
             response = self._client.get("/v1/session", headers={"Authorization": f"Bearer {token}"})
             limits = from_json(response.content)["limits"]
-            return float(limits["publish_rate"])
+            return float(limits.get("bulk_rate") or limits["publish_rate"])
         except (httpx.HTTPError, ValueError, KeyError, TypeError, PubSubError):
             return ASSUMED_RATE
 

@@ -66,6 +66,7 @@ class Community:
         rate_user: Publishes a second of a user over REST.
         rate_service: Of a service.
         rate_burst: Milliseconds of the rate that may come at once.
+        rate_bulk: Publishes a second of who publishes in bulk, by batches over REST.
     """
 
     heartbeat: float
@@ -78,6 +79,7 @@ class Community:
     rate_user: float
     rate_service: float
     rate_burst: int
+    rate_bulk: float
 
 
 class RedisBackplane:
@@ -158,6 +160,7 @@ class RedisBackplane:
             community.rate_user,
             community.rate_service,
             community.rate_burst,
+            community.rate_bulk,
         )
 
     # ------------------------------------------------------------ life

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST
-from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter, too_many
+from pubsub_server.hub.limits import BULK, ConnectionLimiter, RateLimiter, too_many
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -216,30 +216,43 @@ class SharedRateLimiter(RateLimiter):
         user: Publishes a second of users and agents.
         service: Publishes a second of services and admins.
         burst: Milliseconds of the rate that may come at once; at least one message may.
+        bulk: Publishes a second of who publishes in bulk, by batches over REST.
     """
 
     def __init__(
-        self, link: Link, layout: Layout, life: Life, user: float, service: float, burst: int
+        self,
+        link: Link,
+        layout: Layout,
+        life: Life,
+        user: float,
+        service: float,
+        burst: int,
+        bulk: float,
     ) -> None:
-        super().__init__(user, service, burst)
+        super().__init__(user, service, burst, bulk=bulk)
         self._link = link
         self._layout = layout
         self._life = life
 
-    def share(self, identity: Identity, count: int) -> tuple[int, int] | Awaitable[tuple[int, int]]:
+    def share(
+        self, identity: Identity, count: int, *, batch: bool = False
+    ) -> tuple[int, int] | Awaitable[tuple[int, int]]:
         """See `hub.limits.RateLimiter`."""
-        return self._share(identity, count) if self._life.up else super().share(identity, count)
+        if self._life.up:
+            return self._share(identity, count, batch)
+        return super().share(identity, count, batch=batch)
 
-    async def _share(self, identity: Identity, count: int) -> tuple[int, int]:
-        key = self._layout.bucket(f"{identity.kind} {identity.user_id}")
-        rate, most = self.bucket(identity)
+    async def _share(self, identity: Identity, count: int, batch: bool) -> tuple[int, int]:
+        bulk = f" {BULK}" if batch and identity.bulk else ""
+        key = self._layout.bucket(f"{identity.kind} {identity.user_id}{bulk}")
+        rate, most = self.bucket(identity, batch=batch)
         try:
             async with asyncio.timeout(PATIENCE):
                 granted, wait = await self._link.call(
                     "bucket.lua", [key], [repr(rate), repr(most), count]
                 )
         except (TimeoutError, *LINK_ERRORS):
-            return self.take(identity, None, count)
+            return self.take(identity, None, count, batch=batch)
         return int(granted), int(wait)
 
 
