@@ -96,6 +96,7 @@ def fit(results: Json) -> Costs:
     """The costs behind the rooms `connections` and `crossing` of a run."""
     points: list[Json] = results["crossing"]["points"]
     held: Json = results["connections"]["held"]
+    alone: Json = results["connections"]["single"]["contenders"]["memory"]["median"]
     single: Json = results["connections"]["single"]["contenders"]["Redis"]["median"]
     near = [point for point in points if point["listening"] == 1]
     publish_turn, publish = _turns(near, "publishing_us")
@@ -108,7 +109,8 @@ def fit(results: Json) -> Costs:
         memory=single["kib"],
         kernel=held["kernel_kib"] / 2,
         redis_memory=single["redis_kib"],
-        idle=single["idle_cpu_us"],
+        # A node's signs of life to Redis are not its connections'.
+        idle=alone["idle_cpu_us"],
         accept=single["accept_cpu_us"],
         accept_redis=single["accept_redis_cpu_us"],
         publish_turn=publish_turn,

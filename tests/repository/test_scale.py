@@ -57,11 +57,15 @@ def points(costs: Costs) -> list[dict[str, float]]:
 
 def test_costs_that_were_put_into_points_are_found_in_them_again() -> None:
     single = {
-        "kib": COSTS.memory, "redis_kib": COSTS.redis_memory, "idle_cpu_us": COSTS.idle,
+        "kib": COSTS.memory, "redis_kib": COSTS.redis_memory,
         "accept_cpu_us": COSTS.accept, "accept_redis_cpu_us": COSTS.accept_redis,
     }  # fmt: skip
+    alone = {"idle_cpu_us": COSTS.idle}
     held = {"kernel_kib": COSTS.kernel * 2}
-    connections = {"held": held, "single": {"contenders": {"Redis": {"median": single}}}}
+    connections = {
+        "held": held,
+        "single": {"contenders": {"Redis": {"median": single}, "memory": {"median": alone}}},
+    }
     found = fit({"crossing": {"points": points(COSTS)}, "connections": connections})
     assert astuple(found) == pytest.approx(astuple(COSTS))
 
