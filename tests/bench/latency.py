@@ -32,14 +32,32 @@ SECONDS = 70
 """Of all rounds of each kind of load: on a busy machine there are fewer."""
 LIMIT_MS = 50
 TO_C = 1.3
+HEAD = (
+    "subscribers",
+    "messages/s",
+    "p50 ms",
+    "p99 ms",
+    "of the target",
+    f"p99 < {LIMIT_MS} ms (H-160)",
+)
 
 
 def measure(*, quick: bool) -> Json:
-    seconds, rounds = (2, 1) if quick else (4, 3)
+    """Paced loads."""
+    seconds, rounds = (2, 1) if quick else (6, 3)
 
     def run(name: str) -> dict[str, float]:
         subscribers = int(name)
         return _run(subscribers, LOADS[subscribers], LOADS[subscribers] * seconds)
+
+    found = interleave([*map(str, LOADS)], rounds, run, SECONDS)
+    done = len(found["1"]["values"]["p99_ms"])
+    return {"rounds": done, "loads": LOADS, "subscribers": found}
+
+
+def measure_large(*, quick: bool) -> Json:
+    """Near the most that is kept up with, and to the many beside C."""
+    seconds, rounds = (2, 1) if quick else (4, 3)
 
     def saturated(name: str) -> dict[str, float]:
         del name
@@ -50,17 +68,13 @@ def measure(*, quick: bool) -> Json:
             _open(readers, server, MANY)
             return _paced(server, readers, 1 / MANY_EVERY, 3, 10)
 
-    found = interleave([*map(str, LOADS)], rounds, run, SECONDS)
-    room: Json = {
-        "rounds": len(found["1"]["values"]["p99_ms"]),
-        "loads": LOADS,
-        "subscribers": found,
-        "saturated": interleave(["hanzo-pubsub serve"], rounds, saturated, SECONDS),
+    found = interleave([peers.OURS], rounds, saturated, SECONDS)
+    names = peers.present((peers.OURS, peers.EPOLL, peers.NATS))
+    return {
+        "rounds": len(found[peers.OURS]["values"]["p99_ms"]),
+        "saturated": found,
+        "many": interleave(names, 1 if quick else rounds, many, SECONDS),
     }
-    if not quick:
-        names = peers.present((peers.OURS, peers.EPOLL, peers.NATS))
-        room["many"] = interleave(names, rounds, many, SECONDS)
-    return room
 
 
 def _open(readers: Worker, server: Server, subscribers: int) -> None:
@@ -128,31 +142,30 @@ def _answer(readers: Worker) -> Json:
 
 
 def render(room: Json) -> str:
-    """The tables of this room."""
-    rows: list[list[str]] = []
-    for subscribers, found in room["subscribers"].items():
-        rate = room["loads"][subscribers]
-        rows.append(_row(int(subscribers), rate, found["median"]))
-    best = room["saturated"]["hanzo-pubsub serve"]["median"]
-    rows.append(_row(SATURATED, SHARE * best["rate"], best))
-    head = [
-        "subscribers",
-        "messages/s",
-        "p50 ms",
-        "p99 ms",
-        "of the target",
-        f"p99 < {LIMIT_MS} ms (H-160)",
+    """The table of the paced loads."""
+    rows = [
+        _row(int(subscribers), room["loads"][subscribers], found["median"])
+        for subscribers, found in room["subscribers"].items()
     ]
-    text = (
+    return (
         "### Publish to delivery\n\n"
         "From the call that publishes on a WebSocket to the reading of the frame by each "
-        f"subscriber, all on one machine; {rounds_of(room)}. The last load is "
-        f"{SHARE:.0%} of what publisher, server and readers together kept up with in bursts of "
-        f"{BURST}, {best['rate']:,.0f} messages/s.{measured(room)}\n\n{table(head, rows)}"
+        f"subscriber, all on one machine; {rounds_of(room)}.{measured(room)}"
+        f"\n\n{table(HEAD, rows)}"
     )
-    if "many" in room:
-        text += f"\n\n{_many(room)}"
-    return text
+
+
+def render_large(room: Json) -> str:
+    """The tables of what is hard."""
+    best = room["saturated"][peers.OURS]["median"]
+    rate = SHARE * best["rate"]
+    return (
+        "### Publish to delivery, near the limit\n\n"
+        f"As above, at {SHARE:.0%} of what publisher, server and readers together kept up with in "
+        f"bursts of {BURST}, {best['rate']:,.0f} messages/s; {rounds_of(room)}.{measured(room)} "
+        "Where more wants to run than there are cores, these figures are mostly the wait for one."
+        f"\n\n{table(HEAD, [_row(SATURATED, rate, best)])}\n\n{_many(room)}"
+    )
 
 
 def _row(subscribers: int, rate: float, median: Json) -> list[str]:
@@ -168,6 +181,7 @@ def _row(subscribers: int, rate: float, median: Json) -> list[str]:
 
 def _many(room: Json) -> str:
     medians = {name: found["median"] for name, found in room["many"].items()}
+    turns = len(room["many"][peers.OURS]["values"]["p99_ms"])
     rows = [
         [name, f"{found['p50_ms']:.0f}", f"{found['p99_ms']:.0f}"]
         for name, found in medians.items()
@@ -180,8 +194,7 @@ def _many(room: Json) -> str:
             f"({met(ratio <= TO_C)}: {ratio:.2f})."
         )
     return (
-        f"To {MANY:,} subscribers, one message every {MANY_EVERY} s: the writes of one message "
-        "take a good part of that, in whatever language.\n\n"
-        + table(["server", "p50 ms", "p99 ms"], rows)
-        + said
+        f"To {MANY:,} subscribers, one message every {MANY_EVERY} s, "
+        f"{rounds_of({'rounds': turns})}: the writes of one message take a good part of that, in "
+        "whatever language.\n\n" + table(["server", "p50 ms", "p99 ms"], rows) + said
     )

@@ -49,6 +49,7 @@ def render(run: Json) -> str:
     rooms = {
         "receive": _receive,
         "latency": latency.render,
+        "latency-large": latency.render_large,
         "connecting": _connecting,
         "fanout": fanout.render,
         "fanout-large": fanout.render_large,
