@@ -1,9 +1,9 @@
 """`python -m tests.bench [--quick] [ROOM …]`: measures, prints the tables, writes the page.
 
 A full run takes some minutes a room and ends by itself; `--quick` takes some minutes in all and
-writes nothing. A run of all rooms writes `docs/performance.md` and `tests/bench/results/latest.json`; with
-`--keep`, a run of `connections`, `crossing`, `typescript` or `spark` alone takes its place
-among the results of the last one.
+writes nothing. A run of all rooms writes `docs/performance.md` and
+`tests/bench/results/latest.json`; with `--keep`, most rooms run alone take their place among the
+results of the last one.
 
 `scale` measures nothing: it calculates the tables of `docs/scale.md` from the results of the last
 run, and writes them with `--keep`.
