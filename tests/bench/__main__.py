@@ -33,6 +33,7 @@ from tests.bench import (
     report,
     scale,
     spark,
+    spark_engine,
     typescript,
 )
 from tests.bench.readers import raise_limit
@@ -54,6 +55,7 @@ ROOMS = {
     "crossing": crossing.measure,
     "typescript": typescript.measure,
     "spark": spark.measure,
+    "spark-engine": spark_engine.measure,
 }
 # Rooms that say themselves when and with what they were measured.
 SELF_CONTAINED = {
@@ -67,6 +69,7 @@ SELF_CONTAINED = {
     "latency-large",
     "typescript",
     "spark",
+    "spark-engine",
 }
 LONG = {"fanout-large", "latency-large"}
 """Left out of a quick run that names no rooms: opening ten thousand sockets takes minutes."""

@@ -8,7 +8,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import connections, crossing, curve, fanout, http, latency, spark, typescript
+from tests.bench import (
+    connections,
+    crossing,
+    curve,
+    fanout,
+    http,
+    latency,
+    spark,
+    spark_engine,
+    typescript,
+)
 from tests.bench.processes import ROOT
 from tests.bench.tables import met, table
 
@@ -60,6 +70,7 @@ def render(run: Json) -> str:
         "crossing": crossing.render,
         "typescript": typescript.render,
         "spark": spark.render,
+        "spark-engine": spark_engine.render,
     }
     where = run["machine"]
     packages = ", ".join(f"{name} {number}" for name, number in where["packages"].items())

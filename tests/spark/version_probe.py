@@ -124,13 +124,13 @@ class Probe:
         self.holds("v.arrow")
 
     def source(self) -> None:
-        self.rows("v.read").foreachPartition(foreach_partition(self.config))
-        found = self.spark.read.format(FORMAT).options(**self.options, topics="v.read").load()
+        self.rows("demo.v.read").foreachPartition(foreach_partition(self.config))
+        found = self.spark.read.format(FORMAT).options(**self.options, topics="demo.v.read").load()
         self.counted([row["n"] for row in found.selectExpr(NUMBER).collect()])
 
     def stream_source(self) -> None:
-        self.rows("v.from").foreachPartition(foreach_partition(self.config))
-        reader = self.spark.readStream.format(FORMAT).options(**self.options, topics="v.from")
+        self.rows("demo.v.from").foreachPartition(foreach_partition(self.config))
+        reader = self.spark.readStream.format(FORMAT).options(**self.options, topics="demo.v.from")
         stream = reader.option("startingOffsets", "earliest").load()
         checkpoint = str(self.folder / "through")
         query = (
@@ -169,21 +169,23 @@ USES: dict[str, Callable[[Probe], None]] = {
 }
 
 
-def main(mode: str) -> None:
+def main(mode: str, *words: str) -> None:
     import pyspark
 
     environment = (os.environ[f"PROBE_{name}"] for name in ("URL", "TOKEN_FILE", "ADMIN"))
     probe = Probe(*environment, connect=mode == "connect")
     print(json.dumps({"version": pyspark.__version__, "mode": mode}), flush=True)
     for use, run in USES.items():
+        if words and not any(word in use for word in words):
+            continue
         problem = None
         try:
             partial(run, probe)()
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}"[:600]
+            problem = f"{type(error).__name__}: {error}"[-600:]
         print(json.dumps({"use": use, "ok": problem is None, "problem": problem}), flush=True)
     probe.spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

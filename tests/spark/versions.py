@@ -1,6 +1,7 @@
-"""Each use with other versions of Spark: `python -m tests.spark.versions PYTHON[:connect] …`.
+"""Each use with other versions of Spark.
 
-PYTHON is the interpreter of an environment with that version, for example made by
+`python -m tests.spark.versions PYTHON[:connect] … [WORD …]`; words leave out the uses that have
+none of them. PYTHON is the interpreter of an environment with that version, for example made by
 
     uv venv /tmp/spark40
     uv pip install --python /tmp/spark40 'pyspark==4.0.1' pyarrow 'pandas<3' \
@@ -17,22 +18,26 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.spark.server_process import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 540
 """Seconds for all uses of one version."""
 
 
-def probe(interpreter: str, mode: str) -> tuple[str, dict[str, str | None]]:
+def probe(interpreter: str, mode: str, words: Sequence[str]) -> tuple[str, dict[str, str | None]]:
     """Run all uses; answers the version, and for each use what went wrong."""
     with tempfile.TemporaryDirectory() as folder:
         rate = {"publish_rate_service": "1000000", "history_max_messages": "10000"}
         server = serve(Path(folder), **rate)
         running = next(server)
         process = subprocess.Popen(
-            [interpreter, str(ROOT / "tests" / "spark" / "version_probe.py"), mode],
+            [interpreter, str(ROOT / "tests" / "spark" / "version_probe.py"), mode, *words],
             env={
                 **os.environ,
                 "PYTHONPATH": str(ROOT / "python"),
@@ -62,9 +67,12 @@ def probe(interpreter: str, mode: str) -> tuple[str, dict[str, str | None]]:
 def main(arguments: list[str]) -> int:
     """Probe each and print a table."""
     failed = False
+    words = [argument for argument in arguments if "/" not in argument]
     for argument in arguments:
+        if argument in words:
+            continue
         interpreter, _, mode = argument.partition(":")
-        version, found = probe(interpreter, mode or "classic")
+        version, found = probe(interpreter, mode or "classic", words)
         for use, problem in found.items():
             failed = failed or problem is not None
             print(f"{version:16} {use:24} {problem or 'ok'}", flush=True)

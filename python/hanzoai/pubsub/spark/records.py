@@ -5,13 +5,15 @@ Rows come in chunks of columns: what many rows have alike is looked at once, not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.spark.values import arrow_reader
 
 COLUMNS: Final = ("topic", "type", "data", "ttl", "id")
+_DATA: Final = COLUMNS.index("data")
 
 
 class Record(NamedTuple):
@@ -49,16 +51,26 @@ def chunks(rows: Iterable[Any], most: int, most_bytes: int) -> Iterator[Chunk]:
     Raises:
         InvalidOption: There is another column, or no `data`.
     """
-    gathered: list[Record] = []
+    gathered: list[tuple[object, ...]] = []
+    record: tuple[object, ...]
     size = 0
     known: object = None
-    places: list[int | None] = []
+    pick: Callable[[tuple[object, ...]], tuple[object, ...]] = tuple
     for row in rows:
-        if isinstance(row, Mapping):
+        # To ask Spark's Row for what it has not costs more than all else here, as do its own
+        # look-ups by place: it is a tuple, and is taken as one.
+        names: Any = getattr(cast("object", row), "__fields__", None) if _is_tuple(row) else None
+        if names is not None:
+            if names != known:
+                check_columns(names)
+                known = names
+                pick = itemgetter(*[names.index(name) if name in names else -1 for name in COLUMNS])
+            record = pick((*row, None))
+        elif isinstance(row, Mapping):
             fields = cast("Mapping[str, object]", row)
             if not fields.keys() <= _KNOWN or "data" not in fields:
                 check_columns(list(fields))
-            record = Record(*map(fields.get, COLUMNS))
+            record = tuple(map(fields.get, COLUMNS))
         elif hasattr(row, "num_rows"):
             if gathered:
                 yield _turned(gathered)
@@ -66,21 +78,14 @@ def chunks(rows: Iterable[Any], most: int, most_bytes: int) -> Iterator[Chunk]:
             yield from _of_batch(row, most, most_bytes)
             continue
         else:
-            names = getattr(row, "__fields__", None)
-            if names is None:
-                raise InvalidOption(
-                    f"A row is {type(row).__name__}.",
-                    remedy="Give Row, dict or RecordBatch with a column `data`.",
-                    field="rows",
-                )
-            if names != known:
-                check_columns(names)
-                known = names
-                places = [names.index(name) if name in names else None for name in COLUMNS]
-            record = Record(*[None if place is None else row[place] for place in places])
+            raise InvalidOption(
+                f"A row is {type(row).__name__}.",
+                remedy="Give Row, dict or RecordBatch with a column `data`.",
+                field="rows",
+            )
         gathered.append(record)
-        if isinstance(record.data, str):
-            size += len(record.data)
+        if isinstance(data := record[_DATA], str):
+            size += len(data)
         if len(gathered) >= most or size >= most_bytes:
             yield _turned(gathered)
             gathered, size = [], 0
@@ -88,7 +93,11 @@ def chunks(rows: Iterable[Any], most: int, most_bytes: int) -> Iterator[Chunk]:
         yield _turned(gathered)
 
 
-def _turned(records: list[Record]) -> Chunk:
+def _is_tuple(row: Any) -> bool:
+    return isinstance(row, tuple)
+
+
+def _turned(records: list[tuple[object, ...]]) -> Chunk:
     return Chunk(*zip(*records, strict=True))
 
 

@@ -1,0 +1,154 @@
+"""What a task of Spark does with its rows, without Spark: the same functions on the same rows.
+
+It leaves the JVM and its pipes out, and with them most of the noise: what is compared is the CPU
+time of the code that encodes and sends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.spark import PubSubConfig
+from tests.bench.processes import Json, cpu_seconds, interleave, worker
+from tests.bench.servers import real_server
+from tests.bench.spark_peers import NAMES, Sending
+from tests.bench.tables import met, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONTENDERS = {
+    "one POST a row": ("posts", False),
+    "Rows, JSON to a null socket": ("null", False),
+    "Rows, batches": ("batches", False),
+    "Arrow, JSON to a null socket": ("null", True),
+    "Arrow, batches": ("batches", True),
+}
+SHARE_OF_POSTS = 40
+TOPICS = 1_000
+ARROW_ROWS = 10_000
+"""Rows of an Arrow batch, as Spark makes them."""
+
+
+def measure(*, quick: bool) -> Json:
+    count, rounds = (10_000, 2) if quick else (20_000, 5)
+    load = [round(os.getloadavg()[0], 2)]
+    arrow, rows = _arrow(count), _rows(count)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        worker("tests.bench.spark_peers") as sink,
+        real_server(history_max_messages=count // TOPICS) as server,
+    ):
+        port = sink.read()["port"]
+        file = Path(folder, "token")
+        file.write_text(server.token, encoding="ascii")
+
+        def run(name: str) -> Mapping[str, float]:
+            way, as_arrow = CONTENDERS[name]
+            # A new config is a new job: its ids are new.
+            config = PubSubConfig(server.http, token_file=str(file))
+            sending = Sending(way, as_arrow, port, config, server.token)
+            given = arrow if as_arrow else rows
+            if way == "posts":
+                given = rows[: count // SHARE_OF_POSTS]
+            before = cpu_seconds(server.worker.pid)
+            ((sent, cpu, seconds),) = sending.rows(given)
+            used = cpu_seconds(server.worker.pid) - before
+            return {
+                "cpu_us": cpu / sent * 1e6,
+                "per_second": sent / seconds,
+                "server_us": used / sent * 1e6,
+            }
+
+        run("Arrow, batches")  # what is first used is first loaded
+        found = interleave(list(CONTENDERS), rounds, run)
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "messages": count,
+        "posted": count // SHARE_OF_POSTS,
+        "rounds": rounds,
+        "load": [*load, round(os.getloadavg()[0], 2)],
+        "contenders": found,
+    }
+
+
+def _values(number: int) -> tuple[str, str, str]:
+    data = {
+        "user": number % TOPICS,
+        "score": number * 0.37,
+        "rank": number,
+        "label": "straightforward answer",
+        "tags": ["a", "b"],
+        "at": "2026-02-23T12:00:00Z",
+    }
+    return f"user.{number % TOPICS}.results", "result", json.dumps(data, separators=(",", ":"))
+
+
+def _rows(count: int) -> list[Any]:
+    from pyspark.sql import Row
+
+    return [Row(**dict(zip(NAMES, _values(number), strict=True))) for number in range(count)]
+
+
+def _arrow(count: int) -> list[Any]:
+    pyarrow: Any = import_module("pyarrow")
+    made: list[Any] = []
+    for start in range(0, count, ARROW_ROWS):
+        numbers = range(start, min(count, start + ARROW_ROWS))
+        columns = list(zip(*map(_values, numbers), strict=True))
+        made.append(pyarrow.RecordBatch.from_pydict(dict(zip(NAMES, columns, strict=True))))
+    return made
+
+
+# ---------------------------------------------------------------- the tables
+
+
+def render(room: Json) -> str:
+    found = {name: one["median"] for name, one in room["contenders"].items()}
+    base = found["one POST a row"]
+    rows = [
+        [
+            name,
+            f"{one['cpu_us']:.2f}",
+            f"{base['cpu_us'] / one['cpu_us']:.1f}",
+            f"{one['cpu_us'] / found[_floor(name)]['cpu_us']:.2f}",
+            f"{one['per_second']:,.0f}",
+            "" if "null" in name else f"{one['server_us']:.1f}",
+        ]
+        for name, one in found.items()
+    ]
+    head = (
+        "a task's rows",
+        "CPU µs a row",
+        "a POST costs times as much",
+        "to the null socket",
+        "rows/s",
+        "server's CPU µs a row",
+    )
+    batch = found["Arrow, batches"]
+    cpu = base["cpu_us"] / batch["cpu_us"]
+    ratio = batch["cpu_us"] / found["Arrow, JSON to a null socket"]["cpu_us"]
+    return (
+        "### Publishing from a task of Spark\n\n"
+        f"A run of {room['date']}; load average {room['load'][0]:.1f} when it began and "
+        f"{room['load'][1]:.1f} when it ended. {room['messages']:,} rows with about 130 bytes of "
+        f"JSON each to {TOPICS:,} topics ({room['posted']:,} for one POST a row), as a task of "
+        f"Spark gets them, without its JVM; {room['rounds']} rounds, medians. CPU time is that of "
+        "the process which publishes, threads included. The null socket gets the same rows, each "
+        "as `json.dumps` of its columns, 500 at a time; nothing is checked, numbered or answered. "
+        "Rows a second suffer from a busy machine."
+        f"\n\n{table(head, rows)}\n\n"
+        f"Targets, by CPU time: Arrow batches at least 50 times one POST a row ({met(cpu >= 50)}: "
+        f"{cpu:.0f}), and within 1.5 times the null socket ({met(ratio <= 1.5)}: {ratio:.2f})."
+    )
+
+
+def _floor(name: str) -> str:
+    kind = "Arrow" if name.startswith("Arrow") else "Rows"
+    return f"{kind}, JSON to a null socket"
