@@ -138,7 +138,7 @@ async def test_a_hole_that_is_healed_is_counted(store: Store) -> None:
         await ps.publish("demo.x", {"data": 0})
         await anext(sub)
         feed: Any = node.hub.core.backplane
-        feed = feed._feed
+        feed = feed._feed._lanes[0]
         came: list[bytes] = []
         take, feed._take = feed._take, came.append
         await ps.publish("demo.x", {"data": 1})

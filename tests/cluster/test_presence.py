@@ -295,7 +295,7 @@ async def test_changes_that_a_cut_connection_missed_are_shown(store: Store) -> N
     async with meeting(store, there=["bob"]) as ((a, b), (bob,)):
         await bob.subscribe(TOPIC)
         await snapshot(bob)
-        feed: Any = b.hub.core.backplane._feed  # type: ignore[attr-defined]
+        feed: Any = b.hub.core.backplane._feed._lanes[0]  # type: ignore[attr-defined]
         take = feed._take
         feed._take = len
         async with peer(a, a.token("ann")) as ann:
