@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from hanzoai.pubsub.spark import PubSubConfig, PubSubProgress, foreach_batch
+from hanzoai.pubsub.spark import PubSubConfig, PubSubProgress, foreach_batch, register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,6 +60,7 @@ def dashboard(orders: DataFrame, config: PubSubConfig, checkpoint: str) -> DataS
 
 if __name__ == "__main__":
     session = SparkSession.builder.appName("orders live").getOrCreate()  # type: ignore[attr-defined,unused-ignore]
+    register(session)
     session.conf.set("spark.sql.shuffle.partitions", "2")
     session.conf.set("spark.sql.session.timeZone", "UTC")
     with PubSubProgress(session, "demo.jobs.orders", PubSubConfig()):

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from hanzoai.pubsub.spark import register
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -37,5 +39,6 @@ def publish(table: DataFrame, **server: str) -> None:
 
 if __name__ == "__main__":
     session = SparkSession.builder.appName("results to users").getOrCreate()  # type: ignore[attr-defined,unused-ignore]
+    register(session)
     publish(results(session))
     session.stop()
