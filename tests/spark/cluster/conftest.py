@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     made = Standalone(tmp_path_factory.mktemp("cluster"))
     try:
@@ -22,7 +22,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
         made.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def drivers(
     cluster: Standalone, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Mapping[str, str]], Driver]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.cluster.waiting import until
 from tests.spark.cluster import processes
-from tests.spark.cluster.marks import done
+from tests.spark.cluster.marks import SLICE, done, left
 from tests.spark.cluster.processes import Program, command_line, parents
 from tests.spark.cluster.standalone import HOSTS, ROOT, java_options, variables
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from tests.spark.cluster.marks import Mark
+    from tests.spark.cluster.marks import Left, Mark
     from tests.spark.cluster.standalone import Standalone
 
-Act: TypeAlias = "Callable[[int], Awaitable[None]]"
-"""What happens at a mark; it is told the process of the task."""
+Act: TypeAlias = "Callable[[Left], Awaitable[None]]"
+"""What happens at a mark."""
 Plan: TypeAlias = "dict[Mark, Act]"
 
 JOB_BOUND = 600
@@ -54,7 +54,8 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.default.parallelism": "4",
         "spark.sql.shuffle.partitions": "4",
         # So that a mark is near to what has been published when a task comes to it.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+        "spark.buffer.size": "4096",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(SLICE),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.task.maxFailures": "8",
     }
@@ -93,6 +94,7 @@ class Driver:
         self,
         job: Mapping[str, Any],
         marks: Plan,
+        published: Callable[[int], bool],
     ) -> int:
         """Run a job, with what is to happen at its marks, until it has succeeded.
 
@@ -101,6 +103,8 @@ class Driver:
         Args:
             job: What `program.py` reads.
             marks: What happens in it.
+            published: Whether a row has come to those who listen. What is to happen at a mark
+                waits for the first row of the task.
 
         Returns:
             How often it was started.
@@ -109,10 +113,12 @@ class Driver:
         folder.mkdir()
         whole = {**job, "folder": str(folder), "marks": [asdict(mark) for mark in marks]}
         plan = {mark: act for mark, act in marks.items() if not mark.twin}
-        watch = asyncio.create_task(_watch(folder, plan))
+        watch = asyncio.create_task(_watch(folder, plan, published))
         try:
             async with asyncio.timeout(JOB_BOUND):
                 times = await self._until_done(whole, folder)
+                never = [mark.name for mark in plan if not (folder / mark.name).exists()]
+                assert not never, f"no task came to {never}"
                 await watch
         finally:
             watch.cancel()
@@ -134,20 +140,18 @@ class Driver:
             assert program is not self._program, f"the driver ended by itself:\n{program.tail()}"
         raise AssertionError
 
-    async def kill(self, _: int = 0) -> None:
+    async def kill(self, _: Left) -> None:
         """SIGKILL to the driver's Python and to its JVM."""
         program, self._program = self._program, None
         assert program is not None
         await asyncio.to_thread(program.end, signal.SIGKILL)
 
-    async def kill_executor(self, task: int) -> None:
-        """SIGKILL to the executor that runs a task.
-
-        Args:
-            task: Process of the task's Python.
-        """
+    async def kill_executor(self, at: Left) -> None:
+        """SIGKILL to the executor that runs a task."""
         executor = next(
-            pid for pid in parents(task) if "CoarseGrainedExecutorBackend" in command_line(pid)
+            pid
+            for pid in parents(at.process)
+            if "CoarseGrainedExecutorBackend" in command_line(pid)
         )
         await asyncio.to_thread(processes.kill, executor)
 
@@ -162,14 +166,16 @@ def _over(program: Program, result: Path) -> bool:
     return result.exists() or not program.running
 
 
-async def _watch(folder: Path, plan: Plan) -> None:
+async def _watch(folder: Path, plan: Plan, published: Callable[[int], bool]) -> None:
     """Do what is to be done at each mark, one after the other, when a task has come there."""
 
     async def at(mark: Mark, act: Act) -> None:
         file = folder / mark.name
         await until(file.exists)
         async with turn:
-            await act(int(file.read_text(encoding="ascii")))
+            found = left(file)
+            await until(partial(published, found.first))
+            await act(found)
             done(file).touch()
 
     turn = asyncio.Lock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pyspark import TaskContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-SLICE = 100
+SLICE = 25
 """Rows that a task hands on at a time."""
 ONWARDS = 5 * SLICE
 """Rows that a task hands on behind a mark, while requests are under way, before it waits there."""
@@ -43,6 +44,24 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """What a task leaves at a mark.
+
+    Attributes:
+        process: Of the task's Python.
+        first: Number of the first row that this attempt handed on.
+    """
+
+    process: int
+    first: int
+
+
+def left(file: Path) -> Left:
+    """What is in the file of a mark."""
+    return Left(**json.loads(file.read_text(encoding="ascii")))
+
+
+@dataclass(frozen=True, slots=True)
 class Marked:
     """For `mapInArrow`: the same rows, and files in `folder` at each mark.
 
@@ -64,8 +83,10 @@ class Marked:
             key=lambda mark: mark.after,
         )
         waits: list[tuple[int, Path]] = []
-        count = 0
+        count = first = 0
         for whole in batches:
+            if not count and whole.num_rows:
+                first = json.loads(whole.column("data")[0].as_py())["n"]
             for start in range(0, whole.num_rows, SLICE):
                 part = whole.slice(start, SLICE)
                 yield part
@@ -75,7 +96,7 @@ class Marked:
                     file = Path(self.folder, mark.name)
                     if mark.twin:
                         _meet(file, context.taskAttemptId())
-                    elif _leave(file):
+                    elif _leave(file, first):
                         waits.append((count + ONWARDS, done(file)))
                 while waits and count >= waits[0][0]:
                     _wait(waits.pop(0)[1].exists)
@@ -88,10 +109,10 @@ def done(file: Path) -> Path:
     return file.with_suffix(".done")
 
 
-def _leave(file: Path) -> bool:
-    """Leave the file, with the process in it; whether it was not there before."""
+def _leave(file: Path, first: int) -> bool:
+    """Leave the file; whether it was not there before."""
     scratch = file.with_suffix(f".{os.getpid()}")
-    scratch.write_text(str(os.getpid()), encoding="ascii")
+    scratch.write_text(json.dumps({"process": os.getpid(), "first": first}), encoding="ascii")
     try:
         # It appears as a whole, and once.
         os.link(scratch, file)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 COLUMNS = "topic STRING, data STRING"
+"""Of the files of a stream."""
 PATIENCE = 1_800
 """Seconds of one stream."""
 
@@ -37,6 +38,17 @@ def stream(spark: SparkSession, job: dict[str, Any]) -> None:
     """Files of rows to the sink, some in a micro-batch, until all are published."""
     reader = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", job["files"])
     follow(reader.json(job["source"]), job)
+
+
+def relay(spark: SparkSession, job: dict[str, Any]) -> None:
+    """Messages of some topics to others, each under an id that is made of its position."""
+    reader = spark.readStream.format("hanzo-pubsub").options(**job["source"])
+    frame = reader.load().selectExpr(
+        f"concat('{job['topic']}.', element_at(split(topic, '[.]'), -1)) topic",
+        "data",
+        "concat(topic, ':', seq) id",
+    )
+    follow(frame, job)
 
 
 def follow(frame: DataFrame, job: dict[str, Any]) -> None:
@@ -59,12 +71,12 @@ def follow(frame: DataFrame, job: dict[str, Any]) -> None:
 def marked(frame: DataFrame, job: dict[str, Any]) -> DataFrame:
     """The same rows, with the marks of the job."""
     marks = [Mark(**fields) for fields in job["marks"]]
-    return frame.mapInArrow(Marked(job["folder"], marks), COLUMNS)
+    return frame.mapInArrow(Marked(job["folder"], marks), frame.schema)
 
 
 def perform(spark: SparkSession, job: dict[str, Any]) -> str:
     """What went wrong with a job; empty for nothing."""
-    kinds = {"batch": batch, "stream": stream}
+    kinds = {"batch": batch, "stream": stream, "relay": relay}
     try:
         kinds[job["kind"]](spark, job)
     except Exception as error:

@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import time
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
     from pathlib import Path
 
+    from pubsub_server.auth.identity import Kind
     from tests.spark.cluster.driver import Driver, Plan
 
 SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
 ROWS = 100_000 if SOAK else 8_000
 PARTITIONS = 8 if SOAK else 4
 TOPICS = 8
+BATCH = 500 if SOAK else 50
+"""Rows of a request."""
 PAD = 200
 """Bytes that each row has beside its number."""
 FLAGS = (
@@ -48,7 +52,7 @@ class Account:
         twice: Heard once more.
         suppressed: Repeated publishes that the server recognized.
         refused: Requests whose token had ended.
-        gaps: That the audience was told of.
+        gaps: That the audience was told of, by their reason.
         runs: How often the job was started.
         seconds: It took.
     """
@@ -58,7 +62,7 @@ class Account:
     twice: int = 0
     suppressed: int = 0
     refused: int = 0
-    gaps: int = 0
+    gaps: dict[str, int] = field(default_factory=dict[str, int])
     runs: int = 0
     seconds: float = 0.0
 
@@ -98,7 +102,11 @@ class Scene:
 
     def options(self, **more: str) -> dict[str, str]:
         """Of the sink."""
-        return {"url": self.url, "tokenFile": str(self.token_file), **more}
+        return {
+            "url": self.url,
+            "tokenFile": str(self.token_file),
+            **more,
+        }
 
     def job(self, kind: str, rows: int = ROWS, **more: Any) -> dict[str, Any]:
         """What the driver's program is asked to do."""
@@ -109,7 +117,7 @@ class Scene:
             "topic": self.topic,
             "topics": TOPICS,
             "pad": PAD,
-            "options": self.options(),
+            "options": self.options(batchSize=str(BATCH)),
             **more,
         }
 
@@ -132,7 +140,7 @@ class Scene:
         token = dev_tokens.mint(self.key, "audience", kind="admin")
         async with audience(self.node.ready["ws"], token, self.topics) as heard:
             begin = time.perf_counter()
-            runs = await driver.run(job, marks)
+            runs = await driver.run(job, marks, lambda row: heard.heard[row] > 0)
             seconds = time.perf_counter() - begin
             await heard.heard_all()
             return self._account(heard, job["rows"], runs, seconds, await self._metrics())
@@ -154,7 +162,7 @@ class Scene:
             heard.twice(),
             int(suppressed),
             int(refused),
-            len(heard.gaps),
+            dict(Counter(gap.reason for gap in heard.gaps)),
             runs,
             round(seconds, 1),
         )
@@ -163,12 +171,14 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(folder: Path, name: str, *flags: str) -> AsyncGenerator[Scene]:
-    """A server of its own."""
+async def scene(
+    folder: Path, name: str, *flags: str, kind: Kind = "service"
+) -> AsyncGenerator[Scene]:
+    """A server of its own, and a token of such a kind for executors."""
     key_file = folder / "dev.key"
     key = dev_tokens.load_key(key_file)
     token_file = folder / "token"
-    token_file.write_text(dev_tokens.mint(key, "spark", kind="service"))
+    token_file.write_text(dev_tokens.mint(key, "spark", kind=kind))
     node = Node("server", folder, "--dev-key-file", str(key_file), *FLAGS, *flags)
     await node.start()
     try:

@@ -5,14 +5,16 @@ With HANZO_PUBSUB_SOAK set the same with 100,000 rows and all kills.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hanzoai.pubsub.spark import PubSubConfig, publish_partition
 from tests.spark.cluster.driver import SPECULATION
 from tests.spark.cluster.marks import Mark
-from tests.spark.cluster.scene import PAD, PARTITIONS, ROWS, SOAK, TOPICS, scene
+from tests.spark.cluster.scene import BATCH, PAD, PARTITIONS, ROWS, SOAK, TOPICS, scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,13 +28,29 @@ pytestmark = pytest.mark.timeout(900)
 
 FILES = 40
 FILES_A_BATCH = 8
+BATCHES = FILES // FILES_A_BATCH
+TASKS = 4
+"""Of a micro-batch."""
 
 
 def half(name: str, partition: int) -> Mark:
     return Mark(name, partition, ROWS // PARTITIONS // 2)
 
 
-@pytest.mark.parametrize("speculation", [False, True] if SOAK else [True])
+def deep_in_batches(driver: Driver, rows_of_a_task: int) -> Plan:
+    """Kills in micro-batches: each in another one, in the middle of a task."""
+    half_way = rows_of_a_task // 2
+    marks: Plan = {
+        Mark("executor0", 0, half_way, batch=1): driver.kill_executor,
+        Mark("driver", 1, half_way, batch=2): driver.kill,
+    }
+    if SOAK:
+        marks[Mark("executor1", 2, half_way, batch=3)] = driver.kill_executor
+        marks[Mark("executor2", 3, half_way, batch=4)] = driver.kill_executor
+    return marks
+
+
+@pytest.mark.parametrize("speculation", [True, False] if SOAK else [True])
 async def test_a_dataframe_is_published_once_while_executors_and_the_driver_are_killed(
     drivers: Drivers, tmp_path: Path, speculation: bool
 ) -> None:
@@ -44,13 +62,26 @@ async def test_a_dataframe_is_published_once_while_executors_and_the_driver_are_
     if speculation:
         marks |= {Mark("twin", PARTITIONS - 1, ROWS // PARTITIONS // 2, twin=True): driver.kill}
     async with scene(tmp_path, f"batch{speculation:d}") as server:
-        options = server.options(idNamespace="nightly")
+        options = server.options(batchSize=str(BATCH), idNamespace="nightly")
         account = await server.play(driver, server.job("batch", options=options), marks)
     assert account.fate == (0, 0)
     assert account.runs == 2
     # What was killed had published some of its rows.
     assert account.suppressed > 0
-    assert account.gaps == 0
+    assert not account.gaps
+
+
+async def test_random_ids_repeat_what_an_executor_had_published_when_it_was_killed(
+    drivers: Drivers, tmp_path: Path
+) -> None:
+    driver = drivers({})
+    marks: Plan = {half("executor", 1): driver.kill_executor}
+    async with scene(tmp_path, "random") as server:
+        options = server.options(batchSize=str(BATCH), idStrategy="random")
+        account = await server.play(driver, server.job("batch", options=options), marks)
+    assert account.lost == 0
+    assert account.twice > 0
+    assert account.suppressed == 0
 
 
 async def test_a_stream_is_published_once_while_executors_and_the_driver_are_killed(
@@ -60,14 +91,7 @@ async def test_a_stream_is_published_once_while_executors_and_the_driver_are_kil
     source = tmp_path / "source"
     source.mkdir()
     rows_a_file = ROWS // FILES
-    deep = rows_a_file * FILES_A_BATCH // 4 // 2
-    marks: Plan = {
-        Mark("executor0", 0, deep, batch=1): driver.kill_executor,
-        Mark("driver", 1, deep, batch=2): driver.kill,
-    }
-    if SOAK:
-        marks |= {Mark("executor1", 2, deep, batch=3): driver.kill_executor}
-        marks |= {Mark("executor2", 3, deep, batch=4): driver.kill_executor}
+    marks = deep_in_batches(driver, rows_a_file * FILES_A_BATCH // TASKS)
     async with scene(tmp_path, "stream") as server:
         for number in range(FILES):
             some = range(number * rows_a_file, (number + 1) * rows_a_file)
@@ -91,4 +115,30 @@ async def test_a_stream_is_published_once_while_executors_and_the_driver_are_kil
     assert account.fate == (0, 0)
     assert account.runs == 2
     assert account.suppressed > 0
-    assert account.gaps == 0
+    assert not account.gaps
+
+
+async def test_topics_are_read_and_published_once_while_executors_and_the_driver_are_killed(
+    drivers: Drivers, tmp_path: Path
+) -> None:
+    driver = drivers({})
+    marks = deep_in_batches(driver, ROWS // BATCHES // TOPICS)
+    async with scene(tmp_path, "relay", kind="admin") as server:
+        rows = [
+            {"topic": f"jobs.source.{n % TOPICS}", "data": json.dumps({"n": n, "pad": "x" * PAD})}
+            for n in range(ROWS)
+        ]
+        config = PubSubConfig(server.url, token_file=str(server.token_file))
+        await asyncio.to_thread(publish_partition, rows, config)
+        source = server.options(
+            topicsPattern="jobs.source.*",
+            startingOffsets="earliest",
+            maxOffsetsPerTrigger=str(ROWS // BATCHES),
+            minPartitions=str(TOPICS),
+        )
+        job = server.job("relay", source=source, checkpoint=str(tmp_path / "checkpoint"))
+        account = await server.play(driver, job, marks)
+    assert account.fate == (0, 0)
+    assert account.runs == 2
+    assert account.suppressed > 0
+    assert not account.gaps

@@ -1,0 +1,89 @@
+"""The server restarted in the middle of a job.
+
+With HANZO_PUBSUB_SOAK set the same with 100,000 rows and more restarts.
+"""
+
+from __future__ import annotations
+
+import signal
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.store import Store
+from tests.spark.cluster.marks import Mark
+from tests.spark.cluster.scene import BATCH, PARTITIONS, ROWS, SOAK, scene
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping
+    from pathlib import Path
+
+    from tests.spark.cluster.driver import Driver, Plan
+    from tests.spark.cluster.marks import Left
+    from tests.spark.cluster.scene import Scene
+
+    Drivers = Callable[[Mapping[str, str]], Driver]
+
+pytestmark = pytest.mark.timeout(900)
+
+IN_FLIGHT = 4
+TASKS_AT_ONCE = 2
+OPTIONS = {"maxRetries": "20", "maxRowsPerSecond": "1500"}
+"""On a busy machine a restart takes long, and whoever listens comes back for one replay: that holds
+10,000 messages."""
+
+
+def at(server: Scene, number: int) -> Plan:
+    """The server ends by this signal and comes back: in one task, in three of a soak."""
+
+    async def restart(_: Left) -> None:
+        await server.restart(number)
+
+    partitions = (1, 4, 6) if SOAK else (1,)
+    half = ROWS // PARTITIONS // 2
+    return {Mark(f"restart{place}", place, half): restart for place in partitions}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_server_in_memory_loses_and_repeats_at_most_what_is_under_way(
+    drivers: Drivers, tmp_path: Path, number: signal.Signals
+) -> None:
+    async with scene(tmp_path, f"memory{number.name.lower()}") as server:
+        marks = at(server, number)
+        options = server.options(batchSize=str(BATCH), **OPTIONS)
+        account = await server.play(drivers({}), server.job("batch", options=options), marks)
+    # What it has begun it finishes when it is asked to end.
+    bound = 0 if number == signal.SIGTERM else len(marks) * TASKS_AT_ONCE * IN_FLIGHT * BATCH
+    assert account.lost <= bound
+    assert account.twice <= bound
+    # Its log is another one, and whoever listens is told.
+    assert account.gaps
+
+
+@asynccontextmanager
+async def store(folder: Path) -> AsyncGenerator[Store]:
+    made = Store("redis", folder)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.end()
+
+
+async def test_servers_on_redis_lose_and_repeat_nothing_when_they_are_killed(
+    drivers: Drivers, tmp_path: Path
+) -> None:
+    async with (
+        store(tmp_path) as redis,
+        scene(tmp_path, "redis", "--redis-url", redis.url) as server,
+    ):
+        driver = drivers({})
+        marks = at(server, signal.SIGKILL)
+        half = ROWS // PARTITIONS // 2
+        marks |= {Mark("executor", 2, half): driver.kill_executor}
+        options = server.options(batchSize=str(BATCH), **OPTIONS)
+        account = await server.play(driver, server.job("batch", options=options), marks)
+    assert account.fate == (0, 0)
+    assert account.suppressed > 0
+    assert not account.gaps
