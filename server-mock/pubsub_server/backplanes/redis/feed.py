@@ -129,6 +129,8 @@ class Feed:
                 await task
         if self._restoring is not None:
             self._restoring.cancel()
+            # What it asks of Redis is over before the connections are closed.
+            await asyncio.gather(self._restoring, return_exceptions=True)
         for futures in self._waiters.values():
             for future in futures:
                 future.cancel()
