@@ -53,8 +53,11 @@ export class Listeners {
   report(thrown: unknown): void {
     const error = thrown instanceof Error ? thrown : new Error(String(thrown));
     if (this.tell('error', error)) return;
-    if (error instanceof PubSubError) this._logger.error(`${error.code}: ${error.message}`);
-    else this._logger.error('A handler threw', error);
+    const { _logger } = this;
+    if (!(error instanceof PubSubError)) _logger.error('A handler threw', error);
+    // A server that is restarted says so, and nobody has to do anything.
+    else if (error.code === 'going_away') _logger.warn(`${error.code}: ${error.message}`);
+    else _logger.error(`${error.code}: ${error.message}`);
   }
 
   /** No change of state follows. */

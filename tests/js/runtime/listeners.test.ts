@@ -1,0 +1,21 @@
+/** Errors that no call can throw and nobody listens to: what the log is told. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { PubSubError } from '../../../js/src/errors.js';
+import { Listeners } from '../../../js/src/runtime/listeners.js';
+
+test('a server that is restarted is a warning, other failures are errors', () => {
+  const told: string[] = [];
+  const note = (level: string) => (message: string) => void told.push(`${level} ${message}`);
+  const listeners = new Listeners({ warn: note('warn'), error: note('error') });
+  listeners.report(new PubSubError('going_away', 'The server is shutting down.'));
+  listeners.report(new PubSubError('connection_failed', 'Nobody answers.'));
+  listeners.report(new TypeError('a bug'));
+  assert.deepEqual(told, [
+    'warn going_away: The server is shutting down.',
+    'error connection_failed: Nobody answers.',
+    'error A handler threw',
+  ]);
+});
