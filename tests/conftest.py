@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,12 @@ import pytest
 TOGETHER = frozenset({"cluster", "conformance", "spark"})
 """Folders whose tests stay in one process: they share a Spark session or the programs of both SDKs,
 or start servers on ports that they have found to be free."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In a process of `-n` Ctrl-C means what it means elsewhere, to the tests and their programs."""
+    if hasattr(config, "workerinput"):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,6 +26,9 @@ END = "message.complete"
 FINALE = 0.92
 """From this share on the service waits until all that was to go wrong has gone wrong."""
 
+AGAIN = 8.0
+"""Seconds after which a cut that nobody came back from is made again."""
+
 
 @dataclass(slots=True)
 class Tokens:
@@ -72,7 +75,6 @@ class Reader:
     stage: Stage
     tokens: Tokens
     client: PubSubClient = field(init=False)
-    connected: asyncio.Event = field(default_factory=asyncio.Event)
     subscribed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -102,9 +104,7 @@ class Reader:
                 missed = len(self.stage.ledger.index_of) - len(self.stage.reader.seen)
                 self.stage.tell("back", f"back, {missed} words to replay")
             self.stage.connected_at = time.perf_counter()
-            self.connected.set()
         elif change.from_ == "connected" and change.to in ("reconnecting", "suspended"):
-            self.connected.clear()
             self.stage.tell("cut", f"cut at word {len(self.stage.reader.seen):,}")
 
     def _presence(self, change: PresenceChange) -> None:
@@ -222,7 +222,7 @@ async def sabotage(
         await stage.reach(share)
         seen = len(stage.reader.seen)
         await stage.until(partial(_has_more_than, stage.reader, seen))
-        reader.connected.clear()
+        back = stage.reader.reconnects + 1
         if lose and number == 0:
             await server.fault("refuse")
         await server.fault("drop", user="reader")
@@ -230,7 +230,13 @@ async def sabotage(
             await stage.reach(share + 0.03)
             await server.fault("evict", topic=TOPIC)
             await server.fault("refuse", on=False)
-        await reader.connected.wait()
+        while True:
+            try:
+                async with asyncio.timeout(AGAIN):
+                    await stage.until(partial(_came_back, stage.reader, back))
+                break
+            except TimeoutError:  # nobody was there: the reader was between two connections
+                await server.fault("drop", user="reader")
 
 
 async def cut_pages(page: Page, stage: Stage, shares: Sequence[float]) -> None:
@@ -238,6 +244,10 @@ async def cut_pages(page: Page, stage: Stage, shares: Sequence[float]) -> None:
     for share in shares:
         await stage.reach(share)
         await page.cut()
+
+
+def _came_back(reading: Reading, times: int) -> bool:
+    return reading.reconnects >= times
 
 
 def _has_more_than(reading: Reading, words: int) -> bool:

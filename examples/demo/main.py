@@ -127,7 +127,10 @@ async def perform(args: argparse.Namespace) -> int:
                 async with asyncio.timeout(length + PATIENCE):
                     await _play(server, stage, page, words, args)
             except TimeoutError:
-                wrong.append(f"not finished {PATIENCE:.0f} s after it should have been")
+                wrong.append(
+                    f"not finished {PATIENCE:.0f} s after it should have been; "
+                    f"the reader is {stage.state}"
+                )
             except ExceptionGroup as failures:
                 known, other = failures.split((PubSubError, httpx.HTTPError))
                 if other is not None:

@@ -32,10 +32,10 @@ async def small(folder: Path, memory: str, policy: str) -> AsyncGenerator[Store]
         await store.end()
 
 
-async def evict(store: Store, kind: str, topic: str) -> None:
+async def evict(store: Store, key: str) -> None:
     """As the store does it, but of this key."""
     async with store.client() as redis:
-        keys = await redis.keys(f"*:{kind}:{topic}")
+        keys = await redis.keys(f"*:{key}")
         assert await redis.delete(*keys) == 1
 
 
@@ -45,7 +45,7 @@ async def test_a_log_that_was_evicted_is_said_to_lack_in_replays_by_time_and_pos
     async with asyncio.timeout(BOUND), nodes(store, 1, **NODES) as (a,), client(a) as ps:
         positions = await publish(ps, "demo.x", 1, 2, 3)
         assert await history(a, "demo.x", since=1) == ([1, 2, 3], False)
-        await evict(store, "l", "demo.x")
+        await evict(store, "l:demo.x")
         assert await history(a, "demo.x", since=1) == ([], True)
         positions += await publish(ps, "demo.x", 4, 5)
         assert positions == list(range(positions[0], positions[0] + 5))
@@ -69,7 +69,7 @@ async def test_a_numbering_that_was_evicted_begins_anew_behind_the_old_one(store
         task = asyncio.create_task(collect(await there.subscribe("demo.x"), heard))
         positions = await publish(ps, "demo.x", 1, 2)
         await until(lambda: heard, {"demo.x": [1, 2]})
-        await evict(store, "s", "demo.x")
+        await evict(store, "s:demo.x")
         positions += await publish(ps, "demo.x", 3, 4)
         await until(lambda: heard, {"demo.x": [1, 2, "gap", 3, 4]})
         task.cancel()
@@ -82,7 +82,7 @@ async def test_ids_that_were_evicted_are_known_as_long_as_their_messages_are(
 ) -> None:
     async with asyncio.timeout(BOUND), nodes(store, 1, **NODES) as (a,), client(a) as ps:
         first = await ps.publish("demo.x", {"data": 1}, id="one")
-        await evict(store, "i", "demo.x")
+        await evict(store, "i")
         again = await ps.publish("demo.x", {"data": 1}, id="one")
         assert (again.seq, again.duplicate) == (first.seq, True)
         assert await history(a, "demo.x") == ([1], False)
