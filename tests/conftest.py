@@ -11,7 +11,7 @@ or start servers on ports that they have found to be free."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In a process of `-n` Ctrl-C means what it means elsewhere, to the tests and their programs."""
+    """In a process of `-n`, too, Ctrl-C ends programs."""
     if hasattr(config, "workerinput"):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -138,19 +138,18 @@ class SseTransport:
         return frames
 
     async def close(self, code: int = 1000) -> None:
-        """End the stream and every request, within a second."""
+        """End the stream and every request, within two seconds."""
         self._end(TransportClosed(code, "Closed by this client."))
         tasks = [*self._tasks, *self._publisher.tasks]
         for task in tasks:
             task.cancel()
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
-                try:
-                    await asyncio.gather(*tasks, return_exceptions=True)
-                finally:  # also where this is cancelled: sockets stay open else
-                    await self._rest.close()
+                await asyncio.gather(*tasks, return_exceptions=True)
         except TimeoutError:
             logger.debug("an event stream did not close in time")
+        finally:  # also where this is cancelled: sockets stay open else
+            await self._rest.close()
 
     # ------------------------------------------------------------ tokens, as Rest asks for them
 
