@@ -66,7 +66,7 @@ test: setup ## every test
 	node tests/js/run.mjs
 	node tests/browser/run.mjs
 	node tests/package/run.mjs
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest
 
 check: check-python check-js check-spec check-wheels check-package check-sizes docs ## format, lint, types, imports, generated code, packages, site
 
