@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from hanzoai.pubsub.errors import AuthError, PubSubError
+from hanzoai.pubsub.errors import AuthError, ConnectionFailed, PubSubError
+from hanzoai.pubsub.http.status import why_unreachable
 from hanzoai.pubsub.settings.urls import is_loopback
 from hanzoai.pubsub.version import USER_AGENT
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from hanzoai.pubsub.spark.config import PubSubConfig
+    from hanzoai.pubsub.spark.credentials import Credentials
 
 T = TypeVar("T")
 
@@ -46,24 +48,78 @@ def open_client(config: PubSubConfig, transport: httpx.BaseTransport | None) -> 
     )
 
 
-def host_of(config: PubSubConfig) -> str:
-    """The server's name, for people."""
-    return urlsplit(config.base_url).hostname or ""
-
-
 def backoff(config: PubSubConfig, failures: int) -> float:
     """Seconds before the next attempt, after so many that failed."""
     longest = min(BACKOFF_MAX, config.retry_backoff * 2.0 ** (failures - 1))
     return longest * random.uniform(0.5, 1.0)
 
 
-def refused(error: PubSubError) -> AuthError:
-    """What a 401 means once no other token came."""
-    return AuthError(
-        "The server does not accept the token, and no other one came.",
-        code=error.code,
-        remedy="Let the token file, variable or provider give a fresh one before it ends.",
-    )
+class Attempts:
+    """How often something was asked for and failed in a row, and the token that it goes with next.
+
+    Args:
+        config: How patient.
+        credentials: Where tokens come from.
+
+    Attributes:
+        failures: Of now; set it back where something was achieved.
+    """
+
+    def __init__(self, config: PubSubConfig, credentials: Credentials) -> None:
+        self._config = config
+        self._credentials = credentials
+        self._refused: str | None = None
+        self.failures = 0
+
+    def token(self) -> str:
+        """For the next request: another one than what was refused last."""
+        return self._credentials.token(self._refused)
+
+    def accepted(self) -> None:
+        """The server took the token."""
+        self._refused = None
+
+    def unreachable(self, error: httpx.HTTPError) -> float:
+        """No answer came: seconds before the next attempt.
+
+        Raises:
+            ConnectionFailed: It was the last one.
+        """
+        self.failures += 1
+        if self.failures > self._config.max_retries:
+            host = urlsplit(self._config.base_url).hostname or ""
+            raise ConnectionFailed(why_unreachable(error, host)) from None
+        return backoff(self._config, self.failures)
+
+    def answered(self, status: int, error: PubSubError, token: str) -> float | None:
+        """The server refused: seconds before the next attempt, None where none is left.
+
+        Args:
+            status: Of HTTP.
+            error: What it said.
+            token: That of the request.
+
+        Raises:
+            AuthError: It accepts no token that there is.
+        """
+        self.failures += 1
+        patience = self._config.max_retries * (PATIENCE if status == 429 else 1)
+        if status == 401:
+            if self.failures > patience:
+                raise AuthError(
+                    "The server does not accept the token, and no other one came.",
+                    code=error.code,
+                    remedy="Let the token file, variable or provider give a fresh one "
+                    "before it ends.",
+                )
+            self._refused = token
+            # Another one may be there already: then there is nothing to wait for.
+            if self._credentials.token(token) != token:
+                self._refused = None
+                return 0.0
+        elif self.failures > patience or status not in AGAIN:
+            return None
+        return max(error.retry_after or 0.0, backoff(self._config, self.failures))
 
 
 class PerProcess(Generic[T]):

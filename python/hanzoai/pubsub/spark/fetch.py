@@ -13,7 +13,6 @@ from pydantic_core import from_json, to_json
 
 from hanzoai.pubsub.errors import (
     ClosedError,
-    ConnectionFailed,
     LimitExceeded,
     NotFound,
     ProtocolError,
@@ -21,16 +20,7 @@ from hanzoai.pubsub.errors import (
     from_code,
 )
 from hanzoai.pubsub.http.calls import read_error
-from hanzoai.pubsub.http.status import why_unreachable
-from hanzoai.pubsub.spark.connection import (
-    AGAIN,
-    PATIENCE,
-    PerProcess,
-    backoff,
-    host_of,
-    open_client,
-    refused,
-)
+from hanzoai.pubsub.spark.connection import Attempts, PerProcess, open_client
 from hanzoai.pubsub.spark.credentials import Credentials
 from hanzoai.pubsub.spark.planning import Standing
 
@@ -148,14 +138,12 @@ class Fetcher:
         wait: float = 0.0,
         stop: threading.Event | None = None,
     ) -> dict[str, Any]:
-        config = self._config
         stop = stop or threading.Event()
-        failures = 0
-        refused_token: str | None = None
+        attempts = Attempts(self._config, self._credentials)
         while True:
             if stop.is_set():
                 raise ClosedError("The task has ended.")
-            token = self._credentials.token(refused_token)
+            token = attempts.token()
             try:
                 response = self._client.request(
                     method,
@@ -163,35 +151,23 @@ class Fetcher:
                     content=content,
                     params=params,
                     headers={"Authorization": f"Bearer {token}"},
-                    timeout=config.request_timeout + wait,
+                    timeout=self._config.request_timeout + wait,
                 )
             except httpx.HTTPError as error:
-                failures += 1
-                if failures > config.max_retries:
-                    raise ConnectionFailed(why_unreachable(error, host_of(config))) from None
-                self._sleep(stop, backoff(config, failures))
+                self._sleep(stop, attempts.unreachable(error))
                 continue
             status = response.status_code
             if status == 200:
                 return _object(response.content)
             found = read_error(status, response.headers, response.content, topic)
-            failures += 1
-            patience = config.max_retries * (PATIENCE if status == 429 else 1)
-            if failures > patience or (status != 401 and status not in AGAIN):
-                if status == 401:
-                    raise refused(found)
+            delay = attempts.answered(status, found, token)
+            if delay is None:
                 if status in (404, 405):
                     raise NotFound(
                         f"The server does not know {method} {path.partition('/topics')[0]}.",
                         remedy="Check that `url` is that of PubSub, of a version with positions.",
                     )
                 raise _named(found)
-            delay = max(found.retry_after or 0.0, backoff(config, failures))
-            if status == 401:
-                refused_token = token
-                # Another one may be there already: then there is nothing to wait for.
-                if self._credentials.token(token) != token:
-                    refused_token, delay = None, 0.0
             if delay:
                 self._sleep(stop, delay)
 

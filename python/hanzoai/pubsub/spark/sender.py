@@ -19,22 +19,18 @@ from pydantic_core import SchemaValidator, core_schema, from_json
 
 from hanzoai.pubsub.errors import (
     ClosedError,
-    ConnectionFailed,
     NotFound,
     ProtocolError,
     PubSubError,
     from_code,
 )
 from hanzoai.pubsub.http.calls import read_error
-from hanzoai.pubsub.http.status import why_unreachable
 from hanzoai.pubsub.spark.connection import (
-    AGAIN,
     PATIENCE,
+    Attempts,
     PerProcess,
     backoff,
-    host_of,
     open_client,
-    refused,
 )
 from hanzoai.pubsub.spark.credentials import Credentials
 from hanzoai.pubsub.spark.pace import Pace
@@ -122,8 +118,7 @@ class Sender:
         """
         sent = Sent()
         todo: deque[list[int]] = deque([list(range(len(messages)))])
-        failures = 0
-        refused_token: str | None = None
+        attempts = Attempts(self._config, self._credentials)
         while todo:
             places = todo.popleft()
             with self._lock:
@@ -133,20 +128,17 @@ class Sender:
                 todo.appendleft(places[share:])
                 places = places[:share]
             self._wait(stop, wait)
-            token = self._credentials.token(refused_token)
+            token = attempts.token()
             try:
                 status, headers, body = self._post([messages[n].text for n in places], token)
             except httpx.HTTPError as error:
-                failures += 1
-                if failures > self._config.max_retries:
-                    raise ConnectionFailed(why_unreachable(error, host_of(self._config))) from None
-                status = 0
-                delay = backoff(self._config, failures)
+                delay = attempts.unreachable(error)
             else:
                 if status == 200:
                     again, wait = self._settle(messages, places, body, sent)
-                    refused_token = None
-                    failures = 0 if len(again) < len(places) else failures + 1
+                    attempts.accepted()
+                    failures = 0 if len(again) < len(places) else attempts.failures + 1
+                    attempts.failures = failures
                     if failures > PATIENCE * (self._config.max_retries + 1):
                         _give_up(body)
                     if again:
@@ -165,18 +157,12 @@ class Sender:
                 if status in _SOME_ITEM:
                     sent.refused.append((places[0], error_))
                     continue
-                failures += 1
-                patience = self._config.max_retries * (PATIENCE if status == 429 else 1)
-                if failures > patience or (status != 401 and status not in AGAIN):
+                left = attempts.answered(status, error_, token)
+                if left is None:
                     raise _final(status, error_)
-                delay = max(error_.retry_after or 0.0, backoff(self._config, failures))
+                delay = left
                 if status == 429:
                     self._limited()
-                elif status == 401:
-                    refused_token = token
-                    # Another one may be there already: then there is nothing to wait for.
-                    if self._credentials.token(token) != token:
-                        refused_token, delay = None, 0.0
             sent.retries += 1
             todo.appendleft(places)
             self._wait(stop, delay)
@@ -287,8 +273,6 @@ def _item_error(error: Any, topic: str) -> PubSubError:
 
 
 def _final(status: int, error: PubSubError) -> PubSubError:
-    if status == 401:
-        return refused(error)
     if status in (404, 405):
         return NotFound(
             "The server takes no batches.",
