@@ -19,22 +19,12 @@ from typing import TYPE_CHECKING, Any
 from hanzoai.pubsub.spark import FORMAT, PubSubConfig
 from tests.bench.processes import ROOT, Json, cpu_seconds, interleave, worker
 from tests.bench.servers import real_server
-from tests.bench.spark_peers import TOLD, Sending
+from tests.bench.spark_peers import CONTENDERS, SHARE_OF_POSTS, TOLD, TOPICS, Sending
 from tests.bench.tables import met, table
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-CONTENDERS = {
-    "one POST a row": ("posts", False),
-    "Rows, JSON to a null socket": ("null", False),
-    "Rows, batches": ("batches", False),
-    "Arrow, JSON to a null socket": ("null", True),
-    "Arrow, batches": ("batches", True),
-}
-SHARE_OF_POSTS = 40
-"""Rows of the others for one that is posted alone."""
-TOPICS = 1_000
 FORMATS = ("the sink", "the source")
 
 

@@ -17,21 +17,12 @@ from typing import TYPE_CHECKING, Any
 from hanzoai.pubsub.spark import PubSubConfig
 from tests.bench.processes import Json, cpu_seconds, interleave, worker
 from tests.bench.servers import real_server
-from tests.bench.spark_peers import NAMES, Sending
+from tests.bench.spark_peers import CONTENDERS, NAMES, SHARE_OF_POSTS, TOPICS, Sending
 from tests.bench.tables import met, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CONTENDERS = {
-    "one POST a row": ("posts", False),
-    "Rows, JSON to a null socket": ("null", False),
-    "Rows, batches": ("batches", False),
-    "Arrow, JSON to a null socket": ("null", True),
-    "Arrow, batches": ("batches", True),
-}
-SHARE_OF_POSTS = 40
-TOPICS = 1_000
 ARROW_ROWS = 10_000
 """Rows of an Arrow batch, as Spark makes them."""
 

@@ -20,6 +20,16 @@ from hanzoai.pubsub.spark import PubSubConfig, publish_partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+CONTENDERS = {
+    "one POST a row": ("posts", False),
+    "Rows, JSON to a null socket": ("null", False),
+    "Rows, batches": ("batches", False),
+    "Arrow, JSON to a null socket": ("null", True),
+    "Arrow, batches": ("batches", True),
+}
+SHARE_OF_POSTS = 40
+"""Rows of the others for one that is posted alone."""
+TOPICS = 1_000
 NAMES = ("topic", "type", "data")
 TOLD = "rows BIGINT, cpu DOUBLE, seconds DOUBLE"
 """What a task tells: rows it sent, and what it took of the processor and of time."""
