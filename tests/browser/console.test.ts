@@ -103,6 +103,32 @@ test('history goes back to the oldest message that is retained', async (t) => {
   assert.deepEqual(shown.slice(0, 5), ['{n: 0}', '{n: 1}', '{n: 2}', '{n: 3}', '{n: 4}']);
 });
 
+test('a key pressed as older messages come means the list with them', async (t) => {
+  const server = await startServer(t, ...FREE);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  await bot.publishMany(Array.from({ length: 95 }, (_, n) => ['demo.log', { data: { n } }]));
+  const page = await openConsole(t, server);
+  await page.locator('.row .data', { hasText: '{n: 94}' }).waitFor();
+  await page.locator('.topic-list button', { hasText: 'demo.log' }).click();
+  await page
+    .locator('.history-head', { hasText: '30 messages here' })
+    .waitFor({ state: 'attached' });
+  // Pressed before the frame in which the list is drawn: the head is told first.
+  await page.evaluate(() => {
+    const list = document.querySelector('.list');
+    const head = document.querySelector('.history-head');
+    new MutationObserver((_, observer) => {
+      if (!head?.textContent?.includes('80 messages here')) return;
+      observer.disconnect();
+      list?.dispatchEvent(new KeyboardEvent('keydown', { key: 'Home', bubbles: true }));
+    }).observe(head as Element, { childList: true, characterData: true, subtree: true });
+    head?.querySelector('button')?.click();
+  });
+  const focused = page.locator('.row', { has: page.locator('.line:focus') });
+  await focused.waitFor();
+  assert.equal(await focused.locator('.data').textContent(), '{n: 15}');
+});
+
 test('a lost connection counts down, comes back, and what is gone for good stands as a gap', async (t) => {
   const server = await startServer(t, ...FREE, '--history-max-messages', '5');
   const page = await openConsole(t, server);

@@ -232,6 +232,8 @@ export class MessageList {
       }
       return;
     }
+    // A key means the list as it is, also where what just came waits for its frame.
+    if (this._frame) this._draw();
     const focused = (event.target as Element).closest<HTMLElement>('.row');
     const last = this._layout.count - 1;
     const at = focused ? this._index(Number(focused.dataset['key'])) : last + 1;
