@@ -20,7 +20,7 @@ from hanzoai.pubsub.errors import (
     from_code,
 )
 from hanzoai.pubsub.http.calls import read_error
-from hanzoai.pubsub.spark.connection import Attempts, PerProcess, open_client
+from hanzoai.pubsub.spark.connection import Attempts, Connection, PerProcess
 from hanzoai.pubsub.spark.credentials import Credentials
 from hanzoai.pubsub.spark.planning import Standing
 
@@ -65,9 +65,14 @@ class Fetcher:
     ) -> None:
         self._config = config
         self._credentials = Credentials(config)
-        self._client = open_client(config, transport)
+        self._connection = Connection(config, transport)
         self._sleep = sleep
         self._pool = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="hanzo-pubsub-read")
+
+    def close(self) -> None:
+        """Close the connections and end the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._connection.close()
 
     def positions(
         self,
@@ -145,13 +150,8 @@ class Fetcher:
                 raise ClosedError("The task has ended.")
             token = attempts.token()
             try:
-                response = self._client.request(
-                    method,
-                    path,
-                    content=content,
-                    params=params,
-                    headers={"Authorization": f"Bearer {token}"},
-                    timeout=self._config.request_timeout + wait,
+                response = self._connection.ask(
+                    method, path, token, content=content, params=params, wait=wait
                 )
             except httpx.HTTPError as error:
                 self._sleep(stop, attempts.unreachable(error))

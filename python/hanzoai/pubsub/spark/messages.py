@@ -100,24 +100,22 @@ class Encoder:
         # A character has four bytes at most.
         if 4 * max(map(len, data), default=0) > self._config.max_message_bytes:
             return None
+        heads = [
+            f'{{"topic":"{topic}","type":{kind},"data":{text}'
+            for topic, kind, text in zip(topics, kinds, data, strict=True)
+        ]
+        rest = "" if self._config.ttl is None else f',"ttl":{self._config.ttl}'
         if ids is None:
             if self._config.ids == "column":
                 return None
-            ttl, number = self._config.ttl, self._number
+            number = self._number
+            # Most have none, and nothing is copied for it.
             ids = [
-                f'"{number(content)}"'
-                for content in [
-                    f"{topic}\0{kind}\0{ttl}\0{text}"
-                    for topic, kind, text in zip(topics, kinds, data, strict=True)
-                ]
+                f'"{number(head)}"' for head in ([head + rest for head in heads] if rest else heads)
             ]
         elif None in ids:
             return None
-        suffix = "" if self._config.ttl is None else f',"ttl":{self._config.ttl}'
-        items = [
-            f'{{"topic":"{topic}","type":{kind},"data":{text},"id":{id}{suffix}}}'
-            for topic, kind, text, id in zip(topics, kinds, data, ids, strict=True)
-        ]
+        items = [f'{head},"id":{id}{rest}}}' for head, id in zip(heads, ids, strict=True)]
         sizes = map(len, items) if "".join(items).isascii() else map(_bytes, items)
         return list(map(Message._make, zip(topics, items, sizes, strict=True)))
 
@@ -134,12 +132,12 @@ class Encoder:
         kind = self._type(topic, kind_)
         data = self._data(topic, data_)
         ttl = self._config.ttl if ttl_ is None else self._ttl(topic, ttl_)
-        suffix = "" if ttl is None else f',"ttl":{ttl}'
+        head = f'{{"topic":"{topic}","type":{kind},"data":{data}'
+        rest = "" if ttl is None else f',"ttl":{ttl}'
         id = self._id(topic, id_)
         if id is None:
-            content = f"{topic}\0{kind}\0{ttl}\0{data}"
-            id = f'"{self._number(content)}"'
-        text = f'{{"topic":"{topic}","type":{kind},"data":{data},"id":{id}{suffix}}}'
+            id = f'"{self._number(head + rest)}"'
+        text = f'{head},"id":{id}{rest}}}'
         return Message(topic, text, _bytes(text))
 
     def _topic(self, given: object) -> str:

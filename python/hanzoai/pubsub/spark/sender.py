@@ -28,9 +28,9 @@ from hanzoai.pubsub.http.calls import read_error
 from hanzoai.pubsub.spark.connection import (
     PATIENCE,
     Attempts,
+    Connection,
     PerProcess,
     backoff,
-    open_client,
 )
 from hanzoai.pubsub.spark.credentials import Credentials
 from hanzoai.pubsub.spark.pace import Pace
@@ -94,7 +94,7 @@ class Sender:
         self._sleep = sleep
         self._pace = Pace()
         self._lock = threading.Lock()
-        self._client = open_client(config, transport)
+        self._connection = Connection(config, transport)
         self._pool = ThreadPoolExecutor(config.max_in_flight, thread_name_prefix="hanzo-pubsub")
 
     def submit(self, messages: Sequence[Message], stop: threading.Event) -> Future[Sent]:
@@ -104,7 +104,7 @@ class Sender:
     def close(self) -> None:
         """Close the connections and end the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._client.close()
+        self._connection.close()
 
     def send(self, messages: Sequence[Message], stop: threading.Event) -> Sent:
         """Publish a batch: returns when each message is published or refused for good.
@@ -170,9 +170,7 @@ class Sender:
 
     def _post(self, items: list[str], token: str) -> tuple[int, httpx.Headers, bytes]:
         content = ('{"messages":[' + ",".join(items) + "]}").encode()
-        response = self._client.post(
-            _PATH, content=content, headers={"Authorization": f"Bearer {token}"}
-        )
+        response = self._connection.ask("POST", _PATH, token, content=content)
         return response.status_code, response.headers, response.content
 
     def _settle(
@@ -219,8 +217,7 @@ class Sender:
 
     def _allowed_rate(self) -> float:
         try:
-            token = self._credentials.token()
-            response = self._client.get("/v1/session", headers={"Authorization": f"Bearer {token}"})
+            response = self._connection.ask("GET", "/v1/session", self._credentials.token())
             limits = from_json(response.content)["limits"]
             return float(limits.get("bulk_rate") or limits["publish_rate"])
         except (httpx.HTTPError, ValueError, KeyError, TypeError, PubSubError):
