@@ -137,7 +137,7 @@ class Server:
 
         for listener in (self._http_listener, self._ws_listener):
             if listener is not None:
-                listener.stop_listening()
+                await listener.stop_listening()
         if self._hub is not None:
             await self._hub.drain(left(), settings.spread / 1000, self._hurry)
         listeners = (self._ws_listener, self._http_listener)

@@ -46,11 +46,17 @@ class Load:
     """For all of it, so that a failure ends."""
     at_once: int
     """Clients that connect at the same time."""
+    kills: int
+    """Nodes killed, each in its turn; the store is restarted as often."""
     slack: float
     """Times longer that all clients in one process may take to open their connections."""
 
 
-LOAD = Load(2_000, 40, 4, 0.2, 60, 1_800, 100, 10) if SOAK else Load(36, 6, 4, 0.02, 0, 120, 36, 1)
+LOAD = (
+    Load(2_000, 40, 4, 0.2, 60, 1_800, 100, 3, 10)
+    if SOAK
+    else Load(36, 6, 4, 0.02, 0, 120, 36, 1, 1)
+)
 FLAGS = (
     *("--publish-rate-service", "10000", "--connections-per-user", "10000"),
     *("--history-max-messages", "5000", "--log-level", "warning"),
@@ -202,6 +208,7 @@ async def test_nodes_and_store_are_restarted_and_nothing_is_lost_and_nothing_com
     store = Store("redis", folder, "--appendonly", "yes", "--appendfsync", "always")
     await store.start()
     codes: list[int] = []
+    kills = 0
     try:
         async with cluster(tmp_path, store) as made:
             balancer = Balancer(kind, tmp_path / "balancer", made.nodes, sticky=sticky)
@@ -214,12 +221,13 @@ async def test_nodes_and_store_are_restarted_and_nothing_is_lost_and_nothing_com
                         for node in made.nodes:
                             codes.append(await node.restart())
                             await more(publishers)
-                        await made.nodes[0].restart(signal.SIGKILL)
+                        await made.nodes[kills % len(made.nodes)].restart(signal.SIGKILL)
+                        kills += 1
                         await more(publishers)
                         await store.end()
                         await store.start()
                         await more(publishers)
-                        if time.monotonic() - began >= LOAD.seconds:
+                        if kills >= LOAD.kills and time.monotonic() - began >= LOAD.seconds:
                             break
                 acknowledged = gather(publishers)
                 seconds = time.monotonic() - began
@@ -233,7 +241,8 @@ async def test_nodes_and_store_are_restarted_and_nothing_is_lost_and_nothing_com
     heard = sum(len(numbers) for each in subscribers for numbers in each.heard.values())
     said = f"{published:,} acknowledged, {heard:,} heard by {len(subscribers):,}"
     print(
-        f"{kind}: {said}, {seconds:.0f} s with {len(codes)} restarts, a kill, and one of the store"
+        f"{kind}: {said}, {seconds:.0f} s with {len(codes)} restarts and {kills} kills of nodes, "
+        f"and as many restarts of the store"
     )
     assert found == []
     assert set(codes) == {0}

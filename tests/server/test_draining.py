@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
 from pubsub_server.settings.config import Settings
+from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 from tests.server.hub_rig import START_MS, Peer, Rig
 from tests.server.test_history import memory_store
@@ -109,3 +113,23 @@ def test_nodes_on_a_store_spread_the_ends_and_one_alone_does_not() -> None:
     assert Settings().spread == 0
     assert Settings.model_validate({"redis_url": "redis://x"}).spread == 3_000
     assert Settings.model_validate({"drain_spread": "7s"}).spread == 7_000
+
+
+@pytest.mark.parametrize("door", ["ws", "http"])
+@pytest.mark.parametrize("turns", range(6))
+async def test_who_is_accepted_while_the_server_ends_is_not_left_hanging(
+    door: str, turns: int
+) -> None:
+    async with running_server(drain_timeout=0) as server:
+        address = urlsplit(getattr(server, door))
+        client = socket.create_connection((address.hostname, address.port))
+        # The loop takes some turns from hearing of a connection to telling the server.
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    with client:
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(ConnectionResetError):
+            async with asyncio.timeout(5):
+                while await loop.sock_recv(client, 4096):
+                    pass

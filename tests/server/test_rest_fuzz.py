@@ -97,6 +97,7 @@ def shut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 def judge(case: Case[Any], target: Target) -> None:
     headers = {"Authorization": f"Bearer {target.key}"}
+    hurry(case)
     # Null stands for absent, which the schema of an optional field does not say; test_rest.py lists
     # what is refused.
     excluded: list[CheckFunction] = [negative_data_rejection]
@@ -105,6 +106,13 @@ def judge(case: Case[Any], target: Target) -> None:
     case.call_and_validate(
         base_url=target.url, headers=headers, timeout=SECONDS, excluded_checks=excluded
     )
+
+
+def hurry(case: Case[Any]) -> None:
+    """Answers that the case lets the server hold back for half a minute come soon."""
+    body = case.body
+    if isinstance(body, dict) and isinstance(body.get("wait_ms"), int):
+        case.body = {**body, "wait_ms": min(body["wait_ms"], 20)}
 
 
 def contradicts(case: Case[Any]) -> bool:

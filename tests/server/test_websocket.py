@@ -69,7 +69,7 @@ class Server:
         self.port = await self.listener.start(self.tls)
 
     async def stop(self) -> None:
-        self.listener.stop_listening()
+        await self.listener.stop_listening()
         await self.hub.drain(1)
         await self.listener.stop(1)
         await self.hub.close()

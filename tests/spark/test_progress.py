@@ -50,6 +50,15 @@ def test_a_batch_job_tells_its_stages_and_tasks(spark: SparkSession, server: Ser
     assert progress.stats.failed == 0
 
 
+def test_a_job_shorter_than_the_interval_is_told_from_beginning_to_end(
+    spark: SparkSession, server: ServerProcess
+) -> None:
+    with PubSubProgress(spark, "progress.short", config(server), interval=60.0):
+        pass
+    types = [each["type"] for each in told(server, "progress.short")]
+    assert types == ["spark.run.started", "spark.run.ended"]
+
+
 def test_a_running_job_tells_before_it_ends(
     spark: SparkSession, server: ServerProcess, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from pubsub_server.errors import ServiceError
+from pubsub_server.listeners.accepting import stop_accepting
 from pubsub_server.listeners.console import is_console
 from pubsub_server.listeners.problems import problem
 from pubsub_server.listeners.requests import UnsupportedMedia
@@ -112,6 +113,9 @@ class HttpConnection(web.RequestHandler):
         super().connection_made(transport)
         self._wire = self.transport
         self._listener.connections += 1
+        if self._listener.stopped:
+            self.force_close()
+            return
         if self._listener.connections > self._settings.max_connections:
             if self.transport is not None:
                 self.transport.write(_OVERLOADED)
@@ -247,6 +251,8 @@ class HttpListener:
         faults: Faults | None = None,
     ) -> None:
         self.connections = 0
+        self.stopped = False
+        """Whoever was accepted before and is here only now is cut."""
         self._settings = settings
         self._metrics = metrics
         self._ready = ready
@@ -280,14 +286,14 @@ class HttpListener:
         )
         return int(self._server.sockets[0].getsockname()[1])
 
-    def stop_listening(self) -> None:
+    async def stop_listening(self) -> None:
         """Takes no new connections."""
-        if self._server is not None:
-            self._server.close()
+        await stop_accepting(self._server)
 
     async def stop(self, seconds: float) -> None:
         """Waits for open requests, so long at most, and ends every connection."""
-        self.stop_listening()
+        await self.stop_listening()
+        self.stopped = True
         manager = self._runner.server
         if manager is not None:
             # It waits twice, for handlers and for connections, and takes 0 for ever.

@@ -88,6 +88,9 @@ class SocketProtocol(asyncio.Protocol):
         socket = self._transport = cast("asyncio.Transport", transport)
         listener = self._listener
         listener.protocols.add(self)
+        if listener.stopped:
+            self.abort()
+            return
         if len(listener.protocols) > listener.settings.max_connections or listener.service.refusing:
             self._answer_plainly(503, "Too many connections, or shutting down. Try again later.\n")
             return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from websockets.protocol import SERVER, Protocol
 from websockets.typing import Origin
 
+from pubsub_server.listeners.accepting import stop_accepting
 from pubsub_server.listeners.socket_protocol import CLOSE_SECONDS, QUIET, SocketProtocol
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class WebSocketListener:
         self.wheel = service.core.wheel
         self.clock = service.core.clock
         self.protocols: set[SocketProtocol] = set()
+        self.stopped = False
+        """Whoever was accepted before and is here only now is cut."""
         self._parsers: dict[bool, Protocol] = {}
         self._server: asyncio.Server | None = None
         self._empty: asyncio.Future[None] | None = None
@@ -66,14 +69,14 @@ class WebSocketListener:
         )
         return int(self._server.sockets[0].getsockname()[1])
 
-    def stop_listening(self) -> None:
+    async def stop_listening(self) -> None:
         """Takes no new connections."""
-        if self._server is not None:
-            self._server.close()
+        await stop_accepting(self._server)
 
     async def stop(self, seconds: float) -> None:
         """Waits until every connection has closed, so long at most, and cuts the rest."""
-        self.stop_listening()
+        await self.stop_listening()
+        self.stopped = True
         for protocol in list(self.protocols):
             protocol.leave()
         if self.protocols:

@@ -78,12 +78,9 @@ async def test_servers_on_redis_lose_and_repeat_nothing_when_they_are_killed(
         store(tmp_path) as redis,
         scene(tmp_path, "redis", "--redis-url", redis.url) as server,
     ):
-        driver = drivers({})
         marks = at(server, signal.SIGKILL)
-        if SOAK:  # only then there are tasks enough for both at once
-            marks |= {Mark("executor", 2, ROWS // PARTITIONS // 2): driver.kill_executor}
         options = server.options(batchSize=str(BATCH), **OPTIONS)
-        account = await server.play(driver, server.job("batch", options=options), marks)
+        account = await server.play(drivers({}), server.job("batch", options=options), marks)
     assert account.fate == (0, 0)
     assert account.suppressed > 0 or not SOAK
     assert not account.gaps

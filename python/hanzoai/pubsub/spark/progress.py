@@ -141,6 +141,8 @@ class PubSubProgress:
         self._jobs = jobs
 
     def _work(self, about: dict[str, object]) -> None:
+        # A job may end sooner than the first interval: its beginning is told nevertheless.
+        self._outlet.turn(self._abandoned)
         while not self._ended.wait(self._interval):
             self._look()
             self._outlet.turn(self._abandoned)
