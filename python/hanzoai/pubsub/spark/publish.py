@@ -10,7 +10,6 @@ from collections import deque
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.errors import PayloadTooLarge, PubSubError
@@ -22,7 +21,7 @@ from hanzoai.pubsub.spark.sender import sender_of
 from hanzoai.pubsub.spark.stats import PublishStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
     from hanzoai.pubsub.spark.config import PubSubConfig
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.spark.records import Chunk, Record
     from hanzoai.pubsub.spark.sender import Sender, Sent
 
-    _Row = tuple[Chunk, int, Message]
 
 logger = logging.getLogger("hanzoai.pubsub.spark")
 
@@ -154,6 +152,29 @@ def _arrow(batches: Iterable[Any], config: PubSubConfig, namespace: str | None) 
     )
 
 
+class _Batch:
+    """Messages of a request, and where their rows are."""
+
+    __slots__ = ("_origins", "messages")
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self._origins: list[tuple[Chunk, Sequence[int]]] = []
+
+    def add(self, chunk: Chunk, places: Sequence[int], messages: Sequence[Message]) -> None:
+        """Some more, which are made of the rows at these places of a chunk."""
+        self.messages += messages
+        self._origins.append((chunk, places))
+
+    def record(self, place: int) -> Record:
+        """The row of a message."""
+        for chunk, places in self._origins:
+            if place < len(places):
+                return chunk.record(places[place])
+            place -= len(places)
+        raise IndexError(place)
+
+
 class _Run:
     """One partition on its way."""
 
@@ -166,10 +187,10 @@ class _Run:
         self._stats = PublishStats(task.partition, task.attempt)
         self._stop = threading.Event()
         self._made: Sender | None = None
-        self._batch: list[_Row] = []
+        self._batch = _Batch()
         self._size = 0
         self._letters: list[Message] = []
-        self._flying: deque[tuple[list[_Row], Future[Sent]]] = deque()
+        self._flying: deque[tuple[_Batch, Future[Sent]]] = deque()
 
     def publish(self, rows: Iterable[Any]) -> PublishStats:
         begin = time.perf_counter()
@@ -196,22 +217,23 @@ class _Run:
 
     def _add(self, chunk: Chunk, encoded: Encoded) -> None:
         config = self._config
-        rows = zip(repeat(chunk), encoded.places, encoded.messages, strict=False)
-        size = sum([message.size for message in encoded.messages]) + len(encoded.messages)
+        messages = encoded.messages
+        size = sum([message.size for message in messages]) + len(messages)
         if (
-            len(self._batch) + len(encoded.messages) <= config.batch_size
+            len(self._batch.messages) + len(messages) <= config.batch_size
             and self._size + size <= config.max_batch_bytes
         ):
-            self._batch += rows
+            self._batch.add(chunk, encoded.places, messages)
             self._size += size
             return
-        for row in rows:
-            size = row[2].size + 1
-            if self._batch and (
-                len(self._batch) >= config.batch_size or self._size + size > config.max_batch_bytes
+        for place, message in zip(encoded.places, messages, strict=True):
+            size = message.size + 1
+            if self._batch.messages and (
+                len(self._batch.messages) >= config.batch_size
+                or self._size + size > config.max_batch_bytes
             ):
                 self._flush()
-            self._batch.append(row)
+            self._batch.add(chunk, (place,), (message,))
             self._size += size
 
     @property
@@ -222,26 +244,24 @@ class _Run:
         return self._made
 
     def _flush(self) -> None:
-        if not self._batch:
+        if not self._batch.messages:
             return
-        batch, self._batch = self._batch, []
+        batch, self._batch = self._batch, _Batch()
         self._stats.bytes += self._size
         self._size = 0
-        wait = self._pace.take(len(batch), time.monotonic())
+        wait = self._pace.take(len(batch.messages), time.monotonic())
         if wait > 0:
             self._stop.wait(wait)
         while len(self._flying) >= self._config.max_in_flight:
             self._land()
-        messages = [message for _, _, message in batch]
-        self._flying.append((batch, self._sender.submit(messages, self._stop)))
+        self._flying.append((batch, self._sender.submit(batch.messages, self._stop)))
 
     def _land(self) -> None:
         batch, future = self._flying.popleft()
         sent = future.result()
         self._count(sent)
         for place, error in sent.refused:
-            chunk, row, _ = batch[place]
-            self._bad(chunk.record(row), error)
+            self._bad(batch.record(place), error)
 
     def _count(self, sent: Sent) -> None:
         self._stats.rows += sent.accepted
