@@ -149,7 +149,7 @@ def decode_object(frame: Mapping[str, Any], *, max_payload: int = MAX_PAYLOAD) -
         return AuthRequest(auth.token, auth.client_id or None, ref)
     if kind == "presence.update":
         update = checked(_Presence, frame, "invalid_frame")
-        topic = None if update.topic is None else _topic(update.topic, "topic")
+        topic = None if update.topic is None else _topic(update.topic)
         return PresenceRequest(topic, update.data, ref)
     if "topic" in frame and "data" in frame:
         return PublishRequest([_item(frame, frame, kind, "", max_payload)], False, ref)
@@ -205,15 +205,15 @@ def decode_publication(
     name = topic if topic is not None else body.get("topic")
     if name is None:
         raise ServiceError("invalid_frame", "`topic` is missing", field=f"{prefix}topic")
-    name = _topic(name, f"{prefix}topic")
+    name = _topic(name, prefix)
     kind, ttl, id, meta = body.get("type"), body.get("ttl"), body.get("id"), body.get("meta")
     if not _plain(kind, ttl, id, meta):
         fields = checked(_Publication, body, "invalid_frame", prefix)
         kind, ttl, id, meta = fields.type, fields.ttl, fields.id, fields.meta
     if "data" not in body:
         raise ServiceError("invalid_frame", "`data` is missing", topic=name, field=f"{prefix}data")
-    data = encode_payload(body["data"], f"{prefix}data", max_payload, name)
-    extra = encode_payload(meta, f"{prefix}meta", MAX_META, name) if meta is not None else None
+    data = encode_payload(body["data"], "data", max_payload, name, prefix)
+    extra = encode_payload(meta, "meta", MAX_META, name, prefix) if meta is not None else None
     return Draft(name, kind or "message", data, ttl, id, extra)
 
 
@@ -227,8 +227,10 @@ def _plain(kind: object, ttl: object, id: object, meta: object) -> bool:
     )
 
 
-def encode_payload(value: object, field: str, limit: int, topic: str | None = None) -> bytes:
-    """A value as JSON, within a limit.
+def encode_payload(
+    value: object, name: str, limit: int, topic: str | None = None, prefix: str = ""
+) -> bytes:
+    """A value as JSON, within a limit; errors name it with what stands before its name.
 
     Raises:
         ServiceError: `invalid_payload`, `payload_too_large`.
@@ -238,17 +240,17 @@ def encode_payload(value: object, field: str, limit: int, topic: str | None = No
     except (orjson.JSONEncodeError, RecursionError):
         raise ServiceError(
             "invalid_payload",
-            f"`{field}` cannot be written as JSON: it is nested too deeply, or has a number or"
-            " character that JSON lacks",
+            f"`{prefix}{name}` cannot be written as JSON: it is nested too deeply, or has a number"
+            " or character that JSON lacks",
             topic=topic,
-            field=field,
+            field=prefix + name,
         ) from None
     if len(data) > limit:
         raise ServiceError(
             "payload_too_large",
-            f"`{field}` has {len(data):,} bytes of JSON; at most {limit:,} are taken",
+            f"`{prefix}{name}` has {len(data):,} bytes of JSON; at most {limit:,} are taken",
             topic=topic,
-            field=field,
+            field=prefix + name,
         )
     return data
 
@@ -300,15 +302,18 @@ def _item(
         return error
 
 
-def _topic(name: object, field: str) -> str:
+def _topic(name: object, prefix: str = "") -> str:
     if not isinstance(name, str):
+        field = f"{prefix}topic"
         raise ServiceError(
             "invalid_frame", f"`{field}` is a string, not {_kind(name)}", field=field
         )
     try:
         return validate_topic(name)
     except InvalidTopic as error:
-        raise ServiceError("invalid_topic", error.message, topic=name[:255], field=field) from None
+        raise ServiceError(
+            "invalid_topic", error.message, topic=name[:255], field=f"{prefix}topic"
+        ) from None
 
 
 _M = TypeVar("_M", bound=BaseModel)

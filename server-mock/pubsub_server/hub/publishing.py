@@ -62,6 +62,8 @@ class Publishing:
         batch: bool,
     ) -> list[Result] | Awaitable[list[Result]]:
         core = self._core
+        if connection is not None and len(items) == 1 and isinstance(draft := items[0], Draft):
+            return self._one(identity, draft, connection)
         wanted = 0
         for item in items:
             if isinstance(item, Draft):
@@ -74,6 +76,27 @@ class Publishing:
         if isinstance(budget, tuple):
             return self._take(identity, items, connection, batch, *budget)
         return self._when_granted(identity, items, connection, batch, budget)
+
+    def _one(
+        self, identity: Identity, draft: Draft, connection: Connection
+    ) -> list[Result] | Awaitable[list[Result]]:
+        """What sockets bring most: a message alone."""
+        core = self._core
+        granted, wait = core.rates.take(identity, connection.client_id, 1)
+        outcome = (
+            self._check(identity, draft, connection)
+            if granted
+            else self._too_often(identity, draft, wait, batch=False)
+        )
+        if outcome is not None:
+            if isinstance(outcome, ServiceError):
+                self._refused(identity, draft, connection, outcome)
+            return [outcome]
+        drafts = [draft]
+        done = core.backplane.publish(drafts, (identity.kind, identity.user_id))
+        if isinstance(done, list):
+            return self._join(identity, drafts, [None], done, connection)
+        return self._later(identity, drafts, [None], done, connection)
 
     async def _when_granted(
         self,
@@ -108,15 +131,9 @@ class Publishing:
                 granted -= 1
                 outcome = self._check(identity, item, connection)
             else:
-                outcome = ServiceError(
-                    "rate_limited",
-                    f"more than {core.rates.rate(identity, batch=batch)} publishes a second",
-                    topic=item.topic,
-                    retry_after_ms=wait,
-                )
+                outcome = self._too_often(identity, item, wait, batch=batch)
             if isinstance(outcome, ServiceError):
-                core.count(outcome)
-                core.note("publish", identity, item.topic, connection, refused=outcome.code)
+                self._refused(identity, item, connection, outcome)
             elif outcome is None:
                 drafts.append(item)
             results.append(outcome)
@@ -153,8 +170,7 @@ class Publishing:
         stats, hooks, audited = core.stats, core.webhooks, core.audit is not None
         for draft, outcome in zip(drafts, done, strict=True):
             if isinstance(outcome, ServiceError):
-                core.count(outcome)
-                core.note("publish", identity, draft.topic, connection, refused=outcome.code)
+                self._refused(identity, draft, connection, outcome)
                 continue
             if outcome.duplicate:
                 stats.duplicates += 1
@@ -171,6 +187,26 @@ class Publishing:
             return done
         rest = iter(done)
         return [next(rest) if each is None else each for each in results]
+
+    def _refused(
+        self,
+        identity: Identity,
+        draft: Draft,
+        connection: Connection | None,
+        error: ServiceError,
+    ) -> None:
+        self._core.count(error)
+        self._core.note("publish", identity, draft.topic, connection, refused=error.code)
+
+    def _too_often(
+        self, identity: Identity, draft: Draft, wait: int, *, batch: bool
+    ) -> ServiceError:
+        return ServiceError(
+            "rate_limited",
+            f"more than {self._core.rates.rate(identity, batch=batch)} publishes a second",
+            topic=draft.topic,
+            retry_after_ms=wait,
+        )
 
     def _check(
         self, identity: Identity, draft: Draft, connection: Connection | None

@@ -29,9 +29,9 @@ pytestmark = pytest.mark.timeout(900 if SOAK else 240)
 
 IN_FLIGHT = 4
 TASKS_AT_ONCE = 2
-OPTIONS = {"maxRetries": "20", "maxRowsPerSecond": "1500"}
+OPTIONS = {"maxRetries": "20", "maxRowsPerSecond": "500" if SOAK else "1500"}
 """On a busy machine a restart takes long, and whoever listens comes back for one replay: that holds
-10,000 messages."""
+10,000 messages, and what is published meanwhile must not be more."""
 
 
 def at(server: Scene, number: int) -> Plan:
