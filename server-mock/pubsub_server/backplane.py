@@ -70,7 +70,12 @@ class Backplane(Protocol):
     A backplane gives every published message a position, keeps it, and calls ``deliver`` on every
     node, this one too, in the order of positions a topic. `MemoryBackplane` does all in the call;
     one that goes over a network gathers what one loop turn publishes and answers later.
+
+    Attributes:
+        lasting: Whether what it keeps outlives this process, for others to read.
     """
+
+    lasting: bool
 
     def start(self, deliver: Callable[[Entry], None]) -> None:
         """Begin to deliver; called again, deliver to another from then on."""

@@ -10,8 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from pubsub_server.auth.identity import Identity
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
+from pubsub_server.hub.requests import Draft
+from pubsub_server.interfaces import Published
 from pubsub_server.settings.config import Settings
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
@@ -21,8 +24,6 @@ from tests.server.test_history import memory_store
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from pubsub_server.hub.requests import Draft
-    from pubsub_server.interfaces import Published
 
 HOUR = 3600.0
 
@@ -91,13 +92,42 @@ async def test_a_publish_under_way_is_answered_before_its_connection_ends() -> N
     alice.say("publish", ref="7", message={"topic": "a", "type": "t", "data": 2})
     async with asyncio.timeout(5):
         draining = asyncio.create_task(rig.hub.drain(HOUR))
-        await until(lambda: alice.sink.holds, [True])
+        await until(lambda: alice.sink.holds[-1:], [True])
         assert alice.ending() is None
         backplane.gate.set()
         await draining
     answer, error = alice.hear()
     assert (answer["type"], answer["ref"], error["code"]) == ("published", "7", "going_away")
     assert alice.ending() == (1001, "going_away")
+
+
+async def test_what_a_server_would_take_with_it_is_not_accepted_when_it_ends() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    hurry = asyncio.Event()
+    draft = Draft("a", "t", b"1", None, None, None)
+    async with asyncio.timeout(5):
+        draining = asyncio.create_task(rig.hub.drain(2 * HOUR, HOUR, hurry))
+        await until(lambda: ended([alice, bob]), 1)
+        # Who is still there is read no more, so that nothing of it is acknowledged.
+        assert [each.sink.holds[-1:] for each in (alice, bob)] == [[True], [True]]
+        (answer,) = await rig.hub.publish(Identity("carol", "service"), [draft])
+        hurry.set()
+        await draining
+    assert isinstance(answer, ServiceError)
+    assert answer.code == "going_away"
+
+
+async def test_what_a_store_keeps_is_accepted_until_the_server_has_ended() -> None:
+    backplane = Slow()
+    backplane.lasting = True
+    backplane.gate.set()
+    rig = Rig(backplane=backplane)
+    async with asyncio.timeout(5):
+        await rig.hub.drain(1)
+        draft = Draft("a", "t", b"1", None, None, None)
+        (answer,) = await rig.hub.publish(Identity("carol", "service"), [draft])
+    assert isinstance(answer, Published)
 
 
 async def test_a_store_that_does_not_answer_holds_up_the_end_for_its_time_only() -> None:

@@ -28,6 +28,8 @@ class MemoryBackplane:
         wall: Unix ms.
     """
 
+    lasting = False
+
     def __init__(self, store: MemoryStore, wall: Callable[[], int]) -> None:
         self.store = store
         self._wall = wall

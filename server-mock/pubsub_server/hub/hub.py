@@ -338,6 +338,9 @@ class Hub:
         batch: bool = False,
     ) -> list[Published | ServiceError]:
         """See `interfaces.Service`."""
+        if self._draining and not self.core.backplane.lasting:
+            # Its listeners leave, and what they miss would be gone.
+            return [ServiceError("going_away", "the server is shutting down") for _ in drafts]
         results = self.publishing.publish(identity, drafts, connection, batch=batch)
         return await results if isinstance(results, Awaitable) else results
 
@@ -473,6 +476,9 @@ class Hub:
         """See `interfaces.Service`."""
         self._draining = True
         self._positions.end()
+        if not self.core.backplane.lasting:
+            for connection in self._open:
+                connection.sink.hold(True)
         last = self._loop.time() + seconds
         await end_all(
             self._open,

@@ -62,9 +62,12 @@ class Audience:
 
 
 @asynccontextmanager
-async def audience(url: str, token: str, topics: Sequence[str]) -> AsyncGenerator[Audience]:
+async def audience(
+    url: str, http: str, token: str, topics: Sequence[str]
+) -> AsyncGenerator[Audience]:
     """A subscriber of these topics."""
-    async with PubSubClient(url, token, retry=RetryOptions(base=0.1, cap=1.0)) as ps:
+    retry = RetryOptions(base=0.1, cap=1.0)
+    async with PubSubClient(url, token, rest_url=http, retry=retry) as ps:
         queue = ReceiveQueue(messages=1_000_000, bytes=1 << 30)
         made = Audience(ps, topics)
         async with await ps.subscribe(list(topics), queue=queue) as sub:

@@ -138,7 +138,7 @@ class Scene:
     ) -> Account:
         """Run a job before an audience; what became of its rows."""
         token = dev_tokens.mint(self.key, "audience", kind="admin")
-        async with audience(self.node.ready["ws"], token, self.topics) as heard:
+        async with audience(self.node.ready["ws"], self.url, token, self.topics) as heard:
             begin = time.perf_counter()
             runs = await driver.run(job, marks, lambda row: heard.heard[row] > 0)
             seconds = time.perf_counter() - begin

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.spark.config import PubSubConfig
 from hanzoai.pubsub.spark.losses import DataLossError
 from hanzoai.pubsub.spark.outlet import ProgressStats
@@ -55,4 +56,16 @@ def register(spark: SparkSession | Any) -> None:
     """
     from hanzoai.pubsub.spark.data_source import HanzoPubSub
 
-    spark.dataSource.register(HanzoPubSub)
+    sources: Any = getattr(spark, "dataSource", None)
+    if sources is None:
+        raise InvalidOption(
+            "This Spark has no Python data sources.",
+            remedy="Use Spark 4.0 or later, or publish with foreach_partition.",
+            field="spark",
+        )
+    try:
+        sources.register(HanzoPubSub)
+    except Exception as error:
+        # Spark 4.0 refuses to be told what it has found by itself; later ones take it.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise

@@ -101,6 +101,8 @@ class RedisBackplane:
         rates: Publish rates.
     """
 
+    lasting = True
+
     def __init__(
         self,
         link: Link,
