@@ -10,13 +10,14 @@ import json
 import os
 import sys
 import tempfile
+import time
 import urllib.request
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 from hanzoai.pubsub.spark import (
     ARROW_SCHEMA,
@@ -31,7 +32,14 @@ from hanzoai.pubsub.spark import (
 
 COUNT = 400
 PATIENCE = 120
+SLOW = 3.0
+"""Seconds of a job: a server of Spark Connect tells of what runs every two."""
 NUMBER = "cast(get_json_object(data, '$.n') AS INT) n"
+
+
+def slowly(seconds: float, batches: Iterable[Any]) -> Iterable[Any]:
+    time.sleep(seconds)
+    yield from batches
 
 
 class Probe:
@@ -146,7 +154,7 @@ class Probe:
 
     def progress(self) -> None:
         with PubSubProgress(self.spark, "v.progress", self.config):
-            self.spark.range(0, 1000, 1, 4).repartition(3).count()
+            self.spark.range(0, 4, 1, 2).mapInArrow(partial(slowly, SLOW), "id LONG").count()
             self.stream(
                 "v.watched", lambda writer: writer.format(FORMAT).options(**self.options).start()
             )
