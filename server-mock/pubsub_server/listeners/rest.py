@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import orjson
 from aiohttp import web
@@ -209,9 +209,9 @@ class RestApi:
         return ServiceError("rate_limited", said, retry_after_ms=wait)
 
     def _item(self, message: object, field: str) -> Draft | ServiceError:
-        item = documents.mapping(message)
-        if item is None:
+        if not isinstance(message, dict):
             return ServiceError("invalid_frame", f"`{field}` is an object", field=field)
+        item = cast("dict[str, object]", message)
         try:
             return codec.decode_publication(
                 item, field=field, max_payload=self._settings.max_payload
@@ -254,7 +254,9 @@ def _present(**fields: object) -> dict[str, object]:
 
 
 def _published(result: Published) -> dict[str, object]:
-    fields = _present(id=result.id, timestamp=result.timestamp, seq=result.seq)
+    fields: dict[str, object] = {"id": result.id, "timestamp": result.timestamp}
+    if result.seq is not None:
+        fields["seq"] = result.seq
     fields["duplicate"] = result.duplicate
     return fields
 
