@@ -127,6 +127,8 @@ class Peer:
         self.requests: list[httpx.Request] = []
         self.streams: asyncio.Queue[Stream] = asyncio.Queue()
         self.plain = False
+        self.bare_stream = 400
+        """What a stream of no topic is answered with."""
         self.gate: asyncio.Event | None = None
 
     def answer(self, path: str, *answers: Answer) -> None:
@@ -140,6 +142,8 @@ class Peer:
         path = request.url.path
         if self.gate is not None:
             await self.gate.wait()
+        if path == "/v1/subscribe" and request.method == "GET" and not request.url.params:
+            return httpx.Response(self.bare_stream)
         waiting = self.answers.get(path)
         if waiting:
             answer = waiting.pop(0)
@@ -261,6 +265,19 @@ async def test_a_peer_without_sessions_is_a_plain_one(
 ) -> None:
     peer.answer("/v1/session", answer)
     assert (await client.authenticate()).version is None
+
+
+@pytest.mark.parametrize("status", [404, 405, 501, 200])
+async def test_what_has_neither_sessions_nor_streams_is_no_peer(
+    client: Client, peer: Peer, status: int
+) -> None:
+    peer.plain, peer.bare_stream = True, status
+    client.send(AuthFrame(token=TOKEN, version=1))
+    end = await client.closed()
+    assert client.came == []
+    assert end.code is None
+    assert "neither /v1/session nor /v1/subscribe" in end.reason
+    assert "check `rest_url`" in end.reason
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ import type { Receiver, Transport, TransportEnd } from './transport.js';
 
 /** Statuses by which a peer says that it has no such operation. */
 const MISSING: readonly number[] = [404, 405, 501];
+const STREAM = { Accept: 'text/event-stream' };
 /** Statuses that refuse what was asked for. */
 const REFUSED: readonly number[] = [400, 403, 422];
 /** The close codes that statuses stand for; others say nothing about identity or load. */
@@ -163,6 +164,7 @@ export class SseTransport implements Transport {
       this._put(authError(info, ref));
       return;
     }
+    if (plain && !this._subscriptions.plain && !(await this._hasStreams(signal))) return;
     this._hear();
     const frame = compact<AuthOkFrame>({
       client_id: '',
@@ -175,6 +177,23 @@ export class SseTransport implements Transport {
     this._greeting = plain ? undefined : { frame, at: this.lastHeard };
     this._put(frame);
     if (again && (this._reading || this._opening)) this._reopen();
+  }
+
+  /**
+   * Whether who knows no sessions has event streams; if not, the transport has ended. A plain peer
+   * has. What is no PubSub must not be taken for one: it knows no positions, so the session would
+   * give up those that it has.
+   */
+  private async _hasStreams(signal: AbortSignal): Promise<boolean> {
+    const request = { method: 'GET', path: '/v1/subscribe', headers: STREAM } as const;
+    const response = await ask(this._options, this._token ?? '', request, signal).catch(() => null);
+    response?.body?.cancel().catch(() => {});
+    if (signal.aborted) return false;
+    if (response && (isStream(response) || ![200, ...MISSING].includes(response.status)))
+      return true;
+    const { hostname } = new URL(this._options.httpUrl);
+    this._end(`There is neither /v1/session nor /v1/subscribe at ${hostname}: check \`restUrl\`.`);
+    return false;
   }
 
   // ---------------------------------------------------------------- the stream
@@ -208,16 +227,14 @@ export class SseTransport implements Transport {
   private async _open({ signal }: AbortController): Promise<Response | undefined> {
     const { openTimeout } = this._options;
     const late = (): void => this._end('The event stream was not opened in time.');
-    const headers = { Accept: 'text/event-stream' };
     const timer = this._clock.callLater(openTimeout, late);
     signal.addEventListener('abort', () => timer.cancel());
     try {
       while (true) {
-        const request = { ...this._subscriptions.request(), headers };
+        const request = { ...this._subscriptions.request(), headers: STREAM };
         const response = await ask(this._options, this._token ?? '', request, signal);
         const { status } = response;
-        const kind = response.headers.get('Content-Type') ?? '';
-        if (status === 200 && kind.startsWith('text/event-stream')) return response;
+        if (isStream(response)) return response;
         if (MISSING.includes(status) && !this._subscriptions.plain) {
           this._subscriptions.plain = true;
         } else if (status === 429 && this._reading) {
@@ -306,6 +323,10 @@ export class SseTransport implements Transport {
     this.close();
     receiver?.ended({ code, reason, retryAfter } satisfies TransportEnd);
   }
+}
+
+function isStream({ status, headers }: Response): boolean {
+  return status === 200 && !!headers.get('Content-Type')?.startsWith(STREAM.Accept);
 }
 
 function authError(error: Error, ref?: string): AuthErrorFrame {

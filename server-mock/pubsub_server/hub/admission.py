@@ -238,7 +238,7 @@ class Admission:
 
     def _keep_alive(self, connection: Connection, now: float) -> bool:
         if connection.form is WireForm.EVENT_STREAM:
-            self._core.delivery.send(connection, KEEPALIVE[connection.form])
+            self._core.delivery.send_now(connection, KEEPALIVE[connection.form])
             return True
         silence = now - connection.last_heard
         if silence >= self._timeout:
@@ -248,7 +248,7 @@ class Admission:
             )
             return False
         if silence >= self._ping:
-            self._core.delivery.send(connection, KEEPALIVE[connection.form])
+            self._core.delivery.send_now(connection, KEEPALIVE[connection.form])
         return True
 
 

@@ -169,6 +169,19 @@ class Delivery:
             if connection.stalled:
                 self._hold(connection, len(data))
 
+    def send_now(self, connection: Connection, data: bytes) -> None:
+        """Send bytes to one connection before this turn ends, if nothing waits for it.
+
+        For what goes to thousands of idle connections in one turn: it costs half of `send`.
+        """
+        if connection.closed or connection.pending is not None or connection.stalled:
+            self.send(connection, data)
+            return
+        try:
+            self._write(connection, data)
+        except Exception as error:
+            _cut(connection, error)
+
     def await_replay(self, connection: Connection) -> None:
         """Its replay comes later: write what it had before, and keep what comes meanwhile."""
         self._write_pending(connection)

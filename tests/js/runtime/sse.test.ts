@@ -135,3 +135,22 @@ test('presence knows a client over an event stream by the id that the client has
   await sub.unsubscribe();
   await ps.close();
 });
+
+test('what has neither sessions nor streams is not taken for a plain peer', async () => {
+  const restUrl = new URL('/', server.ws.replace(/^ws/, 'http')).href;
+  const ps = server.client({ token: service, transport: 'sse', restUrl });
+  const said = deferred<string>();
+  const states: string[] = [];
+  ps.on('state', ({ to, reason }) => {
+    states.push(to);
+    if (reason.includes('/v1/session')) said.resolve(reason);
+  });
+  const opening = ps.connect().catch(() => {});
+  assert.match(
+    await bounded(said.promise, 'the end of the transport'),
+    /neither \/v1\/session nor \/v1\/subscribe at 127\.0\.0\.1: check `restUrl`/,
+  );
+  assert.ok(!states.includes('connected'));
+  await ps.close();
+  await opening;
+});

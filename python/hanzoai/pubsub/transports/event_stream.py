@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import httpx
-from httpx_sse import EventSource, SSEError
+from httpx_sse import EventSource
 
 from hanzoai.pubsub.http.connection import authorization
 from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode_event
@@ -80,27 +80,22 @@ class EventStream:
         """The frames, until the server ends the stream.
 
         Raises:
-            StreamRefused: It is no event stream.
             EventTooLarge: An event is over the limit.
             httpx.HTTPError: The connection was lost.
         """
-        try:
-            async for event in self._source.aiter_sse():
-                self._watched.held = 0
-                if event.retry is not None and event.retry >= 0:
-                    self.retry = event.retry / 1000
-                if not event.data:  # the library tells events that WHATWG says are none
-                    continue
-                frame = decode_event(event.event or "message", event.data)
-                if isinstance(frame, Malformed):
-                    self._malformed(frame.reason)
-                elif isinstance(frame, Unknown):
-                    logger.debug("an event of unknown kind %r was ignored", frame.type)
-                else:
-                    yield frame
-        except SSEError:
-            response = self._source.response
-            raise StreamRefused(response.status_code, response.headers, b"") from None
+        async for event in self._source.aiter_sse():
+            self._watched.held = 0
+            if event.retry is not None and event.retry >= 0:
+                self.retry = event.retry / 1000
+            if not event.data:  # the library tells events that WHATWG says are none
+                continue
+            frame = decode_event(event.event or "message", event.data)
+            if isinstance(frame, Malformed):
+                self._malformed(frame.reason)
+            elif isinstance(frame, Unknown):
+                logger.debug("an event of unknown kind %r was ignored", frame.type)
+            else:
+                yield frame
 
 
 @asynccontextmanager
@@ -126,7 +121,7 @@ async def open_stream(
         limit: Bytes of the largest event.
 
     Raises:
-        StreamRefused: The server did not answer with 200.
+        StreamRefused: The server did not answer with 200 and a stream.
         httpx.HTTPError: It could not be reached.
     """
     headers = {
@@ -147,7 +142,8 @@ async def open_stream(
     )
     response = await client.send(built, stream=True)
     try:
-        if response.status_code != 200:
+        kind = response.headers.get("Content-Type", "")
+        if response.status_code != 200 or not kind.startswith("text/event-stream"):
             body = b""
             async for chunk in response.aiter_bytes():
                 body += chunk

@@ -45,7 +45,12 @@ from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, why_unreachable
 from hanzoai.pubsub.transports import TransportClosed, ignore
-from hanzoai.pubsub.transports.event_stream import EventTooLarge, StreamRefused, open_stream
+from hanzoai.pubsub.transports.event_stream import (
+    EventTooLarge,
+    StreamRefused,
+    StreamRequest,
+    open_stream,
+)
 from hanzoai.pubsub.transports.stream_publisher import StreamPublisher
 from hanzoai.pubsub.transports.stream_subscriptions import StreamSubscriptions
 
@@ -213,6 +218,8 @@ class SseTransport:
             return
         self.last_heard = self._clock.now()
         if info is None:
+            if not self._subscriptions.plain and not await self._has_streams():
+                return
             self._subscriptions.plain = True
             self._rest.features = frozenset()
             self._put(AuthOkFrame(client_id="", ref=frame.ref))
@@ -232,6 +239,26 @@ class SseTransport:
             self._put(self._greeting)
         if again and (self._reading is not None or self._opening is not None):
             self._reopen()
+
+    async def _has_streams(self) -> bool:
+        """Whether who knows no sessions has event streams; if not, the transport has ended.
+
+        A plain peer has. What is no PubSub must not be taken for one: it knows no positions, so the
+        session would give up those that it has.
+        """
+        try:
+            async with self._stream(StreamRequest("GET")):
+                return True
+        except StreamRefused as refused:
+            if refused.status != 200 and refused.status not in rest_calls.MISSING:
+                return True
+            reason = (
+                f"There is neither /v1/session nor /v1/subscribe at {self._host}: check `rest_url`."
+            )
+        except httpx.HTTPError as failure:
+            reason = why_unreachable(failure, self._host)
+        self._end(TransportClosed(None, reason, None))
+        return False
 
     # ------------------------------------------------------------ the stream
 
@@ -311,9 +338,12 @@ class SseTransport:
             yield stream
 
     def _ask(self) -> AbstractAsyncContextManager[EventStream]:
+        return self._stream(self._subscriptions.request())
+
+    def _stream(self, request: StreamRequest) -> AbstractAsyncContextManager[EventStream]:
         return open_stream(
             self._rest.client,
-            self._subscriptions.request(),
+            request,
             self._token or "",
             heard=self._hear,
             malformed=self.malformed,
