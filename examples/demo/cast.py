@@ -221,7 +221,7 @@ async def sabotage(
     for number, share in enumerate(shares):
         await stage.reach(share)
         seen = len(stage.reader.seen)
-        await stage.until(partial(_has_more_than, stage.reader, seen))
+        await stage.until(partial(_may_be_cut, stage, seen))
         back = stage.reader.reconnects + 1
         if lose and number == 0:
             await server.fault("refuse")
@@ -250,5 +250,6 @@ def _came_back(reading: Reading, times: int) -> bool:
     return reading.reconnects >= times
 
 
-def _has_more_than(reading: Reading, words: int) -> bool:
-    return len(reading.seen) > words
+def _may_be_cut(stage: Stage, seen: int) -> bool:
+    """The reader reads on; or it cannot, for the last words wait until it has been cut."""
+    return len(stage.reader.seen) > seen or stage.progress >= FINALE

@@ -9,13 +9,14 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 from rich.console import Console
 
 from examples.demo import spark_job
+from examples.demo.cast import sabotage
 from examples.demo.screen import draw, sparkline
 from examples.demo.server import start
 from examples.demo.stage import Happening, Stage
@@ -74,6 +75,30 @@ async def test_a_real_loss_is_told_and_fails() -> None:
     assert "lost" in err.decode()
     assert "1 gap told by the client" in err.decode()
     assert alone(process)
+
+
+class Door:
+    """A fault door behind which the reader comes back at once."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.faults: list[str] = []
+
+    async def fault(self, kind: str, **more: object) -> None:
+        self.faults.append(kind)
+        self.stage.reader.reconnects += 1
+        self.stage.go_on()
+
+
+async def test_a_reader_that_came_back_late_is_cut_though_the_last_words_wait_for_that() -> None:
+    stage = Stage("demo", total=100)
+    for number in range(92):
+        stage.ledger.published(f"msg_{number}", number)
+    door: Any = Door(stage)
+    reader: Any = None
+    async with asyncio.timeout(5):
+        await sabotage(door, stage, reader, (0.46, 0.8), lose=False)
+    assert door.faults == ["drop", "drop"]
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
