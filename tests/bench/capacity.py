@@ -7,6 +7,8 @@ from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from hanzoai.pubsub.generated.defaults import LIMITS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,8 +20,8 @@ PACKET: Final = 66
 """Bytes of Ethernet, IP and TCP around what is sent at once."""
 FRAME: Final = 290
 """Bytes of a delivered message: an envelope of about 250 in its frame."""
-PING: Final = 15.0
-"""Seconds between two pings of the server."""
+PING: Final = LIMITS.server_ping_interval / 1000
+"""Seconds between two pings of the server, its default."""
 
 
 @dataclass(frozen=True, slots=True)

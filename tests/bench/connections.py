@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from hanzoai.pubsub.generated.defaults import LIMITS
 from pubsub_server.auth.dev_tokens import load_key
 from tests.bench.processes import Json, Worker, cpu_seconds, interleave, resident_kib, worker
 from tests.bench.servers import real_server
@@ -32,7 +33,7 @@ AT_ONCE = 64
 WANTED = 95_000
 SETTLE = 2.0
 """Seconds."""
-PING = 15.0
+PING = LIMITS.server_ping_interval / 1000
 """Seconds between two pings of the server, its default."""
 
 
