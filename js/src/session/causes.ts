@@ -1,6 +1,7 @@
 /** What an event says about the reason of a change: codes, words, and how long to wait. */
 
 import { type CloseAction, CODES, closeAction } from '../generated/errors.js';
+import type { ErrorFrame } from '../generated/wire.js';
 import type { Dropped, Event, TimerName } from './events.js';
 
 /** Why something ended. */
@@ -58,6 +59,11 @@ export function unexplained({ code, retryAfter }: Dropped): boolean {
 /** What an error code or close code means for a connection. */
 export function actionOf({ code }: Cause): CloseAction {
   return typeof code === 'string' ? (CODES.get(code)?.action ?? 'retry') : closeAction(code);
+}
+
+/** Whether the server says by this why it closes the connection. */
+export function endsConnection({ code, ref }: ErrorFrame): boolean {
+  return ref === undefined && CODES.get(code)?.close !== undefined;
 }
 
 /** Whether a refusal is worth another try by itself. */

@@ -55,6 +55,8 @@ export class Lifecycle extends Machine implements Steps<Event> {
   /** The number of the call for a token that is not answered; 0 for none (AUTH-1, AUTH-2). */
   protected _call = 0;
   protected _retryIn: number | undefined;
+  /** Milliseconds the server asked for before it ended the connection, or is about to. */
+  protected _stayAway = 0;
   protected _attempt = 0;
   // A private field: no inspector and no serializer shows it.
   #token: string | undefined;
@@ -185,6 +187,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
   /** Open a transport. */
   dial(): void {
     this._linked = true;
+    this._stayAway = 0;
     this._tell({ kind: 'dial', transport: this._transport });
   }
 
@@ -272,7 +275,8 @@ export class Lifecycle extends Machine implements Steps<Event> {
   scheduleRetry(event: Event): void {
     this._countCall(event);
     const { retryAfter = 0 } = causeOf(event);
-    this._retryIn = Math.max(this._delay(this._attempt), Math.min(MAX_RETRY_AFTER, retryAfter));
+    const asked = Math.max(retryAfter, this._stayAway);
+    this._retryIn = Math.max(this._delay(this._attempt), Math.min(MAX_RETRY_AFTER, asked));
     this._attempt += 1;
     this._start('retry', this._retryIn);
   }

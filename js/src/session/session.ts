@@ -12,7 +12,7 @@ import {
   publicState,
   type Steps,
 } from '../generated/lifecycle.js';
-import { actionOf, causeOf } from './causes.js';
+import { actionOf, causeOf, endsConnection } from './causes.js';
 import type { Effect } from './effects.js';
 import type { Event, Received, TimerFired } from './events.js';
 import { Lifecycle } from './lifecycle.js';
@@ -158,6 +158,7 @@ export class Session extends Lifecycle {
         if (this.state === 'authenticating' && actionOf(frame) !== 'retry') {
           this._fire('auth.error', event);
         } else if (this._linked) {
+          if (endsConnection(frame)) this._stayAway = frame.retry_after_ms ?? 0;
           this._parts.rare?._error(frame);
         }
         break;

@@ -28,6 +28,12 @@ def unexplained(event: Dropped) -> bool:
     return event.retry_after is None and event.code in _UNEXPLAINED
 
 
+def ends_connection(frame: ErrorFrame) -> bool:
+    """Whether the server says by this why it closes the connection."""
+    known = CODES.get(frame.code)
+    return frame.ref is None and known is not None and known.close is not None
+
+
 def retry_after(event: Event) -> int:
     """Milliseconds that the server asked to wait; 0 if it asked nothing."""
     if isinstance(event, Dropped):

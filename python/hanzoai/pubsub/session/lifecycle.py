@@ -114,6 +114,7 @@ class Lifecycle(Machine):
     def dial(self, event: Event, /) -> None:
         """Open a transport."""
         self._linked = True
+        self._stay_away = 0
         self._out.append(Dial(self._transport))
 
     def hang_up(self, event: Event, /) -> None:
@@ -196,7 +197,8 @@ class Lifecycle(Machine):
     def schedule_retry(self, event: Event, /) -> None:
         """Wait before the next attempt, longer each time, never less than the server asked."""
         self._credentials.attempt += isinstance(event, TokenFailed)
-        delay = max(self._delay(self._attempt), min(MAX_RETRY_AFTER, retry_after(event)))
+        asked = max(retry_after(event), self._stay_away)
+        delay = max(self._delay(self._attempt), min(MAX_RETRY_AFTER, asked))
         self._attempt += 1
         self._retry_in = delay
         self._start("retry", delay)

@@ -69,6 +69,8 @@ class Machine(Steps["Event"]):
         self._overdue = False
         self._draining = False
         self._retry_in: int | None = None
+        # Milliseconds the server asked for before it ended the connection, or is about to.
+        self._stay_away = 0
         self._refs = 0
         self._peer = Peer()
 

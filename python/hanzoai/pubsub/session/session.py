@@ -12,7 +12,7 @@ from hanzoai.pubsub.generated import wire
 from hanzoai.pubsub.generated.lifecycle import FINAL, TIMERS
 from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, ErrorFrame, MessageFrame
 from hanzoai.pubsub.session import events
-from hanzoai.pubsub.session.causes import action_of
+from hanzoai.pubsub.session.causes import action_of, ends_connection
 from hanzoai.pubsub.session.effects import Joined, Problem, Rejected, Settle
 from hanzoai.pubsub.session.events import Dropped, Received, TimerFired, Token, TokenFailed
 from hanzoai.pubsub.session.lifecycle import Lifecycle
@@ -175,6 +175,8 @@ class Session(Lifecycle):
                 pass  # `unsubscribed` says nothing that is not known
 
     def _error(self, frame: ErrorFrame, event: Received) -> None:
+        if self._linked and ends_connection(frame):
+            self._stay_away = frame.retry_after_ms or 0
         if self.state == "authenticating" and action_of(frame.code) != "retry":
             self._fire("auth.error", event)
         elif not self._online:
