@@ -75,6 +75,7 @@ export type Guard =
   | 'cannotRenew'
   | 'draining'
   | 'finalError'
+  | 'fresh'
   | 'hasToken'
   | 'heard'
   | 'mayFallBack'
@@ -148,6 +149,7 @@ export interface Steps<E> {
   cannotRenew(event: E): boolean;
   draining(event: E): boolean;
   finalError(event: E): boolean;
+  fresh(event: E): boolean;
   hasToken(event: E): boolean;
   heard(event: E): boolean;
   mayFallBack(event: E): boolean;
@@ -236,7 +238,7 @@ probed reachable>dialing>leave,hangUp,changeTransport,+open,dial|>>startUpgrade
 woke >waiting>leave,hangUp,retryNow
 auth.ok >>renew
 auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault>waiting>leave,hangUp,forgetToken,scheduleRetry|>waiting>leave,hangUp,scheduleRetry
-auth.expiring >>fetchToken
+auth.expiring fresh>>|>>fetchToken
 pong >>-pong,-ping,+ping
 @fetch >>abandonFetch,scheduleRefetch
 @ping >>sendPing,+pong

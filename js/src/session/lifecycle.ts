@@ -7,7 +7,7 @@
 
 import { CLIENT } from '../generated/defaults.js';
 import { FINAL, type Steps } from '../generated/lifecycle.js';
-import type { AuthOkFrame, ClientInfo } from '../generated/wire.js';
+import type { AuthExpiringFrame, AuthOkFrame, ClientInfo } from '../generated/wire.js';
 import { actionOf, causeOf, codeOf, forNow, unexplained } from './causes.js';
 import type { Rejected, TransportName } from './effects.js';
 import type {
@@ -37,6 +37,7 @@ const MAX_RETRY_AFTER = 3_600_000;
 const MAX_TIMER = 2 ** 31 - 1;
 
 type Welcome = Received & { readonly frame: AuthOkFrame };
+type Notice = Received & { readonly frame: AuthExpiringFrame };
 
 /** A machine that knows what to do. */
 export class Lifecycle extends Machine implements Steps<Event> {
@@ -52,6 +53,8 @@ export class Lifecycle extends Machine implements Steps<Event> {
   protected _overdue = false;
   /** Milliseconds that the token was said to last when it came. */
   protected _life: number | undefined;
+  /** Milliseconds that it had left when a server first took it. */
+  private _span: number | undefined;
   /** The number of the call for a token that is not answered; 0 for none (AUTH-1, AUTH-2). */
   protected _call = 0;
   protected _retryIn: number | undefined;
@@ -89,6 +92,12 @@ export class Lifecycle extends Machine implements Steps<Event> {
   /** The error or close code says that another try is pointless (LIFE-9). */
   finalError(event: Event): boolean {
     return actionOf(causeOf(event)) === 'stop';
+  }
+
+  /** More than half of the token's life is left: another one might end as soon. */
+  fresh({ frame, at }: Notice): boolean {
+    const { expires_at = Number.NaN, expires_in: left = expires_at - at } = frame;
+    return left > Number(this._span) / 2;
   }
 
   /** A token is held. */
@@ -158,6 +167,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
   keepToken(event: Token): void {
     this.#token = event.value;
     this._life = event.expiresIn;
+    this._span = undefined;
     this._failedCalls = 0;
     this._rejected = false;
     this._restart('expiry', event.expiresIn);
@@ -372,6 +382,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
       life = expires_at - server_time;
       this._restart('expiry', life);
     }
+    this._span ??= life;
     const early =
       life === undefined || this.cannotRenew()
         ? 0

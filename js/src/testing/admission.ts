@@ -102,12 +102,11 @@ export class Admission {
   }
 
   private _setEnd(connection: Connection, { expiresAt }: Identity): void {
-    const { clock } = this._core;
-    connection.noticed = false;
-    connection.deadline =
-      expiresAt === undefined
-        ? Number.POSITIVE_INFINITY
-        : clock.now() + Math.max(0, expiresAt - clock.wallMs());
+    const { clock, settings } = this._core;
+    const left =
+      expiresAt === undefined ? Number.POSITIVE_INFINITY : Math.max(0, expiresAt - clock.wallMs());
+    connection.deadline = clock.now() + left;
+    connection.noticeAt = clock.now() + Math.max(left / 2, left - settings.expiringNotice);
     this._watch(connection);
   }
 
@@ -122,10 +121,10 @@ export class Admission {
 
   private _next(connection: Connection): number {
     const { clock, settings } = this._core;
-    const { deadline, lastHeard, identity, noticed, sink } = connection;
+    const { deadline, lastHeard, identity, noticeAt, sink } = connection;
     if (!identity) return deadline;
     const now = clock.now();
-    const notice = noticed ? deadline : Math.max(now, deadline - settings.expiringNotice);
+    const notice = Math.min(deadline, Math.max(now, noticeAt));
     if (sink.isStream) return Math.min(notice, now + settings.sseKeepalive);
     const { serverPingInterval, presenceTimeout } = settings;
     const isQuiet = now - lastHeard >= serverPingInterval;
@@ -145,8 +144,8 @@ export class Admission {
     }
     const silence = now - lastHeard;
     if (identity) {
-      if (!connection.noticed && now >= deadline - settings.expiringNotice) {
-        connection.noticed = true;
+      if (now >= connection.noticeAt) {
+        connection.noticeAt = Number.POSITIVE_INFINITY;
         const expires_in = Math.max(0, Math.floor(deadline - now));
         const { expiresAt: expires_at } = identity;
         sink.write(compact<AuthExpiringFrame>({ type: 'auth.expiring', expires_in, expires_at }));

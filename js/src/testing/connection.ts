@@ -30,8 +30,8 @@ export class Connection {
   /** What it is subscribed to, with whether presence is heard. */
   readonly patterns: Map<string, boolean> = new Map();
   closed = false;
-  /** It was told that its token ends soon. */
-  noticed = false;
+  /** When it is told that its token ends; infinite when it was, or nothing ends. */
+  noticeAt = Number.POSITIVE_INFINITY;
   /** When it must be authenticated, and then when its token ends, by `Clock.now`. */
   deadline: number = Number.POSITIVE_INFINITY;
   /** Time of the last sign of life. */

@@ -144,12 +144,14 @@ class Admission:
 
     def _set_end(self, connection: Connection, identity: Identity) -> None:
         core = self._core
-        connection.noticed = False
         now = core.clock()
         if identity.expires_at is None:
-            connection.deadline = NEVER
+            connection.deadline = connection.notice_at = NEVER
         else:
-            connection.deadline = now + max(0, identity.expires_at - core.today()) / 1000
+            left = max(0, identity.expires_at - core.today()) / 1000
+            connection.deadline = now + left
+            # Who is told at once, and brings another token that lasts as briefly, is told again.
+            connection.notice_at = connection.deadline - min(self._notice, left / 2)
         core.schedule(connection, self._next(connection, now))
 
     def answer(self, identity: Identity, client_id: str) -> AuthOk:
@@ -181,9 +183,10 @@ class Admission:
 
     def expire_in(self, connection: Connection, seconds: float) -> None:
         """Let the token end, as a fault for tests."""
-        connection.deadline = self._core.clock() + seconds
-        connection.noticed = seconds <= 0
-        self._core.schedule(connection, self._next(connection, self._core.clock()))
+        now = self._core.clock()
+        connection.deadline = now + seconds
+        connection.notice_at = connection.deadline - self._notice if seconds > 0 else NEVER
+        self._core.schedule(connection, self._next(connection, now))
 
     def check(self, connection: Connection, now: float) -> float | None:
         """Look after one connection; see `wheel.Waiting.due`."""
@@ -213,8 +216,8 @@ class Admission:
         at = connection.deadline
         if connection.identity is None:
             return at
-        if not connection.noticed:
-            at = max(now, at - self._notice)
+        if connection.notice_at < at:
+            at = max(now, connection.notice_at)
         if connection.form is WireForm.EVENT_STREAM:
             return min(at, now + self._comment)
         wait = self._ping if now - connection.last_heard < self._ping else self._timeout
@@ -224,9 +227,9 @@ class Admission:
         return asked if asked < at else at
 
     def _give_notice(self, connection: Connection, now: float) -> None:
-        if connection.noticed or now < connection.deadline - self._notice:
+        if now < connection.notice_at:
             return
-        connection.noticed = True
+        connection.notice_at = NEVER
         identity = connection.identity
         frame: dict[str, object] = {
             "type": "auth.expiring",

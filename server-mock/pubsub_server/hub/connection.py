@@ -55,6 +55,7 @@ class Connection:
         verdicts: Whether it may read a topic, for patterns; dropped when it authenticates anew.
         last_heard: When a byte came last, monotonic seconds.
         deadline: When it must be authenticated, and then when its token ends.
+        notice_at: When it is told that its token ends; `NEVER` when it was, or nothing ends.
         next_check: Its place in the wheel.
     """
 
@@ -72,7 +73,7 @@ class Connection:
         "keeper",
         "last_heard",
         "next_check",
-        "noticed",
+        "notice_at",
         "patterns",
         "pending",
         "room",
@@ -103,7 +104,7 @@ class Connection:
         self.authenticating = False
         self.busy = False
         self.closed = False
-        self.noticed = False
+        self.notice_at = NEVER
         self.bad_frames = 0
         self.last_heard = now
         self.deadline = NEVER

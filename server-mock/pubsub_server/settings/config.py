@@ -241,7 +241,7 @@ class Settings(BaseModel):
         default=5_000, description="for `auth` after opening a socket"
     )
     expiring_notice: Wait = Field(
-        default=60_000, description="`auth.expiring` comes before the end by"
+        default=60_000, description="`auth.expiring` comes so long before the end, or half-way"
     )
 
     # what they may

@@ -84,6 +84,7 @@ Guard: TypeAlias = Literal[
     "cannot_renew",
     "draining",
     "final_error",
+    "fresh",
     "has_token",
     "heard",
     "may_fall_back",
@@ -195,6 +196,9 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def final_error(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def fresh(self, event: E, /) -> bool: ...
 
     @abstractmethod
     def has_token(self, event: E, /) -> bool: ...
@@ -489,7 +493,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row(("auth_fault",), "waiting", ("leave", "hang_up", "forget_token", "schedule_retry")),
             Row((), "waiting", ("leave", "hang_up", "schedule_retry")),
         ),
-        "auth.expiring": (Row((), "connected", ("fetch_token",)),),
+        "auth.expiring": (Row(("fresh",), "connected", ()), Row((), "connected", ("fetch_token",))),
         "pong": (Row((), "connected", ("-pong", "-ping", "+ping")),),
         "fetch_timeout": (Row((), "connected", ("abandon_fetch", "schedule_refetch")),),
         "ping_due": (Row((), "connected", ("send_ping", "+pong")),),

@@ -27,6 +27,7 @@ class Credentials:
         attempt: Calls in a row that failed.
         rejected: The server refused the last token.
         life: Milliseconds that the token was said to last when it came, or None.
+        span: Milliseconds that it had left when a server first took it, or None.
     """
 
     def __init__(self, *, renewable: bool) -> None:
@@ -35,6 +36,7 @@ class Credentials:
         self.attempt = 0
         self.rejected = False
         self.life: int | None = None
+        self.span: int | None = None
         self._awaited: int | None = None
         self._calls = 0
 
@@ -71,6 +73,7 @@ class Credentials:
         """Hold a token."""
         self.token = event.value
         self.life = event.expires_in
+        self.span = None
         self.attempt = 0
         self.rejected = False
 

@@ -283,6 +283,8 @@ class Lifecycle(Machine):
             life = frame.expires_at - (at if frame.server_time is None else frame.server_time)
             self._stop("expiry")
             self._live_for(life, "expiry")
+        if self._credentials.span is None:
+            self._credentials.span = life
         self._stop("refresh")
         if life is not None and self._credentials.renewable:
             margin = self._options.refresh_margin

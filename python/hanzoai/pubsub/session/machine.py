@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.generated.lifecycle import INITIAL, PUBLIC, TABLE, Steps
+from hanzoai.pubsub.generated.wire import AuthExpiringFrame
 from hanzoai.pubsub.session.causes import action_of, cause
 from hanzoai.pubsub.session.credentials import Credentials
 from hanzoai.pubsub.session.effects import CancelTimer, StartTimer, StateChanged
-from hanzoai.pubsub.session.events import Probed, TimerFired, TokenFailed
+from hanzoai.pubsub.session.events import Probed, Received, TimerFired, TokenFailed
 from hanzoai.pubsub.session.joins import Joins
 from hanzoai.pubsub.session.outbox import Outbox
 from hanzoai.pubsub.session.peer import Peer
@@ -143,6 +144,16 @@ class Machine(Steps["Event"]):
     def final_error(self, event: Event, /) -> bool:
         """The error or close code says that another try is pointless (LIFE-9)."""
         return action_of(cause(event)[0]) == "stop"
+
+    def fresh(self, event: Event, /) -> bool:
+        """More than half of the token's life is left: another one might end as soon."""
+        span = self._credentials.span
+        if not isinstance(event, Received) or not isinstance(event.frame, AuthExpiringFrame):
+            return False
+        left, end = event.frame.expires_in, event.frame.expires_at
+        if left is None and end is not None:
+            left = end - event.at
+        return left is not None and span is not None and left > span / 2
 
     def has_token(self, event: Event, /) -> bool:
         """A token is held."""
