@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import subprocess
 import sys
 
@@ -31,7 +30,7 @@ def test_what_type_checkers_see_is_what_is_there() -> None:
     from pathlib import Path
 
     source = Path(hanzoai.pubsub.__file__).read_text(encoding="utf-8")
-    imports = source.partition("if TYPE_CHECKING:")[2].partition("logging.getLogger")[0]
+    imports = source.partition("if TYPE_CHECKING:")[2].partition("_HOMES")[0]
     for name in hanzoai.pubsub.__all__:
         assert name in imports
 
@@ -93,9 +92,28 @@ def test_the_blocking_helpers_have_the_parameters_of_the_others(one: type, other
         )
 
 
-def test_the_logger_is_silent_until_a_program_wants_it() -> None:
-    handlers = logging.getLogger("hanzoai.pubsub").handlers
-    assert any(isinstance(handler, logging.NullHandler) for handler in handlers)
+def test_what_goes_wrong_in_a_handler_is_seen_in_a_program_that_set_up_no_logging() -> None:
+    program = (
+        "import asyncio\n"
+        "from hanzoai.pubsub.testing import MemoryServer\n"
+        "async def main():\n"
+        "    async with MemoryServer() as server:\n"
+        "        failed = asyncio.Event()\n"
+        "        def show(message):\n"
+        "            failed.set()\n"
+        "            raise ValueError('a mistake')\n"
+        "        async with server.client() as ps:\n"
+        "            await ps.subscribe('a.b', on_message=show)\n"
+        "            await ps.publish('a.b', {'data': 'a secret'})\n"
+        "            await asyncio.wait_for(failed.wait(), 10)\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "A handler of topic a.b raised an exception" in done.stderr
+    assert "ValueError: a mistake" in done.stderr
+    assert "secret" not in done.stderr
 
 
 def test_importing_the_package_or_its_pytest_plugin_loads_neither_client_nor_server() -> None:

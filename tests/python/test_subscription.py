@@ -107,6 +107,19 @@ async def test_a_subscription_with_handlers_lives_on_though_nobody_holds_it(
     assert [message.data for message in got] == [1]
 
 
+async def test_who_only_hears_of_presence_need_not_hold_the_subscription(
+    pubsub_memory: MemoryServer,
+) -> None:
+    seen: list[str] = []
+    ps = pubsub_memory.client()
+    await soon(ps.subscribe("a.b", on_presence=lambda change: seen.append(change.change)))
+    gc.collect()
+    other = pubsub_memory.client(pubsub_memory.token("other"))
+    await soon(other.subscribe("a.b", on_message=print))
+    await clock_of(pubsub_memory).settle()
+    assert seen == ["snapshot", "join"]
+
+
 async def test_a_context_waits_for_the_answer_and_unsubscribes(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     async with asyncio.timeout(5):

@@ -15,7 +15,6 @@ The classes and functions of ``__all__`` are the public names.
 from __future__ import annotations
 
 import importlib
-import logging
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -81,8 +80,6 @@ if TYPE_CHECKING:
         TopicPosition,
     )
     from hanzoai.pubsub.version import VERSION as __version__
-
-logging.getLogger("hanzoai.pubsub").addHandler(logging.NullHandler())
 
 # Loaded at first use: the server and the command line need a part of this package alone.
 _HOMES: Final = {

@@ -163,7 +163,10 @@ def run(output: Output, args: Namespace, work: Callable[[], Coroutine[Any, Any, 
 
 
 def _log(verbosity: int) -> None:
-    if verbosity:
+    if not verbosity:
+        # Commands tell of errors themselves.
+        logging.getLogger("hanzoai.pubsub").addHandler(logging.NullHandler())
+    else:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger = logging.getLogger("hanzoai.pubsub")

@@ -32,7 +32,8 @@ class Subscription:
     An iteration ends when the subscription is unsubscribed or the client is closed, after the
     messages that wait; it raises the error where client or subscription failed. Leaving an ``async
     for`` by ``break`` does not unsubscribe; dropping the last reference to a subscription without
-    ``on_message`` does, with a ResourceWarning (which Python shows under ``-X dev``).
+    ``on_message`` and ``on_presence`` does, with a ResourceWarning (which Python shows under ``-X
+    dev``).
     """
 
     def __init__(
@@ -140,7 +141,8 @@ class Subscription:
         # Runs in any thread and at any time: `leave` only leaves word with the loop.
         if not getattr(self, "_begun", False):
             return
-        if self._inbox.finished or self._handlers.on_message is not None:
+        handlers = self._handlers
+        if self._inbox.finished or handlers.on_message or handlers.on_presence:
             return
         warnings.warn(
             f"{self!r} was dropped without unsubscribe(); use `async with`",
