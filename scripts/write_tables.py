@@ -258,7 +258,10 @@ LIMITS: Final[dict[str, tuple[str, str]]] = {
     "auth_deadline": ("from opening a socket to `auth`", "ms"),
     "presence_timeout": ("silence that ends a connection", "ms"),
     "presence_grace": ("from a lost connection to `presence.leave`", "ms"),
-    "expiring_notice": ("from `auth.expiring` to the end of a token, at most half of what it has left", "ms"),
+    "expiring_notice": (
+        "from `auth.expiring` to the end of a token, at most half of what it has left",
+        "ms",
+    ),
     "history_max_messages": ("messages retained a topic", ""),
     "history_max_age": ("age of a retained message", "s"),
     "history_page_default": ("messages of a page of history", ""),
