@@ -185,6 +185,35 @@ async def test_presence_is_sent_unless_refused_and_membership_is_asked_for(
         assert names == ["subscribed", "message"]
 
 
+async def test_a_stream_in_the_place_of_another_is_the_same_member_and_ends_that(
+    server: RunningServer,
+) -> None:
+    body: dict[str, object] = {"subscriptions": [{"topics": [TOPIC]}], "presence": True}
+    async with stream(server, body=body) as first:
+        own = first.response.headers["Client-Id"]
+        await first.until("presence")
+        async with stream(server, body={**body, "client_id": own}) as second:
+            assert second.response.headers["Client-Id"] == own
+            members = (await second.until("presence"))["members"]
+            assert [member["client_id"] for member in members] == [own]
+            assert (await first.until("error"))["code"] == "replaced"
+            await first.ends()
+            assert streams(server) == 1
+
+
+async def test_nobody_takes_the_place_of_somebody_else(server: RunningServer) -> None:
+    body: dict[str, object] = {"subscriptions": [{"topics": [TOPIC]}], "presence": True}
+    async with stream(server, body=body) as first:
+        own = first.response.headers["Client-Id"]
+        await first.until("presence")
+        mallory = server.token("mallory", sessions_owned=["abc"])
+        async with stream(server, mallory, body={**body, "client_id": own}) as second:
+            assert second.response.headers["Client-Id"] != own
+            members = (await second.until("presence"))["members"]
+            assert sorted(member["user_id"] for member in members) == ["alice", "mallory"]
+            assert streams(server) == 2
+
+
 @pytest.mark.parametrize(
     ("query", "code", "field"),
     [
@@ -214,6 +243,8 @@ async def test_an_absurd_query_is_refused_by_name(
         ({"subscriptions": [{"topics": [TOPIC]}, {}]}, "subscriptions.1.topics"),
         ({"subscriptions": [{"topics": [TOPIC], "since": -1}]}, "subscriptions.0.since"),
         ({"subscriptions": [{"topics": [TOPIC]}], "presence": 1}, "presence"),
+        ({"subscriptions": [{"topics": [TOPIC]}], "client_id": 7}, "client_id"),
+        ({"subscriptions": [{"topics": [TOPIC]}], "client_id": "c" * 65}, "client_id"),
     ],
 )
 async def test_an_absurd_body_is_refused_by_field(

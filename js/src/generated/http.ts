@@ -1,6 +1,6 @@
 // Generated from spec/pubsub.schema.json by `make generate`; do not edit.
 
-import { type Guard, isCount, isSome, type JsonObject, shape } from '../wire/guard.js';
+import { type Guard, isCount, isSome, isText, type JsonObject, shape } from '../wire/guard.js';
 import {
   type Envelope,
   type ErrorCode,
@@ -197,12 +197,15 @@ export interface SubscribeRequest {
   readonly subscriptions: readonly StreamSubscription[];
   /** Whether presence events are sent; default false. */
   readonly presence?: boolean;
+  /** `Client-Id` of a stream, or `client_id` of `auth.ok`, in whose place this stream comes; so presence goes on. */
+  readonly client_id?: string;
 }
 
 /** Whether a value read from JSON is a SubscribeRequest. */
 export const isSubscribeRequest: Guard<SubscribeRequest> = /* @__PURE__ */ shape(
-  'subscriptions:0 presence?:flag',
+  'subscriptions:0 presence?:flag client_id?:1',
   (value) => isSome(value, 1000, isStreamSubscription),
+  (value) => isText(value, 0, 64),
 );
 
 /** One subscription of an event stream, with the meaning of a `subscribe` frame. */

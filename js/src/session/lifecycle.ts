@@ -211,15 +211,14 @@ export class Lifecycle extends Machine implements Steps<Event> {
   /** The server knows us; learn what it can do. */
   accept(event: Welcome): void {
     this._stable = this._overdue = false;
-    this._clientId = [...event.frame.client_id].slice(0, 64).join('');
-    this._peer = readPeer(event.frame, this._incremental);
+    this._meet(event);
     this.outbox.connected();
     this._watchToken(event);
   }
 
   /** The server took the new token. */
   renew(event: Welcome): void {
-    this._peer = readPeer(event.frame, this._incremental);
+    this._meet(event);
     this._watchToken(event);
   }
 
@@ -362,6 +361,11 @@ export class Lifecycle extends Machine implements Steps<Event> {
     this.outbox.settleAll(error ?? { kind: 'rejected', code: 'closed', message });
     this.#token = this._life = undefined;
     this._tell({ kind: 'finished', error });
+  }
+
+  private _meet({ frame }: Welcome): void {
+    this._clientId = [...frame.client_id].slice(0, 64).join('');
+    this._peer = readPeer(frame, this._incremental);
   }
 
   private _countCall({ kind }: Event): void {

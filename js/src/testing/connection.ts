@@ -31,7 +31,7 @@ export class Connection {
   readonly patterns: Map<string, boolean> = new Map();
   closed = false;
   /** When it is told that its token ends; infinite when it was, or nothing ends. */
-  noticeAt = Number.POSITIVE_INFINITY;
+  noticeAt: number = Number.POSITIVE_INFINITY;
   /** When it must be authenticated, and then when its token ends, by `Clock.now`. */
   deadline: number = Number.POSITIVE_INFINITY;
   /** Time of the last sign of life. */

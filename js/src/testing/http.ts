@@ -167,7 +167,8 @@ function eventOf(frame: ServerFrame): readonly [name: string, data: object] {
 
 async function stream(asked: Asked): Promise<Response> {
   const { hub, token, accept, signal } = asked;
-  const wanted = asked.method === 'GET' ? [fromQuery(asked.query)] : fromBody(asked.body);
+  const { wanted, clientId } =
+    asked.method === 'GET' ? { wanted: [fromQuery(asked.query)] } : fromBody(asked.body);
   const end = new StreamEnd(signal);
   const link = await accept(end).catch(({ reason }: Refusal) => {
     throw new TypeError(`fetch failed: ${reason}`);
@@ -176,7 +177,8 @@ async function stream(asked: Asked): Promise<Response> {
   const { connection } = link;
   let identity: Identity;
   try {
-    identity = enter(hub, connection, token, wanted);
+    hub.admit(connection, token, clientId);
+    identity = allowed(hub, connection, wanted);
   } catch (error) {
     link.closed();
     throw error;
@@ -187,13 +189,7 @@ async function stream(asked: Asked): Promise<Response> {
 }
 
 /** Refuses a request of which nothing is left: its stream would stay empty. */
-function enter(
-  hub: Hub,
-  connection: Connection,
-  token: string,
-  wanted: readonly Subscribe[],
-): Identity {
-  hub.admit(connection, token);
+function allowed(hub: Hub, connection: Connection, wanted: readonly Subscribe[]): Identity {
   const patterns = wanted.flatMap(({ topics }) => topics);
   const [first] = wanted.flatMap(({ invalid }) => invalid);
   if (!patterns.length && first) throw first;
@@ -213,15 +209,20 @@ function fromQuery(query: URLSearchParams): Subscribe {
   return readSubscribe({ topics, since, history, presence });
 }
 
-function fromBody(body: string): Subscribe[] {
-  const { subscriptions, presence = false } = parseObject(body);
+function fromBody(body: string): { wanted: Subscribe[]; clientId?: string } {
+  const { subscriptions, presence = false, client_id: clientId } = parseObject(body);
   if (!Array.isArray(subscriptions) || !subscriptions.length) {
     const field = 'subscriptions';
     throw new Problem('invalid_frame', '`subscriptions` is a list of items', { field });
   }
-  return subscriptions.map((item: unknown) =>
+  if (clientId !== undefined && !(typeof clientId === 'string' && [...clientId].length <= 64)) {
+    const field = 'client_id';
+    throw new Problem('invalid_frame', '`client_id` is a string of up to 64 characters', { field });
+  }
+  const wanted = subscriptions.map((item: unknown) =>
     readSubscribe({ ...(isObject(item) ? item : {}), presence }),
   );
+  return clientId === undefined ? { wanted } : { wanted, clientId };
 }
 
 // ---------------------------------------------------------------- help

@@ -27,6 +27,7 @@ import type {
   AuthFrame,
   AuthOkFrame,
   ClientFrame,
+  ServerFrame,
   SubscribeFrame,
   UnsubscribedFrame,
   UnsubscribeFrame,
@@ -64,6 +65,7 @@ export class SseTransport implements Transport {
   private readonly _over = new AbortController();
   private _receiver: Receiver | undefined;
   private _token: string | undefined;
+  private _clientId: string | undefined;
   private _outgoing: ClientFrame[] = [];
   private _greeting: { readonly frame: AuthOkFrame; readonly at: number } | undefined;
   private _authenticating: AbortController | undefined;
@@ -140,9 +142,10 @@ export class SseTransport implements Transport {
     this._opening = this._reading = undefined;
   }
 
-  private async _authenticate({ token, ref }: AuthFrame): Promise<void> {
+  private async _authenticate({ token, ref, client_id }: AuthFrame): Promise<void> {
     const again = this._token !== undefined;
     this._token = token;
+    this._clientId ||= client_id;
     this._authenticating?.abort();
     const authenticating = this._begin();
     const { signal } = authenticating;
@@ -211,7 +214,10 @@ export class SseTransport implements Transport {
     ];
     try {
       const response = await this._open(abort);
-      if (!response) return;
+      if (!response) {
+        abort.abort();
+        return;
+      }
       retryAfter = await this._read(response, abort);
     } catch (error) {
       const large = error instanceof RangeError;
@@ -220,7 +226,14 @@ export class SseTransport implements Transport {
         : `The event stream from ${new URL(httpUrl).hostname} was lost.`;
       if (large) code = 1009;
     }
-    if (!abort.signal.aborted) this._end(reason, retryAfter, code);
+    // The server ends a stream when another takes its place, and that is on its way.
+    if (this._isSuperseded(abort)) this._reading = undefined;
+    else if (!abort.signal.aborted) this._end(reason, retryAfter, code);
+  }
+
+  /** Whether a stream is to be replaced by one that is being opened. */
+  private _isSuperseded(abort: AbortController): boolean {
+    return this._opening?.signal.aborted === false && abort === this._reading;
   }
 
   /** Open a stream for the present set; another way, where the first is refused. */
@@ -231,7 +244,7 @@ export class SseTransport implements Transport {
     signal.addEventListener('abort', () => timer.cancel());
     try {
       while (true) {
-        const request = { ...this._subscriptions.request(), headers: STREAM };
+        const request = { ...this._subscriptions.request(this._clientId), headers: STREAM };
         const response = await ask(this._options, this._token ?? '', request, signal);
         const { status } = response;
         if (isStream(response)) return response;
@@ -283,6 +296,7 @@ export class SseTransport implements Transport {
         if (abort.signal.aborted) return undefined;
         const read = decodeEvent(event, data);
         if (read instanceof Malformed || read instanceof Unknown) this._put(read);
+        else if (this._isSuperseded(abort) && isReplaced(read)) continue;
         else for (const told of this._subscriptions.translate(read, generation)) this._put(told);
       }
     }
@@ -292,12 +306,11 @@ export class SseTransport implements Transport {
   /** Say again who this client is: presence knows the stream, not the request before it. */
   private _introduce(clientId: string | null): void {
     if (!this._greeting || !clientId) return;
+    this._clientId = clientId.slice(0, 64);
     const { frame, at } = this._greeting;
     const { ref, server_time: then, ...said } = frame;
     const now = then && then + Math.round(this._clock.now() - at);
-    this._put(
-      compact<AuthOkFrame>({ ...said, client_id: clientId.slice(0, 64), server_time: now }),
-    );
+    this._put(compact<AuthOkFrame>({ ...said, client_id: this._clientId, server_time: now }));
   }
 
   // ---------------------------------------------------------------- help
@@ -323,6 +336,10 @@ export class SseTransport implements Transport {
     this.close();
     receiver?.ended({ code, reason, retryAfter } satisfies TransportEnd);
   }
+}
+
+function isReplaced(frame: ServerFrame): boolean {
+  return frame.type === 'error' && frame.code === 'replaced';
 }
 
 function isStream({ status, headers }: Response): boolean {

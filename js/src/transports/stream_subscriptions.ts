@@ -82,13 +82,18 @@ export class StreamSubscriptions {
     this._wanted = this._wanted.filter(({ frame }) => !frame.topics.every((one) => gone.has(one)));
   }
 
-  /** The request for the present set, each subscription from where it stands. */
-  request(): StreamRequest {
+  /**
+   * The request for the present set, each subscription from where it stands.
+   *
+   * @param client_id In whose place the stream comes, for presence.
+   */
+  request(client_id: string | undefined): StreamRequest {
     this._openedAt ||= this._wallMs();
     if (this.plain) return this._get();
     const request = compact<SubscribeRequest>({
       subscriptions: this._wanted.map((one) => this._subscription(one)),
       presence: this._wanted.some(({ frame }) => frame.presence) || undefined,
+      client_id,
     });
     return { method: 'POST', path: '/v1/subscribe', body: JSON.stringify(request) };
   }

@@ -148,10 +148,19 @@ class EventStreams:
             _subscription(item, f"subscriptions.{index}", presence)
             for index, item in enumerate(items)
         ]
-        return await self._stream(request, token, wanted)
+        client_id = body.get("client_id")
+        if client_id is not None and not (isinstance(client_id, str) and len(client_id) <= 64):
+            raise ServiceError(
+                "invalid_frame", "`client_id` is a string of up to 64 characters", field="client_id"
+            )
+        return await self._stream(request, token, wanted, client_id)
 
     async def _stream(
-        self, request: web.Request, token: str, wanted: Sequence[SubscribeRequest]
+        self,
+        request: web.Request,
+        token: str,
+        wanted: Sequence[SubscribeRequest],
+        client_id: str | None = None,
     ) -> web.StreamResponse:
         if request.version < (1, 1):
             raise ServiceError("unsupported", "event streams need HTTP/1.1")
@@ -162,7 +171,7 @@ class EventStreams:
         sink = StreamSink(protocol)
         connection = self._service.open(sink, WireForm.EVENT_STREAM)
         try:
-            await self._service.authenticate(connection, token)
+            await self._service.authenticate(connection, token, client_id=client_id)
             self._check(connection.identity, wanted)
             own = {"Client-Id": connection.client_id}
             response = web.StreamResponse(headers={**HEADERS, **own})

@@ -649,3 +649,5 @@ class SubscribeRequest(Model):
     """Each is answered by its own `subscribed` event."""
     presence: bool | None = None
     """Whether presence events are sent; default false."""
+    client_id: Annotated[str | None, Field(max_length=64)] = None
+    """`Client-Id` of a stream, or `client_id` of `auth.ok`, in whose place this stream comes; so presence goes on."""

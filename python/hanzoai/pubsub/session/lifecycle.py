@@ -137,6 +137,7 @@ class Lifecycle(Machine):
     def renew(self, event: Event, /) -> None:
         """The server took the new token."""
         if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
+            self._client_id = event.frame.client_id[:64]
             self.outbox.renew(read_peer(event.frame, incremental=self._incremental))
             self._last(event.frame, event.at)
 

@@ -35,6 +35,7 @@ from hanzoai.pubsub.generated.wire import (
     AuthErrorFrame,
     AuthFrame,
     AuthOkFrame,
+    ErrorFrame,
     PresenceUpdateFrame,
     PublishFrame,
     SubscribeFrame,
@@ -105,6 +106,7 @@ class SseTransport:
         self._room = asyncio.Event()
         self._ended: TransportClosed | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._client_id: str | None = None
         self._greeting: AuthOkFrame | None = None
         self._greeted_at = 0.0
         self._authenticating: asyncio.Task[None] | None = None
@@ -203,6 +205,7 @@ class SseTransport:
     async def _authenticate(self, frame: AuthFrame) -> None:
         again = self._token is not None
         self._token = frame.token
+        self._client_id = self._client_id or frame.client_id
         info: SessionInfo | None
         try:
             info = await self._rest.perform(
@@ -287,8 +290,17 @@ class SseTransport:
             code, reason = 1009, f"An event has more than {self._options.max_frame:,} bytes."
         except httpx.HTTPError as failure:
             reason = why_unreachable(failure, self._host)
-        if asyncio.current_task() in (self._reading, self._opening):
+        if self._superseded():
+            # The server ends a stream when another takes its place, and that is on its way.
+            self._reading = None
+        elif asyncio.current_task() in (self._reading, self._opening):
             self._end(TransportClosed(code, reason, retry_after))
+
+    def _superseded(self) -> bool:
+        """Whether the stream of this task is to be replaced by one that is being opened."""
+        opening = self._opening
+        replacing = opening is not None and not opening.done()
+        return replacing and asyncio.current_task() is self._reading
 
     async def _read(self, stream: EventStream) -> float | None:
         subscriptions = self._subscriptions
@@ -297,6 +309,8 @@ class SseTransport:
         self._reading, self._opening = asyncio.current_task(), None
         self._introduce(stream.client_id)
         async for frame in stream.frames():
+            if self._superseded() and isinstance(frame, ErrorFrame) and frame.code == "replaced":
+                continue
             for told in subscriptions.translate(frame, generation):
                 self._put(told)
             while len(self._arrived) > _QUEUED:
@@ -309,10 +323,11 @@ class SseTransport:
         said = self._greeting
         if said is None or not client_id:
             return
+        self._client_id = client_id[:64]
         since = round((self._clock.now() - self._greeted_at) * 1000)
         then = said.server_time
         new = {
-            "client_id": client_id[:64],
+            "client_id": self._client_id,
             "server_time": None if then is None else then + since,
             "ref": None,
         }
@@ -338,7 +353,7 @@ class SseTransport:
             yield stream
 
     def _ask(self) -> AbstractAsyncContextManager[EventStream]:
-        return self._stream(self._subscriptions.request())
+        return self._stream(self._subscriptions.request(self._client_id))
 
     def _stream(self, request: StreamRequest) -> AbstractAsyncContextManager[EventStream]:
         return open_stream(

@@ -97,15 +97,20 @@ class StreamSubscriptions:
 
     # ------------------------------------------------------------ the request
 
-    def request(self) -> StreamRequest:
-        """The request for the present set, each subscription from where it stands."""
-        self._opened_at = self._opened_at or self._wall_ms()
-        return self._get() if self.plain else self._post()
+    def request(self, client_id: str | None) -> StreamRequest:
+        """The request for the present set, each subscription from where it stands.
 
-    def _post(self) -> StreamRequest:
+        Args:
+            client_id: In whose place the stream comes, for presence.
+        """
+        self._opened_at = self._opened_at or self._wall_ms()
+        return self._get() if self.plain else self._post(client_id)
+
+    def _post(self, client_id: str | None) -> StreamRequest:
         body = SubscribeRequest(
             subscriptions=[self._subscription(one) for one in self._wanted],
             presence=any(one.frame.presence for one in self._wanted),
+            client_id=client_id,
         )
         return StreamRequest("POST", body=to_json(body))
 
