@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup packages chromium redis balancers pins demo serve test check check-python check-js check-spec check-wheels check-package check-sizes \
-        generate format docs build bench soak clean
+        generate format docs dashboard build bench soak clean
 
 # The first of these that runs and is new enough makes the environment.
 PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 python3.14,$(shell \
@@ -94,6 +94,7 @@ check-js: packages ## format, lint, types and imports of the TypeScript code
 	cd tests/package && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/conformance && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/bench/node && ../../../$(NODE_BIN)/biome check --error-on-warnings
+	cd scripts/dashboard && ../../$(NODE_BIN)/biome check --error-on-warnings
 
 check-spec: packages ## generated files are current, both descriptions are valid
 	$(BIN)/python spec/generate.py --check
@@ -126,9 +127,15 @@ format: packages ## put the code in order
 	cd tests/package && ../../$(NODE_BIN)/biome check --write
 	cd tests/conformance && ../../$(NODE_BIN)/biome check --write
 	cd tests/bench/node && ../../../$(NODE_BIN)/biome check --write
+	cd scripts/dashboard && ../../$(NODE_BIN)/biome check --write
 
 docs: packages ## the site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+dashboard: packages chromium ## the picture of the dashboard in docs/; installs 450 packages of Grafana's, needs Prometheus
+	cd scripts/dashboard && npm install --loglevel error
+	$(NODE_BIN)/tsc --noEmit --project scripts/dashboard/tsconfig.json
+	$(BIN)/python scripts/dashboard/live.py docs/assets/dashboard.webp
 
 build: packages ## wheels, source archives and the npm package, into dist/
 	@rm -rf dist
@@ -143,4 +150,4 @@ soak: packages ## the tests again with the large numbers; hours
 	HANZO_PUBSUB_SOAK=1 $(BIN)/python -m pytest --timeout 0
 
 clean: ## remove all that was made here
-	rm -rf $(VENV) node_modules dist js/dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) node_modules scripts/dashboard/node_modules dist js/dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
