@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.errors import InvalidTopic
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
+from pubsub_server.backplanes.retention import retention
 from pubsub_server.hub.faults import Faults
-from pubsub_server.hub.hub import Hub, retention
+from pubsub_server.hub.hub import Hub
 from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.instruments import Reading
 from pubsub_server.listeners.console import Console

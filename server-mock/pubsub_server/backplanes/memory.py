@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplane import Entry, Replay
+from pubsub_server.backplanes.history import MemoryStore
+from pubsub_server.backplanes.ids import IdMemory
+from pubsub_server.backplanes.retention import retention
 from pubsub_server.instruments import Reading
 from pubsub_server.interfaces import Page, Published, TopicReport
 
@@ -13,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pubsub_server.backplane import Standing
-    from pubsub_server.backplanes.history import MemoryStore
     from pubsub_server.errors import ServiceError
     from pubsub_server.hub.requests import Draft
     from pubsub_server.hub.topic_index import Survey
     from pubsub_server.instruments import Instrument
+    from pubsub_server.settings.config import Settings
 
 
 class MemoryBackplane:
-    """See `interfaces.Backplane`.
+    """See `backplane.Backplane`.
 
     Args:
         store: The logs.
@@ -36,7 +39,7 @@ class MemoryBackplane:
         self._deliver: Callable[[Entry], None] | None = None
 
     def start(self, deliver: Callable[[Entry], None]) -> None:
-        """See `interfaces.Backplane`."""
+        """See `backplane.Backplane`."""
         self._deliver = deliver
 
     def join(self, pattern: str) -> None:
@@ -48,7 +51,7 @@ class MemoryBackplane:
     def publish(
         self, drafts: Sequence[Draft], sender: tuple[str, str]
     ) -> list[Published | ServiceError]:
-        """See `interfaces.Backplane`."""
+        """See `backplane.Backplane`."""
         now = self._wall()
         results: list[Published | ServiceError] = []
         for draft in drafts:
@@ -71,7 +74,7 @@ class MemoryBackplane:
         newest: int | None,
         allowed: Callable[[str], bool],
     ) -> Replay:
-        """See `interfaces.Backplane`."""
+        """See `backplane.Backplane`."""
         return self.store.replay(
             topics,
             patterns,
@@ -83,17 +86,17 @@ class MemoryBackplane:
         )
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
-        """See `interfaces.Backplane`."""
+        """See `backplane.Backplane`."""
         return self.store.survey(patterns, allowed)
 
     def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
-        """See `interfaces.Backplane`."""
+        """See `backplane.Backplane`."""
         return [topic for topic in self.store.named(patterns) if allowed(topic)]
 
     def stand(
         self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
     ) -> tuple[int, Sequence[Standing]]:
-        """See `interfaces.Backplane`; all is heard."""
+        """See `backplane.Backplane`; all is heard."""
         now = self._wall()
         return now, self.store.stand(topics, now, at)
 
@@ -106,25 +109,25 @@ class MemoryBackplane:
         after: int | None,
         limit: int,
     ) -> Page:
-        """See `interfaces.Backplane`."""
+        """See `backplane.Backplane`."""
         return self.store.page(
             topic, self._wall(), since=since, before=before, after=after, limit=limit
         )
 
     def reports(self, prefix: str, limit: int) -> list[TopicReport]:
-        """See `interfaces.Backplane`."""
+        """See `backplane.Backplane`."""
         return self.store.reports(prefix, self._wall(), limit)
 
     def expire(self) -> None:
-        """See `interfaces.Backplane`."""
+        """See `backplane.Backplane`."""
         self.store.expire(self._wall())
 
     def evict(self, topic: str | None, *, log_too: bool) -> None:
-        """See `interfaces.Backplane`."""
+        """See `backplane.Backplane`."""
         self.store.evict(topic, log_too=log_too)
 
     def instruments(self) -> Sequence[Instrument]:
-        """See `interfaces.Backplane`."""
+        """See `backplane.Backplane`."""
         store = self.store
         return (
             Reading("history_topics", "Logs kept in this process.", lambda: len(store)),
@@ -133,3 +136,19 @@ class MemoryBackplane:
 
     async def close(self) -> None:
         """Nothing to end."""
+
+
+def open_memory(settings: Settings, wall: Callable[[], int]) -> MemoryBackplane:
+    """Logs in this process, empty, bounded by the settings.
+
+    Args:
+        settings: Limits.
+        wall: Unix ms.
+    """
+    store = MemoryStore(
+        retention(settings),
+        IdMemory(settings.ids_max, settings.ids_max_age * 1000),
+        max_bytes=settings.history_max_bytes,
+        max_topics=settings.topics_max,
+    )
+    return MemoryBackplane(store, wall)

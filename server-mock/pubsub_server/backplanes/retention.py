@@ -10,6 +10,8 @@ from hanzoai.pubsub.topics import TopicTrie
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pubsub_server.settings.config import Settings
+
 MAX_KNOWN: Final = 100_000
 """Topics whose answer is remembered."""
 
@@ -66,3 +68,21 @@ class Retention:
     def of(self, topic: str) -> Keep:
         """What the log of the topic keeps."""
         return self.keeps[self.number(topic)]
+
+
+def retention(settings: Settings) -> Retention:
+    """What the log of each topic keeps by the settings."""
+    messages, age = settings.history_max_messages, settings.history_max_age
+    return Retention(
+        Keep(messages, age * 1000),
+        [
+            (
+                each.topics,
+                Keep(
+                    messages if each.max_messages is None else each.max_messages,
+                    1000 * (age if each.max_age is None else each.max_age),
+                ),
+            )
+            for each in settings.history_classes
+        ],
+    )

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.generated.errors import CODES
-from hanzoai.pubsub.topics import validate_topic
-from pubsub_server.backplanes.history import MemoryStore
-from pubsub_server.backplanes.ids import IdMemory
-from pubsub_server.backplanes.memory import MemoryBackplane
-from pubsub_server.backplanes.retention import Keep, Retention
+from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.admission import Admission
 from pubsub_server.hub.attendance import Attendance
@@ -23,17 +17,19 @@ from pubsub_server.hub.connection import PAUSED, Connection
 from pubsub_server.hub.core import Core
 from pubsub_server.hub.delivery import Delivery
 from pubsub_server.hub.draining import end_all
+from pubsub_server.hub.gauges import gauges
 from pubsub_server.hub.inbound import Inbound
 from pubsub_server.hub.interests import Interests
 from pubsub_server.hub.positions import PositionList, Positions
 from pubsub_server.hub.presence import Presence
 from pubsub_server.hub.publishing import Publishing
+from pubsub_server.hub.queries import Queries
 from pubsub_server.hub.routing import Router
 from pubsub_server.hub.shared_attendance import SharedAttendance
 from pubsub_server.hub.subscriptions import Subscriptions
 from pubsub_server.hub.turns import Turns
+from pubsub_server.hub.wall_clock import never_back, now_ms
 from pubsub_server.hub.wheel import Wheel
-from pubsub_server.instruments import Reading
 from pubsub_server.interfaces import (
     AuthOk,
     Member,
@@ -44,9 +40,10 @@ from pubsub_server.interfaces import (
     TopicReport,
     WireForm,
 )
+from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
 
     from pubsub_server.backplane import Backplane, Entry
     from pubsub_server.hub.requests import (
@@ -78,21 +75,6 @@ AUTH_ERRORS: Final = frozenset(
 REPLACED: Final = 4409
 CLEAN: Final = frozenset({1000, 1001, 4408})
 """Close codes after which a client is not expected back: presence leaves at once."""
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _never_back(clock: Callable[[], int]) -> Callable[[], int]:
-    last = 0
-
-    def wall() -> int:
-        nonlocal last
-        last = max(last, clock())
-        return last
-
-    return wall
 
 
 class Hub:
@@ -136,12 +118,12 @@ class Hub:
     ) -> None:
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(loop, logger, "hub")
         self._open: set[Connection] = set()
         self._draining = False
         self.refusing = False
-        today = wall or _now
-        wall = _never_back(today)
+        today = wall or now_ms
+        wall = never_back(today)
         clock_ = clock or loop.time
         stats = Stats()
         interests = Interests(
@@ -157,7 +139,7 @@ class Hub:
             audit=audit,
             webhooks=webhooks,
             tracing=tracing,
-            backplane=backplane or _memory(settings, wall),
+            backplane=backplane or open_memory(settings, wall),
             delivery=Delivery(loop.call_soon, settings.send_queue_bytes, self._slow, stats),
             router=Router(
                 lambda connection, topic: core.may_read(connection, topic),
@@ -178,13 +160,14 @@ class Hub:
         self.attendance = (
             Attendance(core)
             if roster is None
-            else SharedAttendance(core, roster, self.end, self._spawn)
+            else SharedAttendance(core, roster, self.end, self._tasks.spawn)
         )
         self.subscriptions = Subscriptions(core, self.attendance)
         self.admission = Admission(core, self.end, self.subscriptions.drop)
         self.subscriptions.admission = self.admission
         self.publishing = Publishing(core, self.attendance)
         self._positions = Positions(core, interests)
+        self._queries = Queries(core, self.attendance)
         self.inbound = Inbound(
             core,
             self.admission,
@@ -192,7 +175,7 @@ class Hub:
             self.publishing,
             self.attendance,
             self.end,
-            self._spawn,
+            self._tasks.spawn,
         )
         core.backplane.start(self.deliver)
         core.wheel.add(self, clock_() + EXPIRE_EVERY)
@@ -370,21 +353,9 @@ class Hub:
         limit: int | None = None,
     ) -> Page:
         """See `interfaces.Service`."""
-        self._may_read(identity, topic)
-        settings = self.core.settings
-        limit = settings.history_page_default if limit is None else limit
-        if not 1 <= limit <= settings.history_page_max:
-            raise ServiceError(
-                "invalid_option",
-                f"`limit` is 1 to {settings.history_page_max}",
-                field="limit",
-            )
-        if after is not None and before is not None:
-            raise ServiceError(
-                "invalid_option", "`after` and `before` exclude each other", field="after"
-            )
-        page = self.core.backplane.page(topic, since=since, before=before, after=after, limit=limit)
-        return page if isinstance(page, Page) else await page
+        return await self._queries.history(
+            identity, topic, since=since, before=before, after=after, limit=limit
+        )
 
     async def positions(
         self, identity: Identity, wanted: PositionsRequest, gone: asyncio.Future[None]
@@ -394,79 +365,18 @@ class Hub:
 
     async def presence(self, identity: Identity, topic: str) -> list[Member]:
         """See `interfaces.Service`."""
-        self._may_read(identity, topic)
-        return await self.attendance.members(topic)
+        return await self._queries.presence(identity, topic)
 
     async def topics(
         self, identity: Identity, *, prefix: str = "", limit: int = 100
     ) -> tuple[list[TopicReport], bool]:
         """See `interfaces.Service`."""
-        core = self.core
-        if not core.policy.may_administer(identity):
-            raise ServiceError("forbidden", "only an admin may list topics")
-        if not 1 <= limit <= _TOPICS_MAX:
-            raise ServiceError("invalid_option", f"`limit` is 1 to {_TOPICS_MAX}", field="limit")
-        found = core.backplane.reports(prefix, limit + 1)
-        stored = found if isinstance(found, list) else await found
-        known = {report.topic: report for report in stored}
-        for topic in core.router.exact_topics():
-            if topic.startswith(prefix) and topic not in known:
-                known[topic] = TopicReport(topic, 0, 0, None, None)
-        chosen = sorted(known)[: limit + 1]
-        reports = [
-            TopicReport(
-                name,
-                len(core.router.route(name)),
-                known[name].messages,
-                known[name].position,
-                known[name].last_message_at,
-            )
-            for name in chosen[:limit]
-        ]
-        return reports, len(chosen) > limit
-
-    def _may_read(self, identity: Identity, topic: str) -> None:
-        try:
-            validate_topic(topic)
-        except InvalidTopic as error:
-            raise ServiceError("invalid_topic", error.message, topic=topic, field="topic") from None
-        if not self.core.policy.may_subscribe(identity, topic):
-            raise ServiceError(
-                "forbidden", "the access rules do not allow reading this topic", topic=topic
-            )
+        return await self._queries.topics(identity, prefix=prefix, limit=limit)
 
     def instruments(self) -> Sequence[Instrument]:
         """What the hub measures beside its counters, and what its backplane does."""
         core = self.core
-        return (
-            Reading(
-                "stalled_connections",
-                "Connections that take nothing at the moment.",
-                lambda: sum(1 for each in self._open if each.stalled),
-            ),
-            Reading(
-                "stalled_bytes",
-                "Bytes that wait for those.",
-                lambda: sum(each.held for each in self._open if each.stalled),
-            ),
-            Reading("presence_topics", "Topics with somebody present.", lambda: len(core.presence)),
-            Reading(
-                "presence_members",
-                "Members of those; who is on several topics counts as often.",
-                lambda: core.presence.places,
-            ),
-            Reading(
-                "held_requests",
-                "Requests for positions that wait for one to move.",
-                lambda: len(self._positions),
-            ),
-            Reading(
-                "subscribed_topics",
-                "Topics that are subscribed to by name.",
-                lambda: len(core.router.exact_topics()),
-            ),
-            *core.backplane.instruments(),
-        )
+        return (*gauges(core, self._open, self._positions), *core.backplane.instruments())
 
     # ------------------------------------------------------------ end
 
@@ -488,55 +398,10 @@ class Hub:
             spread=spread,
             hurry=hurry or asyncio.Event(),
         )
-        tasks = list(self._tasks)
-        if tasks:
-            await asyncio.wait(tasks, timeout=max(0.0, last - self._loop.time()))
-        for task in self._tasks:
-            task.cancel()
+        await self._tasks.wait(max(0.0, last - self._loop.time()))
+        self._tasks.cancel()
 
     async def close(self) -> None:
         """Stop, after `drain`."""
         self.core.wheel.stop()
         await self.core.backplane.close()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a task of the hub failed", exc_info=error)
-
-
-_TOPICS_MAX: Final = 10_000
-
-
-def retention(settings: Settings) -> Retention:
-    """What the log of each topic keeps."""
-    messages, age = settings.history_max_messages, settings.history_max_age
-    return Retention(
-        Keep(messages, age * 1000),
-        [
-            (
-                each.topics,
-                Keep(
-                    messages if each.max_messages is None else each.max_messages,
-                    1000 * (age if each.max_age is None else each.max_age),
-                ),
-            )
-            for each in settings.history_classes
-        ],
-    )
-
-
-def _memory(settings: Settings, wall: Callable[[], int]) -> MemoryBackplane:
-    store = MemoryStore(
-        retention(settings),
-        IdMemory(settings.ids_max, settings.ids_max_age * 1000),
-        max_bytes=settings.history_max_bytes,
-        max_topics=settings.topics_max,
-    )
-    return MemoryBackplane(store, wall)

@@ -1,0 +1,51 @@
+"""What the hub measures beside its counters: numbers that are taken when they are asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pubsub_server.instruments import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence, Sized
+
+    from pubsub_server.hub.connection import Connection
+    from pubsub_server.hub.core import Core
+
+
+def gauges(core: Core, connections: Collection[Connection], held: Sized) -> Sequence[Reading]:
+    """The gauges of a hub.
+
+    Args:
+        core: Of the hub.
+        connections: The open ones, whoever they are; read anew each time.
+        held: Requests for positions that wait.
+    """
+    return (
+        Reading(
+            "stalled_connections",
+            "Connections that take nothing at the moment.",
+            lambda: sum(1 for each in connections if each.stalled),
+        ),
+        Reading(
+            "stalled_bytes",
+            "Bytes that wait for those.",
+            lambda: sum(each.held for each in connections if each.stalled),
+        ),
+        Reading("presence_topics", "Topics with somebody present.", lambda: len(core.presence)),
+        Reading(
+            "presence_members",
+            "Members of those; who is on several topics counts as often.",
+            lambda: core.presence.places,
+        ),
+        Reading(
+            "held_requests",
+            "Requests for positions that wait for one to move.",
+            lambda: len(held),
+        ),
+        Reading(
+            "subscribed_topics",
+            "Topics that are subscribed to by name.",
+            lambda: len(core.router.exact_topics()),
+        ),
+    )
