@@ -24,12 +24,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from hanzoai.pubsub.settings.options import ClientOptions, ReceiveQueue, RetryOptions, SendQueue
 from pubsub_server.auth.identity import DEFAULT_CLAIMS, Identity
 from pubsub_server.backplanes.redis.backplane import RedisBackplane
+from pubsub_server.backplanes.redis.community import community
 from pubsub_server.backplanes.redis.layout import Layout
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.hub.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
 from pubsub_server.observe.metrics import PREFIX, Metrics
-from pubsub_server.server import community
 from pubsub_server.settings.config import Settings
 from pubsub_server.testing import running_server
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.errors import InvalidTopic
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
+from pubsub_server.backplanes.redis.community import community
 from pubsub_server.backplanes.retention import retention
 from pubsub_server.hub.faults import Faults
 from pubsub_server.hub.hub import Hub
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.auth.identity import Identity
     from pubsub_server.auth.jwks import JwksAuthenticator
-    from pubsub_server.backplanes.redis.backplane import Community, RedisBackplane
+    from pubsub_server.backplanes.redis.backplane import RedisBackplane
     from pubsub_server.instruments import Instrument
     from pubsub_server.observe.audit import AuditSink
     from pubsub_server.observe.audit_streams import Carrier
@@ -334,26 +335,6 @@ def _tracing() -> Tracing:
         raise StartError(
             f"tracing: {error.name} is not installed; pip install 'hanzoai-pubsub-server[otel]'"
         ) from None
-
-
-def community(settings: Settings) -> Community:
-    """What nodes on Redis share beside the logs."""
-    # Only a server on Redis loads its client.
-    from pubsub_server.backplanes.redis.backplane import Community
-
-    return Community(
-        heartbeat=settings.node_heartbeat / 1000,
-        timeout=settings.node_timeout / 1000,
-        grace=settings.presence_grace / 1000,
-        max_members=settings.presence_max_members,
-        per_user=settings.connections_per_user,
-        per_org=settings.connections_per_org,
-        org_limits=settings.org_limits,
-        rate_user=settings.publish_rate_user,
-        rate_service=settings.publish_rate_service,
-        rate_burst=settings.publish_burst,
-        rate_bulk=settings.publish_rate_bulk,
-    )
 
 
 async def _redis(settings: Settings) -> RedisBackplane:

@@ -48,6 +48,11 @@ class Tasks:
         for task in self._running:
             task.cancel()
 
+    async def stop(self) -> None:
+        """End every task, and wait until they have ended."""
+        self.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
-from pubsub_server.backplanes.redis.backplane import Community, RedisBackplane
+from pubsub_server.backplanes.redis.backplane import RedisBackplane
 from pubsub_server.backplanes.redis.layout import Layout
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 
 if TYPE_CHECKING:
+    from pubsub_server.backplanes.redis.community import Community
     from pubsub_server.backplanes.retention import Retention
 
 

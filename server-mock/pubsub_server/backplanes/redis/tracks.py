@@ -1,6 +1,6 @@
 """What this node has delivered of each topic: in order, nothing twice, and where something lacks.
 
-Pure: it decides, `RedisBackplane` fetches. A jump in the positions means that a message was lost on
+Pure: it decides, `deliveries.py` fetches. A jump in the positions means that a message was lost on
 the way; it is fetched from the log before what follows it is delivered.
 """
 

@@ -1,0 +1,159 @@
+"""What was published or changed and has not come: looked for after each break, and now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server.backplanes.redis.deliveries import AGAIN_AFTER, AGAIN_AT_MOST
+from pubsub_server.backplanes.redis.reader import CLOCKS_MS
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pubsub_server.backplanes.redis.deliveries import Deliveries
+    from pubsub_server.backplanes.redis.layout import Layout
+    from pubsub_server.backplanes.redis.life import Life
+    from pubsub_server.backplanes.redis.reader import Reader
+    from pubsub_server.backplanes.redis.roster import RedisRoster
+    from pubsub_server.backplanes.redis.tracks import Tracks
+    from pubsub_server.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+SWEEP_EVERY: Final = 5.0
+"""Seconds."""
+SWEEP_MARGIN_MS: Final = 2_000
+
+
+class CatchingUp:
+    """Compares where topics stand in Redis with what this node has delivered.
+
+    Args:
+        layout: Names of keys.
+        reader: Of the logs.
+        tracks: Where each topic stands here.
+        deliveries: Is given what was missed.
+        matching: Whether a topic is wanted here.
+        roster: Looks for changes of members at the same time.
+        life: Is told where Redis has lost something.
+        silence: Milliseconds after which a log that nobody writes is forgotten.
+        tasks: Keeps the sweeps.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        reader: Reader,
+        tracks: Tracks,
+        deliveries: Deliveries,
+        matching: Callable[[str], bool],
+        *,
+        roster: RedisRoster,
+        life: Life,
+        silence: int,
+        tasks: Tasks,
+    ) -> None:
+        self._layout = layout
+        self._reader = reader
+        self._tracks = tracks
+        self._deliveries = deliveries
+        self._matching = matching
+        self._roster = roster
+        self._life = life
+        self._silence = silence
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        # By shard, its own Redis time up to which everything published is known to have come; and
+        # since when it has lost nothing.
+        self._caught_up: dict[int, int] = {}
+        self._unbroken: dict[int, int] = {}
+        # Shards that may have lost something, not yet said.
+        self._doubted: set[int] = set()
+        # Shards of which messages may not have come.
+        self._anew: set[int] = set()
+        self._next_sweep = 0.0
+
+    def sweep(self) -> None:
+        """Look through all shards, unless that began less than `SWEEP_EVERY` seconds ago."""
+        if self._loop.time() >= self._next_sweep:
+            self._next_sweep = self._loop.time() + SWEEP_EVERY
+            self._tasks.spawn(self._sweep())
+
+    async def restored(self, shards: Sequence[int]) -> None:
+        """These are heard again, after a time in which they may not have been."""
+        self._anew.update(shards)
+        self._roster.interrupted(shards)
+        pause = AGAIN_AFTER
+        # Later the sweeps try again.
+        while not await self._catch_up(shards) and pause < AGAIN_AT_MOST:
+            await asyncio.sleep(pause)
+            pause *= 2
+
+    async def _sweep(self) -> None:
+        await self._catch_up(range(len(self._layout.bases)))
+
+    async def _catch_up(self, shards: Iterable[int]) -> bool:
+        """Look for what has not come; whether that was possible."""
+        members, found = await asyncio.gather(
+            self._roster.catch_up(), asyncio.gather(*map(self._catch_up_shard, shards))
+        )
+        errors = {error for error in found if error is not None}
+        if errors:
+            logger.warning("looking for what was missed failed: %s", ", ".join(sorted(errors)))
+        if self._doubted:
+            logger.warning(
+                "Redis may have lost what it had acknowledged last, in %d of %d shards",
+                *(len(self._doubted), len(self._layout.bases)),
+            )
+            self._doubted.clear()
+            # Members and counts may lack there, too.
+            self._life.lose()
+        return members and not errors
+
+    async def _catch_up_shard(self, shard: int) -> str | None:
+        """The kind of error that kept it from looking; None where it has looked."""
+        caught_up, anew = self._caught_up.get(shard, 0), shard in self._anew
+        # Another server may have another clock.
+        since = max(1, caught_up - (CLOCKS_MS if anew else SWEEP_MARGIN_MS)) if caught_up else 0
+        self._anew.discard(shard)
+        try:
+            sweep = await self._reader.sweep(shard, since)
+            before = self._unbroken.get(shard, sweep.unbroken)
+            anew = anew or before != sweep.unbroken
+            moved = set(filter(self._matching, sweep.topics))
+            if anew:
+                named = (track.topic for track in self._tracks.named)
+                moved.update(topic for topic in named if self._layout.shard(topic) == shard)
+            await self._compare(moved, since)
+        except LINK_ERRORS as error:
+            if anew:
+                self._anew.add(shard)
+            return type(error).__name__
+        if before != sweep.unbroken:
+            self._doubted.add(shard)
+        self._caught_up[shard], self._unbroken[shard] = sweep.now, sweep.unbroken
+        return None
+
+    async def _compare(self, moved: Iterable[str], since: int) -> None:
+        known: dict[str, int] = {}
+        for topic in moved:
+            track = self._tracks.get(topic)
+            if track is None:
+                await self._discover(topic, since)
+            elif track.last is not None:
+                known[topic] = track.last
+        stands = await self._reader.stands(known, self._silence)
+        for topic, last in stands.items():
+            track = self._tracks.get(topic)
+            if track is not None and track.held is None and last > (track.last or 0):
+                track.held = []
+                self._deliveries.heal(track)
+
+    async def _discover(self, topic: str, since: int) -> None:
+        """A topic that a pattern matches has begun, and this node has heard nothing of it."""
+        log = await self._reader.one(topic, "since", since)
+        if log is not None:
+            self._deliveries.catch_up(log.entries)

@@ -1,0 +1,59 @@
+"""What nodes on one Redis share beside the logs: signs of life, members, limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pubsub_server.settings.config import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Community:
+    """What the nodes share beside the logs.
+
+    Attributes:
+        heartbeat: Seconds between two beats of a node.
+        timeout: Seconds without a beat after which a node is given up.
+        grace: Seconds that the members of a node that was stopped have to go to another.
+        max_members: Of one topic.
+        per_user: Open connections of one user.
+        per_org: Of one organization.
+        org_limits: Of certain organizations, in place of ``per_org``.
+        rate_user: Publishes a second of a user over REST.
+        rate_service: Of a service.
+        rate_burst: Milliseconds of the rate that may come at once.
+        rate_bulk: Publishes a second of who publishes in bulk, by batches over REST.
+    """
+
+    heartbeat: float
+    timeout: float
+    grace: float
+    max_members: int
+    per_user: int
+    per_org: int
+    org_limits: Mapping[str, int]
+    rate_user: float
+    rate_service: float
+    rate_burst: int
+    rate_bulk: float
+
+
+def community(settings: Settings) -> Community:
+    """What nodes with these settings share."""
+    return Community(
+        heartbeat=settings.node_heartbeat / 1000,
+        timeout=settings.node_timeout / 1000,
+        grace=settings.presence_grace / 1000,
+        max_members=settings.presence_max_members,
+        per_user=settings.connections_per_user,
+        per_org=settings.connections_per_org,
+        org_limits=settings.org_limits,
+        rate_user=settings.publish_rate_user,
+        rate_service=settings.publish_rate_service,
+        rate_burst=settings.publish_burst,
+        rate_bulk=settings.publish_rate_bulk,
+    )

@@ -1,0 +1,111 @@
+"""What comes from Redis, handed to the hub in order; a hole is filled from the log first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server.backplanes.redis.records import unpack
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS
+from pubsub_server.backplanes.redis.told import MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pubsub_server.backplane import Entry
+    from pubsub_server.backplanes.redis.reader import Reader
+    from pubsub_server.backplanes.redis.tracks import Track, Tracks
+    from pubsub_server.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+AGAIN_AFTER: Final = 0.02
+AGAIN_AT_MOST: Final = 1.0
+"""Seconds; each wait is twice the one before, up to this."""
+
+
+class Deliveries:
+    """The way of the messages of all topics into this node.
+
+    Args:
+        tracks: Where each topic stands.
+        reader: Of the logs.
+        tasks: Keeps what fetches.
+        told: Given what nodes tell each other of their members.
+
+    Attributes:
+        healed: Holes that were filled from a log.
+    """
+
+    def __init__(
+        self, tracks: Tracks, reader: Reader, tasks: Tasks, told: Callable[[bytes], None]
+    ) -> None:
+        self._tracks = tracks
+        self._reader = reader
+        self._tasks = tasks
+        self._told = told
+        self._deliver: Callable[[Entry], None] = lambda entry: None
+        self.healed = 0
+
+    def start(self, deliver: Callable[[Entry], None]) -> None:
+        """From now on messages are delivered by this."""
+        self._deliver = deliver
+
+    def take(self, payload: bytes) -> None:
+        """Take what a channel has brought; never raises."""
+        try:
+            if payload.startswith(MARK):
+                self._told(payload)
+                return
+            for entry in unpack(payload):
+                deliver, hole = self._tracks.take(entry)
+                if deliver:
+                    self._deliver(entry)
+                elif hole is not None:
+                    self.heal(hole)
+        except ValueError:
+            logger.exception("what came from Redis cannot be read")
+
+    def catch_up(self, found: Sequence[Entry]) -> None:
+        """Take messages of a log that no channel has brought, oldest first."""
+        for entry in found:
+            deliver, hole = self._tracks.take(entry)
+            if deliver:
+                self._deliver(entry)
+            elif hole is not None:
+                self.heal(hole)
+
+    def settle(self, track: Track, last: int | None) -> None:
+        """Deliver what waited while a topic was opening.
+
+        Args:
+            track: Of the topic.
+            last: Newest position of its log; None where there is none.
+        """
+        if self._pass_on(track, last):
+            self.heal(track)
+
+    def heal(self, track: Track) -> None:
+        """Deliver what the log has and this node has not, and then what waited for that."""
+        self._tasks.spawn(self._heal(track))
+
+    async def _heal(self, track: Track) -> None:
+        pause = AGAIN_AFTER
+        while track.held is not None and track.last is not None:
+            try:
+                log = await self._reader.one(track.topic, "after", track.last)
+            except LINK_ERRORS:
+                # The sooner the better: the log keeps so many messages and no more.
+                await asyncio.sleep(pause)
+                pause = min(AGAIN_AT_MOST, pause * 2)
+                continue
+            self.healed += 1
+            found = () if log is None else log.entries
+            self._pass_on(track, None if log is None else log.last, found)
+
+    def _pass_on(self, track: Track, last: int | None, found: Sequence[Entry] = ()) -> bool:
+        ready, again = self._tracks.settle(track, last, found)
+        for entry in ready:
+            self._deliver(entry)
+        return again
