@@ -1,8 +1,8 @@
 """What the parts of the server ask of each other.
 
-Listeners know `Service`; the hub knows `Sink`, the `Backplane` of `backplane.py`, and who, what may
-be and how much: `Identity`, `Authenticator`, `Policy`, `RateLimiter`, `ConnectionLimiter`, `Audit`,
-`Webhooks`.
+Listeners know the `Service` of `service.py`; the hub knows `Sink`, the `Backplane` of
+`backplane.py`, and who, what may be and how much: `Identity`, `Authenticator`, `Policy`,
+`RateLimiter`, `ConnectionLimiter`, `Audit`, `Webhooks`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,12 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from pubsub_server.instruments import Distribution
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pubsub_server.auth.identity import Identity as Identity
     from pubsub_server.backplane import Entry
     from pubsub_server.errors import ServiceError
-    from pubsub_server.hub.connection import Connection
-    from pubsub_server.hub.positions import PositionList
-    from pubsub_server.hub.requests import (
-        Draft,
-        PositionsRequest,
-        SubscribeRequest,
-        UnsubscribeRequest,
-    )
+    from pubsub_server.hub.requests import Draft
 
     Answers: TypeAlias = (
         list["Published | ServiceError"] | Awaitable[list["Published | ServiceError"]]
@@ -339,158 +331,3 @@ class Member:
     joined_at: int
     last_seen: int
     kind: str = "user"
-
-
-class Service(Protocol):
-    """The hub, as listeners see it."""
-
-    @property
-    def stats(self) -> Stats:
-        """Counters."""
-        ...
-
-    def open(self, sink: Sink, form: WireForm) -> Connection:
-        """A connection has come; it has `auth_deadline` to authenticate.
-
-        Raises:
-            ServiceError: `going_away` while draining.
-        """
-        ...
-
-    def receive(self, connection: Connection, data: str | bytes) -> None:
-        """Take one inbound frame. Never raises; asynchronous work (auth) runs in one task."""
-        ...
-
-    async def identify(self, token: str) -> Identity:
-        """Who this is, for a request without a connection.
-
-        Raises:
-            ServiceError: `token_invalid`, `token_expired`, `unavailable`.
-        """
-        ...
-
-    def session(self, identity: Identity) -> AuthOk:
-        """What `auth.ok` would say to this identity, for a caller without a connection."""
-        ...
-
-    async def authenticate(
-        self, connection: Connection, token: str, *, client_id: str | None = None
-    ) -> AuthOk:
-        """Identify the connection, first or again.
-
-        Args:
-            connection: Of `open`.
-            token: With or without ``Bearer``.
-            client_id: The connection that this one resumes, for presence.
-
-        Raises:
-            ServiceError: `token_invalid`, `token_expired`, `connection_limit`, `unavailable`.
-        """
-        ...
-
-    def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
-        """Register, then replay, then live; answers through the connection."""
-        ...
-
-    def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
-        """End subscriptions by exactly these patterns; answers through the connection."""
-        ...
-
-    def heard(self, connection: Connection) -> None:
-        """A byte came from the client, of whatever kind."""
-        ...
-
-    def pause(self, connection: Connection) -> None:
-        """The transport holds too much; write nothing until `resume`."""
-        ...
-
-    def resume(self, connection: Connection) -> None:
-        """The transport has room again."""
-        ...
-
-    def closed(self, connection: Connection, code: int | None = None) -> None:
-        """The connection is gone; None without a close handshake. Idempotent.
-
-        Presence leaves at once for a close code 1000 or 1001 from the client, else after the grace.
-        """
-        ...
-
-    async def publish(
-        self,
-        identity: Identity,
-        drafts: Sequence[Draft],
-        *,
-        connection: Connection | None = None,
-        batch: bool = False,
-    ) -> list[Published | ServiceError]:
-        """Publish in order; one answer an item.
-
-        Args:
-            identity: Who publishes.
-            drafts: What, its form checked.
-            connection: By which; None over REST.
-            batch: Over REST, as one batch.
-        """
-        ...
-
-    async def history(
-        self,
-        identity: Identity,
-        topic: str,
-        *,
-        since: int | None = None,
-        before: str | None = None,
-        after: int | None = None,
-        limit: int | None = None,
-    ) -> Page:
-        """One page of a topic's retained messages: the newest, or the first behind ``after``.
-
-        Raises:
-            ServiceError: `forbidden`, `invalid_topic`, `invalid_option`.
-        """
-        ...
-
-    async def positions(
-        self, identity: Identity, wanted: PositionsRequest, gone: asyncio.Future[None]
-    ) -> PositionList:
-        """Where topics stand; held until one of them moves, if that is asked for.
-
-        Args:
-            identity: Who asks.
-            wanted: What for.
-            gone: Done when nobody waits for the answer any more.
-
-        Raises:
-            ServiceError: `forbidden`, `connection_limit`, `unavailable`.
-        """
-        ...
-
-    async def presence(self, identity: Identity, topic: str) -> list[Member]:
-        """Everybody present on a topic.
-
-        Raises:
-            ServiceError: `forbidden`, `invalid_topic`, `unavailable`.
-        """
-        ...
-
-    async def topics(
-        self, identity: Identity, *, prefix: str = "", limit: int = 100
-    ) -> tuple[list[TopicReport], bool]:
-        """Active topics by name, and whether there are more.
-
-        Raises:
-            ServiceError: `forbidden`, `invalid_option`.
-        """
-        ...
-
-    async def drain(
-        self, seconds: float, spread: float = 0.0, hurry: asyncio.Event | None = None
-    ) -> None:
-        """Refuse what is new, answer what is published, close every connection with 1001.
-
-        Args:
-            seconds: For all of it.
-            spread: Seconds between the first end and the last; no more than 3/4 of all.
-            hurry: When it is set, the rest ends at once.
-        """
-        ...

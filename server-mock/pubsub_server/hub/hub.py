@@ -78,7 +78,7 @@ CLEAN: Final = frozenset({1000, 1001, 4408})
 
 
 class Hub:
-    """See `interfaces.Service`, which says what each method does.
+    """See `service.Service`, which says what each method does.
 
     Made and used inside a running event loop.
 
@@ -194,7 +194,7 @@ class Hub:
     # ------------------------------------------------------------ connections
 
     def open(self, sink: Sink, form: WireForm) -> Connection:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         if self._draining:
             raise ServiceError("going_away", "the server is shutting down")
         if self.refusing:
@@ -208,21 +208,21 @@ class Hub:
         return connection
 
     def heard(self, connection: Connection) -> None:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         connection.last_heard = self.core.clock()
 
     def pause(self, connection: Connection) -> None:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         self.core.delivery.stall(connection, PAUSED)
 
     def resume(self, connection: Connection) -> None:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         # It has taken what was sent: it lives, though it may not have been listened to.
         connection.last_heard = self.core.clock()
         self.core.delivery.release(connection, PAUSED)
 
     def closed(self, connection: Connection, code: int | None = None) -> None:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         if connection.closed:
             return
         core = self.core
@@ -287,29 +287,29 @@ class Hub:
     # ------------------------------------------------------------ operations
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         self.inbound.receive(connection, data)
 
     async def identify(self, token: str) -> Identity:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         return await self.core.authenticator.authenticate(token)
 
     def session(self, identity: Identity) -> AuthOk:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         return self.admission.answer(identity, f"rest_{identity.user_id}")
 
     async def authenticate(
         self, connection: Connection, token: str, *, client_id: str | None = None
     ) -> AuthOk:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         return await self.admission.admit(connection, token, client_id)
 
     def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         self.inbound.subscribe(connection, request)
 
     def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         self.subscriptions.unsubscribe(connection, request)
 
     async def publish(
@@ -320,7 +320,7 @@ class Hub:
         connection: Connection | None = None,
         batch: bool = False,
     ) -> list[Published | ServiceError]:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         if self._draining and not self.core.backplane.lasting:
             # Its listeners leave, and what they miss would be gone.
             return [ServiceError("going_away", "the server is shutting down") for _ in drafts]
@@ -352,7 +352,7 @@ class Hub:
         after: int | None = None,
         limit: int | None = None,
     ) -> Page:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         return await self._queries.history(
             identity, topic, since=since, before=before, after=after, limit=limit
         )
@@ -360,17 +360,17 @@ class Hub:
     async def positions(
         self, identity: Identity, wanted: PositionsRequest, gone: asyncio.Future[None]
     ) -> PositionList:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         return await self._positions.answer(identity, wanted, gone)
 
     async def presence(self, identity: Identity, topic: str) -> list[Member]:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         return await self._queries.presence(identity, topic)
 
     async def topics(
         self, identity: Identity, *, prefix: str = "", limit: int = 100
     ) -> tuple[list[TopicReport], bool]:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         return await self._queries.topics(identity, prefix=prefix, limit=limit)
 
     def instruments(self) -> Sequence[Instrument]:
@@ -383,7 +383,7 @@ class Hub:
     async def drain(
         self, seconds: float, spread: float = 0.0, hurry: asyncio.Event | None = None
     ) -> None:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         self._draining = True
         self._positions.end()
         if not self.core.backplane.lasting:

@@ -88,7 +88,7 @@ class Inbound:
         self.unanswered: set[asyncio.Task[None]] = set()
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
-        """Take one frame; see `interfaces.Service`."""
+        """Take one frame; see `service.Service`."""
         if connection.closed:
             return
         core = self._core
@@ -107,7 +107,7 @@ class Inbound:
             self._take(connection, data)
 
     def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
-        """Perform a subscribe, at once or in its turn; see `interfaces.Service`."""
+        """Perform a subscribe, at once or in its turn; see `service.Service`."""
         core = self._core
         if connection.busy:
             _wait(connection, request)

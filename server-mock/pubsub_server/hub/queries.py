@@ -40,7 +40,7 @@ class Queries:
         after: int | None,
         limit: int | None,
     ) -> Page:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         self._may_read(identity, topic)
         settings = self._core.settings
         limit = settings.history_page_default if limit is None else limit
@@ -60,14 +60,14 @@ class Queries:
         return page if isinstance(page, Page) else await page
 
     async def presence(self, identity: Identity, topic: str) -> list[Member]:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         self._may_read(identity, topic)
         return await self._attendance.members(topic)
 
     async def topics(
         self, identity: Identity, *, prefix: str, limit: int
     ) -> tuple[list[TopicReport], bool]:
-        """See `interfaces.Service`."""
+        """See `service.Service`."""
         core = self._core
         if not core.policy.may_administer(identity):
             raise ServiceError("forbidden", "only an admin may list topics")

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pubsub_server.access.policy import Policy
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.faults import Faults
-    from pubsub_server.interfaces import Service
     from pubsub_server.listeners.console import Console
     from pubsub_server.observe.metrics import Metrics
+    from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pubsub_server.hub.faults import Faults
     from pubsub_server.hub.positions import PositionList
     from pubsub_server.hub.requests import Draft
-    from pubsub_server.interfaces import Identity, Member, Page, Published, Service, TopicReport
+    from pubsub_server.interfaces import Identity, Member, Page, Published, TopicReport
+    from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
 
 FRAME_MARGIN: Final = 16_384

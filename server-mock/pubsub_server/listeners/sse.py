@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pubsub_server.access.policy import Policy
-    from pubsub_server.interfaces import Identity, Service
+    from pubsub_server.interfaces import Identity
     from pubsub_server.listeners.http import HttpConnection
+    from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
 
 HEADERS: Final = {
