@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pubsub_server.interfaces import HookEvent
-    from pubsub_server.settings.config import Settings, Webhook
+    from pubsub_server.settings.config import Settings
+    from pubsub_server.settings.entries import Webhook
 
 MAX_BACKOFF: Final = 60.0
 """Seconds between two tries at most."""

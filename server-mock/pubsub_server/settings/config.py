@@ -2,7 +2,7 @@
 
 A setting `history_max_messages` is the flag `--history-max-messages`, the environment variable
 `HANZO_PUBSUB_HISTORY_MAX_MESSAGES` and the key `history_max_messages` of the YAML file.
-`config_sources` reads these; this module says what each setting accepts.
+`sources.py` reads these; this module says what each setting accepts.
 """
 
 from __future__ import annotations
@@ -22,9 +22,19 @@ from pydantic import (
     model_validator,
 )
 
-from hanzoai.pubsub.errors import InvalidTopic
-from hanzoai.pubsub.topics import validate_pattern
 from pubsub_server.auth.identity import DEFAULT_CLAIMS
+from pubsub_server.settings.entries import HistoryClass, Webhook
+from pubsub_server.settings.kinds import (
+    Count,
+    Items,
+    Milliseconds,
+    Port,
+    Rate,
+    Seconds,
+    Size,
+    Switch,
+    Wait,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,117 +44,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 SPREAD_AMONG_NODES = 3_000
 """Milliseconds; a node that is alone ends all at once, for nobody else could take them."""
 
-_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
 _SOCKET_URL = re.compile(r"wss?://[a-zA-Z0-9.\[\]:-]+(?:/[a-zA-Z0-9._~/-]*)?", re.ASCII)
-_SIZES = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
-_SIZE = re.compile(r"(\d+)\s*(KiB|MiB|GiB)")
-_TRUTH = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
-}
-
-
-def _milliseconds(value: object) -> object:
-    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
-        return round(float(match[1]) * _UNITS[match[2]])
-    return value
-
-
-def _seconds(value: object) -> object:
-    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
-        return round(float(match[1]) * _UNITS[match[2]] / 1000)
-    return value
-
-
-def _bytes(value: object) -> object:
-    if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
-        return int(match[1]) * _SIZES[match[2]]
-    return value
-
-
-def _truth(value: object) -> object:
-    return _TRUTH.get(value.strip().lower(), value) if isinstance(value, str) else value
-
-
-def _items(value: object) -> object:
-    if isinstance(value, str):
-        return tuple(item.strip() for item in value.split(",") if item.strip())
-    return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-
-
-Milliseconds = Annotated[int, BeforeValidator(_milliseconds), Field(ge=1, le=86_400_000)]
-Wait = Annotated[int, BeforeValidator(_milliseconds), Field(ge=0, le=86_400_000)]
-Seconds = Annotated[int, BeforeValidator(_seconds), Field(ge=0, le=31_536_000)]
-Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=2**40)]
-Count = Annotated[int, Field(ge=1, le=10**9)]
-Rate = Annotated[float, Field(gt=0, le=1e9)]
-Port = Annotated[int, Field(ge=0, le=65535)]
-Switch = Annotated[bool, BeforeValidator(_truth)]
-Items = Annotated[tuple[str, ...], BeforeValidator(_items)]
-
-
-class Webhook(BaseModel):
-    """One receiver of webhooks.
-
-    Attributes:
-        url: Where batches are posted: http or https.
-        topics: Patterns whose events are sent.
-        events: Which events: `publish`, `join`, `leave`, `update`, `subscribe`, `unsubscribe`.
-        secret: Key of the HMAC-SHA256 signature; at least 16 characters.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    url: str
-    topics: tuple[str, ...] = ("**",)
-    events: tuple[
-        Literal["publish", "join", "leave", "update", "subscribe", "unsubscribe"], ...
-    ] = ("publish",)
-    secret: SecretStr
-
-    @field_validator("url")
-    @classmethod
-    def _http(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("must be an http:// or https:// URL")
-        if parts.username or parts.password:
-            raise ValueError("must not carry a user or password; requests are signed with `secret`")
-        return url
-
-    @field_validator("secret")
-    @classmethod
-    def _long_enough(cls, secret: SecretStr) -> SecretStr:
-        if len(secret.get_secret_value()) < 16:
-            raise ValueError("must have at least 16 characters")
-        return secret
-
-
-class HistoryClass(BaseModel):
-    """How much is retained of certain topics.
-
-    Attributes:
-        topics: Patterns.
-        max_messages: Retained a topic; default `history_max_messages`.
-        max_age: Seconds a message is retained; default `history_max_age`.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    topics: tuple[str, ...] = Field(min_length=1)
-    max_messages: int | None = Field(default=None, ge=0, le=1_000_000)
-    max_age: Annotated[int | None, BeforeValidator(_seconds), Field(ge=0, le=31_536_000)] = None
-
-    @field_validator("topics")
-    @classmethod
-    def _patterns(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in topics:
-            try:
-                validate_pattern(pattern)
-            except InvalidTopic as error:
-                raise ValueError(f"{error.message} {error.remedy}") from None
-        return topics
 
 
 class Settings(BaseModel):

@@ -1,0 +1,75 @@
+"""Entries of those settings that are lists: receivers of webhooks, classes of history."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+
+from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.topics import validate_pattern
+from pubsub_server.settings.kinds import seconds
+
+
+class Webhook(BaseModel):
+    """One receiver of webhooks.
+
+    Attributes:
+        url: Where batches are posted: http or https.
+        topics: Patterns whose events are sent.
+        events: Which events: `publish`, `join`, `leave`, `update`, `subscribe`, `unsubscribe`.
+        secret: Key of the HMAC-SHA256 signature; at least 16 characters.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    topics: tuple[str, ...] = ("**",)
+    events: tuple[
+        Literal["publish", "join", "leave", "update", "subscribe", "unsubscribe"], ...
+    ] = ("publish",)
+    secret: SecretStr
+
+    @field_validator("url")
+    @classmethod
+    def _http(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("must be an http:// or https:// URL")
+        if parts.username or parts.password:
+            raise ValueError("must not carry a user or password; requests are signed with `secret`")
+        return url
+
+    @field_validator("secret")
+    @classmethod
+    def _long_enough(cls, secret: SecretStr) -> SecretStr:
+        if len(secret.get_secret_value()) < 16:
+            raise ValueError("must have at least 16 characters")
+        return secret
+
+
+class HistoryClass(BaseModel):
+    """How much is retained of certain topics.
+
+    Attributes:
+        topics: Patterns.
+        max_messages: Retained a topic; default `history_max_messages`.
+        max_age: Seconds a message is retained; default `history_max_age`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    topics: tuple[str, ...] = Field(min_length=1)
+    max_messages: int | None = Field(default=None, ge=0, le=1_000_000)
+    max_age: Annotated[int | None, BeforeValidator(seconds), Field(ge=0, le=31_536_000)] = None
+
+    @field_validator("topics")
+    @classmethod
+    def _patterns(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in topics:
+            try:
+                validate_pattern(pattern)
+            except InvalidTopic as error:
+                raise ValueError(f"{error.message} {error.remedy}") from None
+        return topics

@@ -1,0 +1,66 @@
+"""Kinds of values that settings take, and the texts that are read as such.
+
+A text comes from a flag, the environment or YAML: durations may have a unit (`500ms`, `5s`, `2m`,
+`1h`), sizes `KiB`, `MiB` or `GiB`, lists commas.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+_SIZES = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+_SIZE = re.compile(r"(\d+)\s*(KiB|MiB|GiB)")
+_TRUTH = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+
+
+def _milliseconds(value: object) -> object:
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        return round(float(match[1]) * _UNITS[match[2]])
+    return value
+
+
+def seconds(value: object) -> object:
+    """A duration with a unit in seconds, rounded; anything else as it is."""
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        return round(float(match[1]) * _UNITS[match[2]] / 1000)
+    return value
+
+
+def _bytes(value: object) -> object:
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
+        return int(match[1]) * _SIZES[match[2]]
+    return value
+
+
+def _truth(value: object) -> object:
+    return _TRUTH.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _items(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(item.strip() for item in value.split(",") if item.strip())
+    return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+
+
+Milliseconds = Annotated[int, BeforeValidator(_milliseconds), Field(ge=1, le=86_400_000)]
+"""From 1 to a day."""
+Wait = Annotated[int, BeforeValidator(_milliseconds), Field(ge=0, le=86_400_000)]
+"""Milliseconds from 0 to a day."""
+Seconds = Annotated[int, BeforeValidator(seconds), Field(ge=0, le=31_536_000)]
+"""From 0 to a year."""
+Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=2**40)]
+"""Bytes, from 1 to a TiB."""
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Rate = Annotated[float, Field(gt=0, le=1e9)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Switch = Annotated[bool, BeforeValidator(_truth)]
+"""Also `yes`, `on`, `1`, and their opposites."""
+Items = Annotated[tuple[str, ...], BeforeValidator(_items)]
