@@ -1,11 +1,9 @@
-"""The HTTP listener: routes, CORS, errors, and connections with deadlines and a cap."""
+"""The HTTP listener: routes, CORS and errors."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
-import secrets
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -15,10 +13,12 @@ from aiohttp import web
 from pubsub_server.errors import ServiceError
 from pubsub_server.listeners.accepting import stop_accepting
 from pubsub_server.listeners.console import is_console
+from pubsub_server.listeners.http_connection import HttpConnection
 from pubsub_server.listeners.problems import problem
+from pubsub_server.listeners.request_ids import REQUEST_ID, new_request_id, request_id
 from pubsub_server.listeners.requests import UnsupportedMedia
 from pubsub_server.listeners.rest import RestApi
-from pubsub_server.listeners.sse import EventStreams, StreamSink
+from pubsub_server.listeners.sse import EventStreams
 
 if TYPE_CHECKING:
     import ssl
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pubsub_server.access.policy import Policy
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.faults import Faults
     from pubsub_server.listeners.console import Console
     from pubsub_server.observe.metrics import Metrics
@@ -44,184 +43,7 @@ PREFLIGHT_SECONDS: Final = 600
 SHORTEST: Final = 0.05
 """Seconds that open requests have at the end, though the time is over."""
 
-MAX_LINE: Final = 65_536
-"""Bytes of a request line: room for some hundred topics."""
-
-MAX_FIELD: Final = 32_768
-"""Bytes of a header: room for the largest token."""
-
-_REQUEST_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
-REQUEST_ID: Final = web.RequestKey("request_id", str)
-_OVERLOADED: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
-    b"Connection: close\r\n\r\n"
-)
 _LOG: Final = logging.getLogger("pubsub_server.http")
-
-
-class HttpConnection(web.RequestHandler):
-    """aiohttp's connection with deadlines for head and end, and one event stream at most.
-
-    Args:
-        manager: aiohttp's server.
-        loop: The event loop.
-        settings: Limits and deadlines.
-        listener: Counts the open connections.
-    """
-
-    __slots__ = (
-        "_end_timer",
-        "_ending",
-        "_gone",
-        "_head_timer",
-        "_listener",
-        "_settings",
-        "_stream",
-        "_wire",
-    )
-
-    def __init__(
-        self,
-        manager: web.Server,
-        loop: asyncio.AbstractEventLoop,
-        settings: Settings,
-        listener: HttpListener,
-    ) -> None:
-        super().__init__(
-            manager,
-            loop=loop,
-            keepalive_timeout=settings.http_idle_timeout / 1000,
-            access_log=None,  # type: ignore[arg-type]
-            max_line_size=MAX_LINE,
-            max_field_size=MAX_FIELD,
-            max_headers=settings.max_headers,
-            lingering_time=settings.linger_timeout / 1000,
-            auto_decompress=False,
-            logger=_LOG,
-        )
-        self._settings = settings
-        self._listener = listener
-        self._stream: tuple[StreamSink, Service, Connection] | None = None
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._end_timer: asyncio.TimerHandle | None = None
-        self._ending = False
-        self._wire: asyncio.Transport | None = None
-        self._gone: asyncio.Future[None] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come: counted, and given a deadline for its first request."""
-        super().connection_made(transport)
-        self._wire = self.transport
-        self._listener.connections += 1
-        if self._listener.stopped:
-            self.force_close()
-            return
-        if self._listener.connections > self._settings.max_connections:
-            if self.transport is not None:
-                self.transport.write(_OVERLOADED)
-            self.force_close()
-            return
-        self._head_timer = self._loop.call_later(
-            self._settings.header_timeout / 1000, self.force_close
-        )
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """The client is gone: its stream ends at once."""
-        self._listener.connections -= 1
-        self.head_received()
-        self._wire = None
-        self._cancel_end()
-        if self._gone is not None:
-            self._gone.set_result(None)
-        stream, self._stream = self._stream, None
-        super().connection_lost(exc)
-        if stream is not None:
-            sink, service, connection = stream
-            service.closed(connection, None)
-            sink.end()
-
-    def pause_writing(self) -> None:
-        """The transport holds too much: the hub keeps what comes next."""
-        super().pause_writing()
-        if self._stream is not None:
-            self._stream[1].pause(self._stream[2])
-        elif not self._ending:
-            self._cut_after(self._settings.body_timeout / 1000)
-
-    def resume_writing(self) -> None:
-        """The transport has room again."""
-        super().resume_writing()
-        if self._stream is not None:
-            self._stream[1].resume(self._stream[2])
-        elif not self._ending:
-            self._cancel_end()
-
-    async def start(self) -> None:
-        """Handles requests until the connection ends; then what is written has to leave in time."""
-        try:
-            await super().start()
-        finally:
-            if not self._ending:
-                self.expect_end(self._settings.body_timeout / 1000)
-
-    def head_received(self) -> None:
-        """A request is there in full; the first deadline is met."""
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    @property
-    def gone(self) -> asyncio.Future[None]:
-        """Done when the client has left; for requests whose answer takes long."""
-        if self._gone is None:
-            self._gone = self._loop.create_future()
-            if self._wire is None:
-                self._gone.set_result(None)
-        return self._gone
-
-    def attach(self, sink: StreamSink, service: Service, connection: Connection) -> None:
-        """This connection carries an event stream from here on."""
-        self._stream = (sink, service, connection)
-
-    def detach(self) -> None:
-        """The event stream is at its end."""
-        self._stream = None
-
-    def expect_end(self, seconds: float) -> None:
-        """Nothing more will be written: cuts the connection if it is not gone in time."""
-        self._ending = True
-        self._cut_after(seconds)
-
-    def _cut_after(self, seconds: float) -> None:
-        self._cancel_end()
-        if self._wire is not None:
-            self._end_timer = self._loop.call_later(seconds, self._wire.abort)
-
-    def _cancel_end(self) -> None:
-        if self._end_timer is not None:
-            self._end_timer.cancel()
-            self._end_timer = None
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """What is no HTTP, or what failed outside of a handler, as a problem document."""
-        if request.writer.output_size > 0:
-            raise ConnectionError("the response has begun; the connection is cut")
-        identifier = new_request_id()
-        if status >= 500:
-            _LOG.error("request %s failed", identifier, exc_info=exc)
-            error = ServiceError("internal", "the server failed at this request")
-        else:
-            error = ServiceError("invalid_frame", "this is not a valid HTTP/1.1 request")
-        response = problem(error, identifier, status=status)
-        response.headers["X-Request-Id"] = identifier
-        response.force_close()
-        return response
 
 
 class HttpListener:
@@ -329,8 +151,7 @@ class HttpListener:
         connection = request.protocol
         if isinstance(connection, HttpConnection):
             connection.head_received()
-        offered = request.headers.get("X-Request-Id", "")
-        identifier = offered if _REQUEST_ID.fullmatch(offered) else new_request_id()
+        identifier = request_id(request.headers.get("X-Request-Id"))
         request[REQUEST_ID] = identifier
         began = time.perf_counter()
         response = await self._answer(request, handler, identifier)
@@ -446,8 +267,3 @@ def _nothing_here(request: web.Request, identifier: str) -> web.Response:
     # What follows a refused upgrade may be no HTTP.
     response.force_close()
     return response
-
-
-def new_request_id() -> str:
-    """An id that names one request in its answer and in the log."""
-    return "req_" + secrets.token_hex(8)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from pubsub_server.listeners.http import HttpConnection
+    from pubsub_server.listeners.http_connection import HttpConnection
 
 MAX_INTEGER: Final = 2**53 - 1
 

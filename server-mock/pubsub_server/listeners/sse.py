@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.access.policy import Policy
     from pubsub_server.interfaces import Identity
-    from pubsub_server.listeners.http import HttpConnection
+    from pubsub_server.listeners.http_connection import HttpConnection
     from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
 

@@ -1,0 +1,25 @@
+"""Ids of requests: the client's own where it sent a good one, else one of ours."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Final
+
+from aiohttp import web
+
+REQUEST_ID: Final = web.RequestKey("request_id", str)
+
+_GOOD: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
+
+
+def request_id(offered: str | None) -> str:
+    """The id of a request whose header `X-Request-Id` says this; None where there is none."""
+    if offered is not None and _GOOD.fullmatch(offered):
+        return offered
+    return new_request_id()
+
+
+def new_request_id() -> str:
+    """An id that names one request in its answer and in the log."""
+    return "req_" + secrets.token_hex(8)
