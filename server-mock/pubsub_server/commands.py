@@ -124,7 +124,7 @@ def _supervise(settings: Settings, argv: Sequence[str]) -> int:
 
 def _run(settings: Settings, worker: tuple[Path, int] | None = None) -> int:
     # Imported late: `--check-config` and `token` need none of it.
-    from pubsub_server.server import new_event_loop, run
+    from pubsub_server.process import new_event_loop, run
 
     # What was imported stays: a full collection that walks it stops every delivery for 50 ms.
     gc.collect()

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import logging
-import os
-import signal
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -36,7 +31,6 @@ from pubsub_server.workers.ports import refused_port
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
-    from typing import TextIO
 
     from pubsub_server.auth.identity import Identity
     from pubsub_server.auth.jwks import JwksAuthenticator
@@ -48,8 +42,6 @@ if TYPE_CHECKING:
     from pubsub_server.settings.config import Settings
 
 OPENAPI: Final = Path(__file__).with_name("generated") / "openapi.json"
-
-_LOG: Final = logging.getLogger("pubsub_server")
 
 
 class Server:
@@ -358,74 +350,12 @@ async def _redis(settings: Settings) -> RedisBackplane:
         raise StartError(f"redis_url: {error}") from None
 
 
-async def run(
-    settings: Settings, out: TextIO | None = None, worker: tuple[Path, int] | None = None
-) -> None:
-    """Runs a server until SIGTERM or SIGINT; says on standard output when it is ready.
-
-    A worker ends, too, when its standard input does: its supervisor is gone.
-
-    Raises:
-        StartError: As `Server.start`.
-    """
-    loop = asyncio.get_running_loop()
-    server = Server(settings, worker=worker)
-    await server.start()
-    end = asyncio.Event()
-
-    def ask() -> None:
-        if end.is_set():
-            server.hurry()
-        end.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, ask)
-    if worker is not None:
-        loop.add_reader(sys.stdin.fileno(), _gone, loop, end)
-    if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, server.reopen)
-    try:
-        print(ready_line(server), file=out or sys.stdout, flush=True)
-        _LOG.info("ready: %s and %s", server.http, server.ws)
-        await end.wait()
-        _LOG.info("shutting down")
-    finally:
-        await server.stop()
-
-
-def ready_line(server: Server) -> str:
-    """The JSON line that says where a server listens."""
-    fields = {
-        "event": "ready",
-        "http": server.http,
-        "ws": server.ws,
-        "pid": os.getpid(),
-        "version": server_version(),
-    }
-    return json.dumps(fields)
-
-
 def server_version() -> str:
     """Of the installed distribution; `0` where it is not installed."""
     try:
         return version("hanzoai-pubsub-server")
     except PackageNotFoundError:
         return "0"
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """The loop of uvloop where that is installed, else of asyncio."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
-def _gone(loop: asyncio.AbstractEventLoop, end: asyncio.Event) -> None:
-    loop.remove_reader(sys.stdin.fileno())
-    end.set()
 
 
 async def _listening(start: Awaitable[int], name: str, settings: Settings) -> int:

@@ -1,0 +1,84 @@
+"""One process with a server: its event loop, its signals, and the line that says it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server.server import Server, server_version
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import TextIO
+
+    from pubsub_server.settings.config import Settings
+
+_LOG: Final = logging.getLogger("pubsub_server")
+
+
+async def run(
+    settings: Settings, out: TextIO | None = None, worker: tuple[Path, int] | None = None
+) -> None:
+    """Runs a server until SIGTERM or SIGINT; says on standard output when it is ready.
+
+    A worker ends, too, when its standard input does: its supervisor is gone.
+
+    Raises:
+        StartError: As `Server.start`.
+    """
+    loop = asyncio.get_running_loop()
+    server = Server(settings, worker=worker)
+    await server.start()
+    end = asyncio.Event()
+
+    def ask() -> None:
+        if end.is_set():
+            server.hurry()
+        end.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, ask)
+    if worker is not None:
+        loop.add_reader(sys.stdin.fileno(), _gone, loop, end)
+    if hasattr(signal, "SIGHUP"):
+        loop.add_signal_handler(signal.SIGHUP, server.reopen)
+    try:
+        print(ready_line(server), file=out or sys.stdout, flush=True)
+        _LOG.info("ready: %s and %s", server.http, server.ws)
+        await end.wait()
+        _LOG.info("shutting down")
+    finally:
+        await server.stop()
+
+
+def ready_line(server: Server) -> str:
+    """The JSON line that says where a server listens."""
+    fields = {
+        "event": "ready",
+        "http": server.http,
+        "ws": server.ws,
+        "pid": os.getpid(),
+        "version": server_version(),
+    }
+    return json.dumps(fields)
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """The loop of uvloop where that is installed, else of asyncio."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _gone(loop: asyncio.AbstractEventLoop, end: asyncio.Event) -> None:
+    loop.remove_reader(sys.stdin.fileno())
+    end.set()
