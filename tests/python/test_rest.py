@@ -34,6 +34,7 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.generated.wire import Publication
 from hanzoai.pubsub.http import calls as rest_calls
+from hanzoai.pubsub.http.problems import read_error
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, retry_after_of, why_unreachable
 from hanzoai.pubsub.settings.options import ClientOptions, RetryOptions, read_options
@@ -564,7 +565,7 @@ def test_every_error_body_is_understood(
     status: int, body: Any, cls: type[PubSubError], code: str
 ) -> None:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    error = rest_calls.read_error(status, {}, raw, "a.b")
+    error = read_error(status, {}, raw, "a.b")
     assert isinstance(error, cls)
     assert error.code == code
     assert error.topic == "a.b"
@@ -584,7 +585,7 @@ def test_a_problem_document_is_read_whole() -> None:
         "topic": "c",
         "retry_after_ms": 250,
     }
-    error = rest_calls.read_error(429, {"retry-after": "1"}, json.dumps(body).encode(), "a.b")
+    error = read_error(429, {"retry-after": "1"}, json.dumps(body).encode(), "a.b")
     assert isinstance(error, RateLimited)
     assert (error.message, error.remedy, error.field) == ("10 a second", "Wait.", "data")
     assert (error.topic, error.retry_after) == ("c", 0.25)

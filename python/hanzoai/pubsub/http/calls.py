@@ -13,9 +13,8 @@ from urllib.parse import quote
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from hanzoai.pubsub.errors import OperationTimeout, ProtocolError, PubSubError, from_code
+from hanzoai.pubsub.errors import OperationTimeout, ProtocolError, PubSubError
 from hanzoai.pubsub.generated.defaults import LIMITS
-from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.generated.wire import (
     BatchRequest,
     ErrorInfo,
@@ -30,7 +29,7 @@ from hanzoai.pubsub.generated.wire import (
     TopicInfo,
     TopicList,
 )
-from hanzoai.pubsub.http.status import retry_after_of
+from hanzoai.pubsub.http.problems import object_of, word_of
 from hanzoai.pubsub.wire.codec import to_json
 from hanzoai.pubsub.wire.readings import read_envelope, read_member
 
@@ -44,26 +43,6 @@ T = TypeVar("T")
 _BATCH_BYTES: Final = 4 << 20
 _MESSAGE_OVERHEAD: Final = 512
 _JSON: Final = "application/json"
-
-_CODES: Final[Mapping[int, str]] = {
-    400: "invalid_option",
-    401: "unauthenticated",
-    403: "forbidden",
-    404: "not_found",
-    405: "unsupported",
-    408: "timeout",
-    409: "conflict",
-    413: "payload_too_large",
-    415: "unsupported",
-    422: "invalid_payload",
-    429: "rate_limited",
-    500: "internal",
-    501: "unsupported",
-    502: "unavailable",
-    503: "unavailable",
-    504: "unavailable",
-}
-"""What a status means where the body does not say it."""
 
 MISSING: Final = frozenset({404, 405, 501})
 """Statuses by which a peer says that it has no such operation."""
@@ -257,51 +236,6 @@ def chunks(
 # ---------------------------------------------------------------- what an answer means
 
 
-def read_error(
-    status: int, headers: Mapping[str, str], body: bytes, topic: str | None = None
-) -> PubSubError:
-    """The exception that an HTTP error stands for.
-
-    Reads `application/problem+json` (RFC 9457) and what plain peers send in its place: `{code,
-    message}`, `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
-
-    Args:
-        status: 300 and above.
-        headers: Of the answer.
-        body: Of the answer.
-        topic: What the request concerned.
-    """
-    fields = _parse_object(body)
-    word = _text(fields.get("error"))
-    fields = _object(fields.get("error")) or fields
-    code = _text(fields.get("code"))
-    if code is None and word in CODES:
-        code = word
-    message = (
-        _text(fields.get("detail"))
-        or _text(fields.get("message"))
-        or (word if word != code else None)
-        or _text(fields.get("title"))
-    )
-    known = _CODES.get(status) or ("internal" if status >= 500 else "invalid_frame")
-    if code is None or (code not in CODES and code.isdecimal()):
-        code = known
-    if message is None and not fields:
-        message = f"The server answered HTTP {status} without saying why."
-    milliseconds = fields.get("retry_after_ms")
-    wait = retry_after_of(_header(headers, "Retry-After"))
-    if isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool):
-        wait = max(0.0, milliseconds / 1000)
-    return from_code(
-        code,
-        message,
-        remedy=_text(fields.get("remedy")),
-        topic=_text(fields.get("topic")) or topic,
-        field=_text(fields.get("field")),
-        retry_after=wait,
-    )
-
-
 def error_info(error: PubSubError) -> ErrorInfo:
     """An exception as the result of one item of a batch."""
     wait = error.retry_after
@@ -327,20 +261,20 @@ def _publish_result(fields: dict[str, object], key: str | None) -> PublishResult
         read = PublishResult.model_validate(fields, strict=False)
     except ValidationError:
         # It was taken, whatever the answer says about it.
-        given = _text(fields.get("id"))
+        given = word_of(fields.get("id"))
         return PublishResult(id=given[:128] if given else key)
     return read if read.id is not None else read.model_copy(update={"id": key})
 
 
 def _batch_item(item: object, key: str | None) -> PublishResult:
-    fields = _object(item)
+    fields = object_of(item)
     error = fields.get("error")
     if error is None:
         return _publish_result(fields, key)
     try:
         info = ErrorInfo.model_validate(error, strict=False)
     except ValidationError:
-        info = ErrorInfo(code=_text(_object(error).get("code")) or "internal", message="")
+        info = ErrorInfo(code=word_of(object_of(error).get("code")) or "internal", message="")
     return PublishResult(id=key, error=info)
 
 
@@ -380,8 +314,8 @@ def _topic_list(body: bytes) -> TopicList:
     fields = _json_object(body)
     infos: list[TopicInfo] = []
     for entry in cast("list[object]", fields.get("topics", [])):
-        known = _object(entry)
-        name = _text(entry) or _text(known.get("topic")) or _text(known.get("name"))
+        known = object_of(entry)
+        name = word_of(entry) or word_of(known.get("topic")) or word_of(known.get("name"))
         if name is not None:
             infos.append(
                 TopicInfo.model_construct(
@@ -425,26 +359,5 @@ def _json_object(body: bytes, *, empty: bool = False) -> dict[str, object]:
     return fields
 
 
-def _parse_object(body: bytes) -> dict[str, object]:
-    try:
-        return _object(from_json(body))
-    except ValueError:
-        return {}
-
-
-def _object(value: object) -> dict[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
-
-
 def _count(value: object) -> int:
     return value if isinstance(value, int) and value >= 0 else 0
-
-
-def _text(value: object) -> str | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return value if isinstance(value, str) and value else None
-
-
-def _header(headers: Mapping[str, str], name: str) -> str | None:
-    return next((value for key, value in headers.items() if key.lower() == name.lower()), None)

@@ -34,6 +34,7 @@ from hanzoai.pubsub.errors import (
 from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.http.connection import authorization, make_client
+from hanzoai.pubsub.http.problems import read_error
 from hanzoai.pubsub.http.status import why_unreachable
 from hanzoai.pubsub.wire.payloads import check_publication
 
@@ -390,7 +391,7 @@ class Rest:
                 status, headers, body = await self._exchange(call, other)
         if 200 <= status < 300:
             return call.read(body)
-        error = rest_calls.read_error(status, headers, body, call.topic)
+        error = read_error(status, headers, body, call.topic)
         unknown = status >= 500 and status not in _NOT_DONE and status != 501
         again = status in _NOT_DONE or (unknown and self._is_repeatable(call))
         raise _Failed(error, again=again, unknown=unknown)

@@ -19,7 +19,7 @@ from hanzoai.pubsub.errors import (
     PubSubError,
     from_code,
 )
-from hanzoai.pubsub.http.calls import read_error
+from hanzoai.pubsub.http.problems import read_error
 from hanzoai.pubsub.spark.connection import Attempts, Connection, PerProcess
 from hanzoai.pubsub.spark.credentials import Credentials
 from hanzoai.pubsub.spark.planning import Standing

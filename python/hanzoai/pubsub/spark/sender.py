@@ -24,7 +24,7 @@ from hanzoai.pubsub.errors import (
     PubSubError,
     from_code,
 )
-from hanzoai.pubsub.http.calls import read_error
+from hanzoai.pubsub.http.problems import read_error
 from hanzoai.pubsub.spark.connection import (
     PATIENCE,
     Attempts,

@@ -43,6 +43,7 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribeFrame,
 )
 from hanzoai.pubsub.http import calls as rest_calls
+from hanzoai.pubsub.http.problems import read_error
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, why_unreachable
 from hanzoai.pubsub.transports import TransportClosed, ignore
@@ -279,7 +280,7 @@ class SseTransport:
         except StreamRefused as refused:
             if self._refuse(refused):
                 return
-            error = rest_calls.read_error(refused.status, refused.headers, refused.body)
+            error = read_error(refused.status, refused.headers, refused.body)
             code, retry_after = close_code_for(refused.status), error.retry_after
             reason = (
                 f"The server answered HTTP {refused.status}: {error.message}"
@@ -368,7 +369,7 @@ class SseTransport:
 
     def _refuse(self, refused: StreamRefused) -> bool:
         """Tell the session what a refused stream means; False if it is the end of the transport."""
-        error = rest_calls.read_error(refused.status, refused.headers, refused.body)
+        error = read_error(refused.status, refused.headers, refused.body)
         if refused.status == 401:
             self._put(auth_error(error, None))
             return True

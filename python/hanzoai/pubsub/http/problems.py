@@ -1,0 +1,104 @@
+"""What an HTTP error stands for, in every shape that a peer may give it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from pydantic_core import from_json
+
+from hanzoai.pubsub.errors import from_code
+from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.http.status import retry_after_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hanzoai.pubsub.errors import PubSubError
+
+_CODES: Final[Mapping[int, str]] = {
+    400: "invalid_option",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not_found",
+    405: "unsupported",
+    408: "timeout",
+    409: "conflict",
+    413: "payload_too_large",
+    415: "unsupported",
+    422: "invalid_payload",
+    429: "rate_limited",
+    500: "internal",
+    501: "unsupported",
+    502: "unavailable",
+    503: "unavailable",
+    504: "unavailable",
+}
+"""What a status means where the body does not say it."""
+
+
+def read_error(
+    status: int, headers: Mapping[str, str], body: bytes, topic: str | None = None
+) -> PubSubError:
+    """The exception that an HTTP error stands for.
+
+    Reads `application/problem+json` (RFC 9457) and what plain peers send in its place: `{code,
+    message}`, `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
+
+    Args:
+        status: 300 and above.
+        headers: Of the answer.
+        body: Of the answer.
+        topic: What the request concerned.
+    """
+    fields = _parse_object(body)
+    word = word_of(fields.get("error"))
+    fields = object_of(fields.get("error")) or fields
+    code = word_of(fields.get("code"))
+    if code is None and word in CODES:
+        code = word
+    message = (
+        word_of(fields.get("detail"))
+        or word_of(fields.get("message"))
+        or (word if word != code else None)
+        or word_of(fields.get("title"))
+    )
+    known = _CODES.get(status) or ("internal" if status >= 500 else "invalid_frame")
+    if code is None or (code not in CODES and code.isdecimal()):
+        code = known
+    if message is None and not fields:
+        message = f"The server answered HTTP {status} without saying why."
+    milliseconds = fields.get("retry_after_ms")
+    wait = retry_after_of(_header(headers, "Retry-After"))
+    if isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool):
+        wait = max(0.0, milliseconds / 1000)
+    return from_code(
+        code,
+        message,
+        remedy=word_of(fields.get("remedy")),
+        topic=word_of(fields.get("topic")) or topic,
+        field=word_of(fields.get("field")),
+        retry_after=wait,
+    )
+
+
+def object_of(value: object) -> dict[str, object]:
+    """The value, where it is a JSON object; an empty one for anything else."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def word_of(value: object) -> str | None:
+    """The value as text, where it is one with something in it or a whole number; else None."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) and value else None
+
+
+def _parse_object(body: bytes) -> dict[str, object]:
+    try:
+        return object_of(from_json(body))
+    except ValueError:
+        return {}
+
+
+def _header(headers: Mapping[str, str], name: str) -> str | None:
+    return next((value for key, value in headers.items() if key.lower() == name.lower()), None)
