@@ -1,6 +1,6 @@
 """The HTTP API as data: what to send for each operation, and what an answer means. No I/O.
 
-`rest` performs these calls on asyncio; anything else that performs HTTP can do so as well.
+`performing.py` performs these calls on asyncio; anything else that performs HTTP can do so as well.
 """
 
 from __future__ import annotations

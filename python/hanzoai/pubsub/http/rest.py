@@ -1,47 +1,18 @@
-"""The HTTP API on asyncio: `httpx` carries the calls, `tenacity` repeats what may be repeated.
-
-A call is repeated while its time lasts: after a refusal that asks to wait (429, 503), after a
-connection that never came about, and after an answer that got lost where asking twice does no more
-than asking once. `Retry-After` is the least wait, full jitter spreads what is above it.
-"""
+"""The HTTP API by its operations, as `performing.py` performs the calls of `calls.py`."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import random as random_module
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-import httpx
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    stop_before_delay,
-)
-
-from hanzoai.pubsub.errors import (
-    ClosedError,
-    ConnectionFailed,
-    NotFound,
-    OperationTimeout,
-    ProtocolError,
-    PubSubError,
-    Unsupported,
-)
+from hanzoai.pubsub.errors import NotFound, PubSubError, Unsupported
 from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.http import calls as rest_calls
-from hanzoai.pubsub.http.connection import authorization, make_client
-from hanzoai.pubsub.http.problems import read_error
-from hanzoai.pubsub.http.status import why_unreachable
+from hanzoai.pubsub.http.performing import Performer
 from hanzoai.pubsub.wire.payloads import check_publication
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import (
         HistoryPage,
         PositionList,
@@ -50,133 +21,20 @@ if TYPE_CHECKING:
         SessionInfo,
         TopicList,
     )
-    from hanzoai.pubsub.http.calls import Call
-    from hanzoai.pubsub.settings.options import ClientOptions
-
-T = TypeVar("T")
-
-_NOT_SENT: Final = (
-    httpx.ConnectError,
-    httpx.ConnectTimeout,
-    httpx.PoolTimeout,
-    httpx.ProxyError,
-    httpx.UnsupportedProtocol,
-)
-_NOT_DONE: Final = frozenset({429, 503})
-"""The server says that it did nothing, and that later it may."""
-
-_END: Final = 1.0
-"""Seconds that calls which were cut get to end."""
 
 
-class Tokens(Protocol):
-    """Where the token of a request comes from."""
+class Rest(Performer):
+    """Every operation of the HTTP API; made as a `Performer` is.
 
-    async def current(self) -> str:
-        """A token, as good as is known."""
-        ...
-
-    async def replace(self, rejected: str) -> str | None:
-        """Another one, after the server refused `rejected`; None if there is none."""
-        ...
-
-
-class _Failed(Exception):
-    """One attempt did not succeed.
-
-    Attributes:
-        error: What to raise if it was the last.
-        again: Whether it may be repeated.
-        unknown: Whether the server may have done it.
+    Publications are checked against `max_payload` of the options.
     """
 
-    def __init__(self, error: PubSubError, *, again: bool, unknown: bool) -> None:
-        super().__init__()
-        self.error = error
-        self.again = again
-        self.unknown = unknown
-
-
-class Rest:
-    """Performs calls of the HTTP API.
-
-    Args:
-        options: `http_url`, `operation_timeout`, `rest_attempts`, `retry`, `max_frame`,
-            `max_payload` and those of the connection are used.
-        tokens: Asked before each request; a refused one is replaced once.
-        clock: Sleeps between attempts.
-        random: Numbers from 0 up to 1, for the jitter.
-        transport: What carries the requests, where it is not the network.
-
-    Attributes:
-        features: What the peer can do, as `auth.ok` said; None where that is not known. A publish
-            whose answer got lost is not repeated against a peer known to lack `idempotency`.
-    """
-
-    def __init__(
-        self,
-        options: ClientOptions,
-        tokens: Tokens,
-        clock: Clock,
-        *,
-        random: Callable[[], float] = random_module.random,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._options = options
-        self._tokens = tokens
-        self._clock = clock
-        self._random = random
-        self._transport = transport
-        self._host = urlsplit(options.http_url).hostname or ""
-        self._made: httpx.AsyncClient | None = None
-        self._closed = False
-        self._running: dict[asyncio.Timeout, bool] = {}
-        self._quiet = asyncio.Event()
-        self.features: frozenset[str] | None = None
+    _without_batch = False
 
     @property
-    def client(self) -> httpx.AsyncClient:
-        """The HTTP client, built at first use.
-
-        Raises:
-            ClosedError: `close` was called.
-        """
-        if self._closed:
-            raise ClosedError
-        if self._made is None:
-            self._made = make_client(self._options, self._transport)
-        return self._made
-
-    async def close(self, patience: float = 0.0) -> None:
-        """End every call, then close the connections. Idempotent.
-
-        Args:
-            patience: Seconds for publishes that are on their way; what else is asked ends at once.
-        """
-        self._closed = True
-        self._cut(publishes=False)
-        await self._until_quiet(patience)
-        self._cut(publishes=True)
-        await self._until_quiet(_END)
-        made, self._made = self._made, None
-        if made is not None:
-            await made.aclose()
-
-    def _cut(self, *, publishes: bool) -> None:
-        now = asyncio.get_running_loop().time()
-        for limit, is_publish in self._running.items():
-            if publishes or not is_publish:
-                with contextlib.suppress(RuntimeError):  # its time has just passed
-                    limit.reschedule(now)
-
-    async def _until_quiet(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self._running:
-                    self._quiet.clear()
-                    await self._quiet.wait()
-
-    # ------------------------------------------------------------ operations
+    def has_batch(self) -> bool:
+        """Whether the peer takes batches, as far as is known."""
+        return not self._without_batch and (self.features is None or "batch" in self.features)
 
     async def publish(
         self, publication: Publication, *, timeout: float | None = None
@@ -246,13 +104,6 @@ class Rest:
             results.append(done)
         return results
 
-    _without_batch = False
-
-    @property
-    def has_batch(self) -> bool:
-        """Whether the peer takes batches, as far as is known."""
-        return not self._without_batch and (self.features is None or "batch" in self.features)
-
     async def history(
         self,
         topic: str,
@@ -304,148 +155,3 @@ class Rest:
             return await self.perform(rest_calls.session(), timeout=timeout)
         except (NotFound, Unsupported):
             return None
-
-    # ------------------------------------------------------------ how
-
-    async def perform(
-        self, call: Call[T], *, timeout: float | None = None, attempts: int | None = None
-    ) -> T:
-        """Perform a call, repeating it as its kind allows.
-
-        Args:
-            call: Of `rest_calls`.
-            timeout: Seconds for all attempts; default `operation_timeout`.
-            attempts: At most so many; default `rest_attempts`.
-
-        Raises:
-            PubSubError: One of the tree.
-        """
-        seconds = self._options.operation_timeout if timeout is None else timeout
-        unknown = False
-        asked = asyncio.Event()
-
-        def may_repeat(error: BaseException) -> bool:
-            nonlocal unknown
-            if not isinstance(error, _Failed):
-                return False
-            unknown = unknown or error.unknown
-            return error.again
-
-        retrying = AsyncRetrying(
-            stop=stop_after_attempt(attempts or self._options.rest_attempts)
-            | stop_before_delay(seconds),
-            wait=self._wait,
-            retry=retry_if_exception(may_repeat),
-            sleep=self._clock.sleep,
-            reraise=True,
-        )
-        if seconds <= 0:
-            raise OperationTimeout("There was no time left to ask.", topic=call.topic, id=call.id)
-        if self._closed:
-            raise ClosedError(topic=call.topic)
-        limit = asyncio.timeout(seconds)
-        self._running[limit] = call.carries_ids
-        try:
-            async with limit:
-                return await retrying(self._attempt, call, asked)
-        except _Failed as failed:
-            error = failed.error
-            if unknown and not failed.unknown and call.carries_ids:
-                # The last attempt did nothing, but an earlier one may have.
-                raise _lost(call) from error
-            raise error from error.__cause__
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            if self._closed:
-                raise (
-                    _lost(call)
-                    if call.carries_ids and asked.is_set()
-                    else ClosedError(topic=call.topic)
-                ) from None
-            if not asked.is_set():
-                raise OperationTimeout(
-                    f"get_token gave no token within {seconds:g} s; nothing was sent.",
-                    remedy="Let the callback answer faster, or give up by itself.",
-                    topic=call.topic,
-                    id=call.id,
-                ) from None
-            raise OperationTimeout(
-                f"No answer within {seconds:g} s.",
-                topic=call.topic,
-                remedy=None if call.carries_ids else "Try again, or raise `timeout`.",
-                outcome_unknown=call.carries_ids,
-                id=call.id,
-            ) from None
-        finally:
-            del self._running[limit]
-            self._quiet.set()
-
-    async def _attempt(self, call: Call[T], asked: asyncio.Event) -> T:
-        token = await self._tokens.current()
-        asked.set()
-        status, headers, body = await self._exchange(call, token)
-        if status == 401:
-            other = await self._tokens.replace(token)
-            if other is not None:
-                status, headers, body = await self._exchange(call, other)
-        if 200 <= status < 300:
-            return call.read(body)
-        error = read_error(status, headers, body, call.topic)
-        unknown = status >= 500 and status not in _NOT_DONE and status != 501
-        again = status in _NOT_DONE or (unknown and self._is_repeatable(call))
-        raise _Failed(error, again=again, unknown=unknown)
-
-    async def _exchange(self, call: Call[T], token: str) -> tuple[int, httpx.Headers, bytes]:
-        headers = {**authorization(token), **dict(call.headers)}
-        try:
-            async with self.client.stream(
-                call.method,
-                call.path,
-                params=call.params or None,
-                content=call.body,
-                headers=headers,
-            ) as response:
-                return response.status_code, response.headers, await self._read(response)
-        except _NOT_SENT as error:
-            reason = why_unreachable(error, self._host)
-            failed = ConnectionFailed(reason, topic=call.topic, cause=error)
-            raise _Failed(failed, again=True, unknown=False) from None
-        except httpx.HTTPError as error:
-            again = self._is_repeatable(call)
-            if call.carries_ids:
-                raise _Failed(_lost(call, error), again=again, unknown=True) from None
-            reason = why_unreachable(error, self._host)
-            failed = ConnectionFailed(reason, topic=call.topic, cause=error)
-            raise _Failed(failed, again=again, unknown=False) from None
-
-    async def _read(self, response: httpx.Response) -> bytes:
-        body = bytearray()
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > self._options.max_frame:
-                raise ProtocolError(
-                    f"The server's answer has more than {self._options.max_frame:,} bytes.",
-                    remedy="Ask for smaller pages, or raise `max_frame`.",
-                )
-        return bytes(body)
-
-    def _is_repeatable(self, call: Call[T]) -> bool:
-        if not call.carries_ids:
-            return call.repeatable
-        known = self.features is None or "idempotency" in self.features
-        return call.repeatable and known
-
-    def _wait(self, state: RetryCallState) -> float:
-        retry = self._options.retry
-        delay = self._random() * min(retry.cap, retry.base * 2.0 ** (state.attempt_number - 1))
-        failed = state.outcome.exception() if state.outcome is not None else None
-        if isinstance(failed, _Failed) and failed.error.retry_after is not None:
-            delay = max(delay, failed.error.retry_after)
-        return delay
-
-
-def _lost(call: Call[T], cause: BaseException | None = None) -> OperationTimeout:
-    return OperationTimeout(
-        code="outcome_unknown", topic=call.topic, id=call.id, outcome_unknown=True, cause=cause
-    )
