@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Backplane
 
 START_MS = 1_700_000_000_000
+ANNA = Identity(user_id="anna", kind="admin")
 
 
 class People:

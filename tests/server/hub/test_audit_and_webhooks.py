@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tests.server.hub_rig import Rig
+
+if TYPE_CHECKING:
+    from pubsub_server.auth.identity import Identity
+
+
+class Ears:
+    def __init__(self) -> None:
+        self.heard: list[tuple[Any, ...]] = []
+
+    def record(
+        self, action: str, identity: Identity, topic: str, *, client_id: str | None,
+        message_id: str | None = None, refused: str | None = None,
+    ) -> None:  # fmt: skip
+        self.heard.append((action, identity.user_id, topic, refused))
+
+    def wants(self, event: str, topic: str) -> bool:
+        return topic != "quiet"
+
+    def notify(self, event: str, topic: str, body: bytes) -> None:
+        self.heard.append((event, topic, orjson.loads(body)))
+
+
+async def test_what_happens_is_audited_refusals_too() -> None:
+    rig = Rig()
+    ears = rig.hub.core.audit = Ears()
+    rig.rules.unreadable = rig.rules.unwritable = lambda identity, topic: topic == "closed"
+    alice = await rig.client("alice")
+    alice.subscribe("a", "closed")
+    alice.publish("a", 1)
+    alice.publish("closed", 1)
+    alice.say("unsubscribe", topics=["a"])
+    assert ears.heard == [
+        ("subscribe", "alice", "a", None),
+        ("subscribe", "alice", "closed", "forbidden"),
+        ("publish", "alice", "a", None),
+        ("publish", "alice", "closed", "forbidden"),
+        ("unsubscribe", "alice", "a", None),
+    ]
+
+
+async def test_webhooks_are_told_what_they_want() -> None:
+    rig = Rig()
+    ears = rig.hub.core.webhooks = Ears()
+    alice = await rig.client("alice")
+    alice.subscribe("a", "quiet")
+    alice.subscribe("*")
+    alice.hear()
+    alice.publish("a", {"x": 1}, id="m")
+    alice.publish("a", {"x": 1}, id="m")
+    alice.publish("quiet", 2)
+    (message,) = [m for m in alice.messages() if m["topic"] == "a"]
+    alice.close(1000)
+    told = [(event, topic) for event, topic, _ in ears.heard]
+    assert told == [
+        ("subscribe", "a"), ("join", "a"), ("subscribe", "*"), ("publish", "a"), ("leave", "a"),
+    ]  # fmt: skip
+    assert ears.heard[3][2] == message

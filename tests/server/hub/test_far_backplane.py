@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pubsub_server.backplanes.memory import MemoryBackplane
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.requests import Draft
+from tests.server.hub_rig import START_MS, Rig
+from tests.server.test_history import memory_store
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from pubsub_server.backplane import Replay
+    from pubsub_server.interfaces import Published
+
+
+class FarBackplane(MemoryBackplane):
+    """Answers later, as one behind a network does."""
+
+    def __init__(self, wall: Callable[[], int]) -> None:
+        store = memory_store()
+        super().__init__(store, wall)
+        self.gate = asyncio.Event()
+        self.failing = False
+
+    async def _wait(self) -> None:
+        await self.gate.wait()
+        if self.failing:
+            raise ServiceError("unavailable", "the store does not answer", retry_after_ms=100)
+
+    def publish(  # type: ignore[override]
+        self, drafts: Sequence[Draft], sender: tuple[str, str]
+    ) -> Awaitable[list[Published | ServiceError]]:
+        async def later() -> list[Published | ServiceError]:
+            await self._wait()
+            return MemoryBackplane.publish(self, drafts, sender)
+
+        return later()
+
+    def replay(  # type: ignore[override]
+        self, topics: Sequence[str], patterns: Sequence[str], *, since: int | None,
+        after: Mapping[str, int], newest: int | None, allowed: Callable[[str], bool],
+    ) -> Awaitable[Replay]:  # fmt: skip
+        found = MemoryBackplane.replay(
+            self, topics, patterns, since=since, after=after, newest=newest, allowed=allowed
+        )
+
+        async def later() -> Replay:
+            await self._wait()
+            return found
+
+        return later()
+
+
+async def test_live_messages_wait_behind_a_replay_that_is_on_its_way() -> None:
+    backplane = FarBackplane(lambda: START_MS)
+    rig = Rig(backplane=backplane)
+    alice = await rig.client("alice")
+    alice.say("subscribe", topics=["a"], since=0, ref="1", presence=False)
+    MemoryBackplane.publish(backplane, [Draft("a", "t", b"1", None, None, None)], ("user", "u"))
+    assert alice.hear() == []
+    backplane.gate.set()
+    await rig.settle()
+    assert [f["type"] for f in alice.hear()] == ["subscribed", "message"]
+
+
+async def test_a_publish_is_answered_when_the_store_has_answered() -> None:
+    backplane = FarBackplane(lambda: START_MS)
+    rig = Rig(backplane=backplane)
+    alice = await rig.client("alice")
+    alice.say("publish", ref="1", topic="a", data=1)
+    assert alice.hear() == []
+    backplane.gate.set()
+    await rig.settle()
+    assert alice.hear_one("published")["ref"] == "1"
+    backplane.failing = True
+    alice.say("publish", ref="2", topic="a", data=1)
+    alice.say("subscribe", ref="3", topics=["a"])
+    await rig.settle()
+    errors = alice.hear()
+    assert [(e["code"], e["ref"]) for e in errors] == [("unavailable", "2"), ("unavailable", "3")]
+    alice.say("ping")
+    assert alice.hear_one("pong")

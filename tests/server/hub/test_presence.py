@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.requests import Draft
+from pubsub_server.interfaces import WireForm
+from tests.server.hub_rig import ANNA, START_MS, Rig
+
+
+async def test_joining_is_told_to_the_others_and_a_snapshot_to_oneself() -> None:
+    rig = Rig()
+    alice, bob, watcher = [await rig.client(name) for name in ("alice", "bob", "watcher")]
+    alice.subscribe("a")
+    watcher.subscribe("*")
+    bob.say("subscribe", topics=["a"])
+    frames = bob.hear()
+    assert [f["type"] for f in frames] == ["subscribed", "presence.snapshot"]
+    assert [m["user_id"] for m in frames[1]["members"]] == ["alice", "bob"]
+    assert frames[1]["members"][1] == {
+        "client_id": bob.connection.client_id, "user_id": "bob", "name": "Bob",
+        "joined_at": START_MS, "last_seen": START_MS,
+    }  # fmt: skip
+    assert alice.presence() == [("presence.join", "bob")]
+    assert watcher.presence() == [("presence.join", "bob")]
+
+
+async def test_a_presence_message_is_stamped_and_neither_numbered_nor_kept() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob:agent")
+    alice.subscribe("a")
+    bob.subscribe("a")
+    (frame,) = alice.hear()
+    message = frame["message"]
+    assert message["sender"] == {"type": "agent", "id": "bob"}
+    assert message["topic"] == "a"
+    assert "seq" not in message
+    assert alice.subscribe("a", since=0)["history"] == []
+
+
+async def test_a_pattern_watches_and_is_no_member() -> None:
+    rig = Rig()
+    alice, watcher = await rig.client("alice"), await rig.client("watcher")
+    alice.subscribe("room.a", "room.b")
+    watcher.say("subscribe", topics=["room.*"])
+    snapshots = [f for f in watcher.hear() if f["type"] == "presence.snapshot"]
+    assert {f["topic"]: [m["user_id"] for m in f["members"]] for f in snapshots} == {
+        "room.a": ["alice"], "room.b": ["alice"],
+    }  # fmt: skip
+    assert alice.hear() == []
+
+
+async def test_presence_updates_reach_everybody_by_all_three_ways() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a", "b")
+    bob.subscribe("a")
+    rig.rules.unwritable = lambda identity, topic: True
+    alice.hear()
+    alice.say("presence.update", data={"status": "typing"}, ref="1")
+    answer = next(f for f in alice.hear() if f["type"] == "published")
+    assert answer["ref"] == "1"
+    (frame,) = bob.hear()
+    assert frame["message"]["type"] == "presence.update"
+    assert frame["message"]["data"]["status"] == "typing"
+    alice.say("presence.update", topic="b", data={"status": "idle"})
+    assert bob.hear() == []
+    alice.say(
+        "publish", ref="2", message={"topic": "a", "type": "presence.update", "data": {"k": 1}}
+    )
+    (frame,) = bob.hear()
+    assert frame["message"]["data"]["metadata"] == {"k": 1}
+    assert [f["ref"] for f in alice.hear() if f["type"] == "published"] == ["2"]
+
+
+@pytest.mark.parametrize("kind", ["presence.join", "presence.leave", "presence.snapshot"])
+async def test_only_the_server_announces_presence(kind: str) -> None:
+    rig = Rig()
+    service = await rig.client("bot:service")
+    service.subscribe("a")
+    service.say("publish", ref="1", message={"topic": "a", "type": kind, "data": {}})
+    assert service.hear_one("error")["code"] == "forbidden"
+
+
+async def test_presence_needs_a_member_and_a_right() -> None:
+    rig = Rig()
+    rig.rules.unreadable = lambda identity, topic: topic == "closed"
+    alice = await rig.client("alice")
+    update: dict[str, Any] = {"type": "presence.update", "data": {}}
+    for topic, code in (("closed", "forbidden"), ("elsewhere", "not_found")):
+        alice.say("publish", ref="1", message={"topic": topic, **update})
+        assert alice.hear_one("error")["code"] == code
+    alice.say("presence.update", topic="elsewhere", data={}, ref="2")
+    assert alice.hear_one("error")["ref"] == "2"
+    (result,) = await rig.hub.publish(
+        ANNA, [Draft("a", "presence.update", b"{}", None, None, None)]
+    )
+    assert isinstance(result, ServiceError)
+    assert result.code == "unsupported"
+
+
+async def test_presence_updates_count_against_the_rate() -> None:
+    rig = Rig(publish_rate_user=5)
+    alice = await rig.client("alice")
+    alice.subscribe("a")
+    alice.hear()
+    for _ in range(6):
+        alice.say("presence.update", data={"status": "x"}, ref="1")
+    assert [f["code"] for f in alice.hear() if f["type"] == "error"] == ["rate_limited"]
+
+
+async def test_unsubscribing_leaves() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a")
+    bob.subscribe("a", "*")
+    bob.say("unsubscribe", topics=["a"])
+    assert [p for p in alice.presence() if p[0] == "presence.leave"] == [("presence.leave", "bob")]
+    assert [m.user_id for m in await rig.hub.presence(ANNA, "a")] == ["alice"]
+
+
+async def test_a_client_that_says_good_bye_leaves_at_once() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a")
+    bob.subscribe("a")
+    alice.hear()
+    bob.close(1000)
+    assert alice.presence() == [("presence.leave", "bob")]
+
+
+async def test_a_lost_client_leaves_after_the_grace() -> None:
+    rig = Rig(presence_grace=5000)
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a")
+    bob.subscribe("a")
+    alice.hear()
+    bob.close(None)
+    rig.advance(4.9)
+    assert alice.hear() == []
+    assert len(await rig.hub.presence(ANNA, "a")) == 2
+    rig.advance(0.3)
+    assert alice.presence() == [("presence.leave", "bob")]
+
+
+async def test_a_client_that_comes_back_within_the_grace_does_not_flicker() -> None:
+    rig = Rig(presence_grace=5000)
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a")
+    bob.subscribe("a", "b")
+    bob.say("presence.update", data={"status": "typing"})
+    alice.hear()
+    old = bob.connection.client_id
+    bob.close(None)
+    rig.advance(3)
+    again = rig.stranger()
+    again.say("auth", token="bob", client_id=old)
+    await rig.settle()
+    assert again.hear_one("auth.ok")["client_id"] == old
+    again.subscribe("a")
+    rig.advance(10)
+    assert alice.hear() == []
+    assert [m.status for m in await rig.hub.presence(ANNA, "a")] == [None, "typing"]
+    assert await rig.hub.presence(ANNA, "b") == []
+
+
+async def test_nobody_resumes_somebody_else() -> None:
+    rig = Rig()
+    bob = await rig.client("bob")
+    bob.subscribe("a")
+    stolen = bob.connection.client_id
+    mallory = await rig.client("mallory", client_id=stolen)
+    assert mallory.connection.client_id != stolen
+    assert bob.ending() is None
+    unknown = await rig.client("bob", client_id="cl_0000")
+    assert unknown.connection.client_id != "cl_0000"
+
+
+async def test_a_client_that_is_back_before_its_old_connection_is_known_dead_replaces_it() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a")
+    bob.subscribe("a")
+    alice.hear()
+    again = await rig.client("bob", client_id=bob.connection.client_id)
+    assert bob.ending() == (4409, "replaced")
+    again.subscribe("a")
+    rig.advance(10)
+    assert alice.hear() == []
+    assert again.connection.client_id in rig.hub.core.connections
+
+
+async def test_presence_can_be_declined() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.say("subscribe", topics=["a"], presence=False)
+    assert [f["type"] for f in alice.hear()] == ["subscribed"]
+    alice.subscribe("b")
+    bob.subscribe("a", "b")
+    topics = [f["message"]["topic"] for f in alice.hear()]
+    assert topics == ["b"]
+    assert [m.user_id for m in await rig.hub.presence(ANNA, "a")] == ["alice", "bob"]
+    alice.subscribe("a", presence=True)
+    bob.say("unsubscribe", topics=["a"])
+    assert alice.presence() == [("presence.leave", "bob")]
+
+
+async def test_a_stream_hears_presence_as_a_list_and_is_a_member_only_if_it_says_so() -> None:
+    rig = Rig()
+    quiet = await rig.client("quiet", WireForm.EVENT_STREAM)
+    loud = await rig.client("loud", WireForm.EVENT_STREAM)
+    watching = await rig.client("watching", WireForm.EVENT_STREAM)
+    quiet.send('{"type":"subscribe","topics":["a"],"presence":false}')
+    watching.send('{"type":"subscribe","topics":["a"]}')
+    loud.send('{"type":"subscribe","topics":["a"],"presence":true}')
+    assert [e["event"] for e in quiet.hear()] == ["subscribed"]
+    assert [e["event"] for e in watching.hear()] == ["subscribed", "presence", "presence"]
+    assert [e["event"] for e in loud.hear()] == ["subscribed", "presence"]
+    alice = await rig.client("alice")
+    alice.subscribe("a")
+    assert quiet.hear() == []
+    (event,) = loud.hear()
+    assert event["event"] == "presence"
+    assert [(m["id"], m["user_id"]) for m in event["members"]] == [
+        ("loud", "loud"), ("alice", "alice"),
+    ]  # fmt: skip
