@@ -23,7 +23,7 @@ from pubsub_server.interfaces import WireForm
 from pubsub_server.listeners import socket_protocol
 from pubsub_server.testing import running_server
 from tests.server.hub_rig import START_MS, Peer, Rig
-from tests.server.test_websocket import BOUND, close_code, raw, serving
+from tests.server.websocket_rig import BOUND, close_code, raw, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable

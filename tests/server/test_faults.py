@@ -20,7 +20,7 @@ from pubsub_server.hub.faults import (
 )
 from pubsub_server.interfaces import WireForm
 from tests.server.hub_rig import START_MS, Peer, Rig
-from tests.server.test_websocket import client, serving
+from tests.server.websocket_rig import client, serving
 
 BOUND = 10.0
 
