@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hanzoai.pubsub.generated.wire import (
+    MessageFrame,
+    PresenceSnapshotFrame,
+    ServerFrame,
+    SubscribeFrame,
+)
+from tests.python.sse.rig import Client, Peer, envelope, event, message, numbers, until
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.transports import TransportClosed
+
+BODY = (
+    'data: {"id":"m1","topic":"a.b","type":"t",\n'
+    'id: 1-a.b@1\ndata:"data":"gr\u00fc\u00df \U0001f600\u2028 \u0085 x","timestamp":1}\n\n'
+    "retry: 2500\n\n"
+    ": keepalive\n\n"
+    "unknown: field\nevent: surprise\ndata: {}\n\n"
+    'data: {"id":"m2","topic":"a.b","type":"t","data":null,"timestamp":2}\n\n'
+    ": keepalive\n\n"
+    "event: message\ndata: {broken\n\n"
+    "event: message\n\n"
+    'event: presence\ndata: {"topic":"a.b","members":[{"id":"u"}]}\n\n'
+    'event: message\ndata: {"id":"m3","topic":"a.b","type":"t","data":3,"timestamp":3}\n\n'
+)
+
+
+async def read_body(chunks: list[bytes]) -> tuple[list[ServerFrame], TransportClosed]:
+    client = Client(Peer())
+    await client.authenticate()
+    stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    stream.write(*chunks)
+    stream.end()
+    closed = await client.closed()
+    await client.transport.close()
+    return client.came, closed
+
+
+def check_body(frames: list[ServerFrame], closed: TransportClosed) -> None:
+    assert numbers(frames) == [1, 2, 3]
+    assert isinstance(frames[0], MessageFrame)
+    assert frames[0].message.data == "gr\u00fc\u00df \U0001f600\u2028 \u0085 x"
+    assert isinstance(frames[2], PresenceSnapshotFrame)
+    assert (closed.code, closed.retry_after) == (None, 2.5)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["", "BOM"])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+async def test_chunks_may_be_cut_anywhere(end: str, mark: str, size: int) -> None:
+    data = (mark + BODY).replace("\n", end).encode()
+    chunks = [data[at : at + size] for at in range(0, len(data), size)]
+    check_body(*await read_body(chunks))
+
+
+@given(st.lists(st.integers(0, len(BODY.encode())), max_size=8), st.sampled_from(["\n", "\r\n"]))
+@settings(max_examples=50, deadline=None)
+def test_chunks_may_be_cut_at_random(cuts: list[int], end: str) -> None:
+    data = BODY.replace("\n", end).encode()
+    places = [0, *sorted(cuts), len(data)]
+    chunks = [data[start:stop] for start, stop in itertools.pairwise(places)]
+    check_body(*asyncio.run(read_body(chunks)))
+
+
+async def test_an_event_that_ends_in_carriage_returns_is_not_held_back(
+    client: Client, peer: Peer
+) -> None:
+    await client.authenticate()
+    stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    stream.write(message(1).replace(b"\n", b"\r"))
+    assert numbers(await client.next()) == [1]
+
+
+async def test_comments_count_as_heard(client: Client, peer: Peer) -> None:
+    await client.authenticate()
+    stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    stream.write(message(1))
+    await client.next()
+    client.clock.time = 500.0
+    stream.write(b": keepalive\n\n")
+    await until(lambda: stream.taken >= 2)
+    assert client.transport.last_heard == 500.0
+
+
+async def test_an_event_over_the_limit_ends_the_transport(peer: Peer) -> None:
+    client = Client(peer, max_frame=2_000)
+    await client.authenticate()
+    stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    for number in range(20):
+        stream.write(event("message", envelope(number)))
+    stream.write(*[b": keepalive\n\n"] * 200, message(20))
+    assert numbers(await client.next(21)) == list(range(21))
+    stream.write(b"data: ", *[b"x" * 500] * 5)
+    assert (await client.closed()).code == 1009
+    await client.transport.close()
+
+
+async def test_a_stream_that_nobody_reads_is_not_read_on(client: Client, peer: Peer) -> None:
+    await client.authenticate()
+    stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    for number in range(1_000):
+        stream.write(message(number))
+    await until(lambda: stream.taken >= 250)
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+    assert stream.taken < 300
+    assert numbers(await client.next(1_000)) == list(range(1_000))
+
+
+async def test_an_event_of_an_id_and_a_comment_is_no_message(
+    client: Client, peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.authenticate()
+    stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    for chunk in (b"id: 7-a.b@7\n: keepalive\n\n", b": x\nid: 8\n\n", b"event: message\n\n"):
+        stream.queue.put_nowait(chunk)
+    stream.queue.put_nowait(message(9))
+    (frame,) = await client.next()
+    assert numbers([frame]) == [9]
+    assert "left out" not in caplog.text

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+
+from hanzoai.pubsub.generated.wire import (
+    AuthOkFrame,
+    Limits,
+    MessageFrame,
+    PresenceSnapshotFrame,
+    SubscribedFrame,
+    SubscribeFrame,
+    UnsubscribedFrame,
+    UnsubscribeFrame,
+)
+from tests.python.sse.rig import (
+    INFO,
+    Client,
+    Peer,
+    Stream,
+    envelope,
+    event,
+    message,
+    numbers,
+    until,
+)
+
+
+async def test_the_subscriptions_of_one_turn_go_in_one_request(client: Client, peer: Peer) -> None:
+    await client.authenticate()
+    client.send(SubscribeFrame(topics=["a.*"], since=5, ref="s1", presence=False))
+    stream = await client.subscribe(
+        SubscribeFrame(topics=["b"], after={"b": 7}, history=3, ref="s2", presence=True)
+    )
+    assert stream.request.method == "POST"
+    assert stream.request.headers["Accept"] == "text/event-stream"
+    assert stream.body == {
+        "subscriptions": [
+            {"topics": ["a.*"], "since": 5, "ref": "s1"},
+            {"topics": ["b"], "after": {"b": 7}, "history": 3, "ref": "s2"},
+        ],
+        "presence": True,
+    }
+    stream.write(event("subscribed", {"topics": ["a.*"], "ref": "s1", "positions": {"a.b": 3}}))
+    stream.write(message(4), event("presence", {"topic": "b", "members": []}))
+    frames = await client.next(3)
+    assert [type(frame) for frame in frames] == [
+        SubscribedFrame,
+        MessageFrame,
+        PresenceSnapshotFrame,
+    ]
+
+
+async def test_the_stream_before_is_read_until_the_next_one_answers(
+    client: Client, peer: Peer
+) -> None:
+    await client.authenticate()
+    first = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    first.write(message(1))
+    await client.next()
+    peer.gate = asyncio.Event()
+    client.send(SubscribeFrame(topics=["a.b"], after={"a.b": 1}, ref="s2"))
+    await until(lambda: len(peer.requests) >= 3)
+    first.write(message(2))
+    assert numbers(await client.next()) == [2]
+    assert not first.closed.is_set()
+    peer.gate.set()
+    second = await peer.streams.get()
+    await first.closed.wait()
+    second.write(message(3))
+    assert numbers(await client.next()) == [3]
+
+
+async def test_an_opening_that_is_overtaken_is_given_up(client: Client, peer: Peer) -> None:
+    await client.authenticate()
+    peer.gate = asyncio.Event()
+    client.send(SubscribeFrame(topics=["a"], ref="s1"))
+    await until(lambda: len(peer.requests) >= 2)
+    client.send(SubscribeFrame(topics=["a", "b"], ref="s2"))
+    await until(lambda: len(peer.requests) >= 3)
+    peer.gate.set()
+    stream = await peer.streams.get()
+    assert [one["ref"] for one in stream.body["subscriptions"]] == ["s2"]
+    stream.write(message(1))
+    await client.next()
+    assert peer.streams.empty()
+
+
+async def test_unsubscribing_from_all_ends_the_stream(client: Client, peer: Peer) -> None:
+    await client.authenticate()
+    stream = await client.subscribe(SubscribeFrame(topics=["a"], ref="s1"))
+    stream.write(message(1))
+    await client.next()
+    client.send(UnsubscribeFrame(topics=["a"], ref="u1"))
+    assert await client.next() == [UnsubscribedFrame(topics=["a"], ref="u1")]
+    await stream.closed.wait()
+    again = await client.subscribe(SubscribeFrame(topics=["b"], ref="s2"))
+    again.write(message(2))
+    assert numbers(await client.next()) == [2]
+
+
+async def test_a_peer_that_knows_no_post_is_asked_by_get(client: Client, peer: Peer) -> None:
+    await client.authenticate()
+    peer.answer("/v1/subscribe", httpx.Response(405))
+    stream = await client.subscribe(SubscribeFrame(topics=["a", "b.*"], since=5, ref="s1"))
+    assert stream.request.method == "GET"
+    assert dict(stream.request.url.params) == {"topics": "a,b.*", "since": "5"}
+    stream.write(event("subscribed", {"topics": ["a", "b.*"], "history": [envelope(6, "a")]}))
+    (frame,) = await client.next()
+    assert isinstance(frame, SubscribedFrame)
+    assert frame.ref == "s1"
+
+
+async def test_the_client_is_known_by_the_id_of_its_stream(client: Client, peer: Peer) -> None:
+    info = {**INFO, "expires_at": 9_000, "server_time": 1_000}
+    peer.answer("/v1/session", httpx.Response(200, json=info))
+    assert (await client.authenticate()).client_id == "cl_1"
+    client.clock.time += 5
+
+    def stream(request: httpx.Request) -> httpx.Response:
+        opened = Stream(request)
+        peer.streams.put_nowait(opened)
+        headers = {"Content-Type": "text/event-stream", "Client-Id": "cl_2"}
+        return httpx.Response(200, headers=headers, stream=opened)
+
+    peer.answer("/v1/subscribe", stream)
+    await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    (said,) = await client.next()
+    assert isinstance(said, AuthOkFrame)
+    assert (said.client_id, said.limits) == ("cl_2", Limits(publish_rate=10))
+    assert (said.expires_at, said.server_time) == (9_000, 6_000)
+    assert said.ref is None
