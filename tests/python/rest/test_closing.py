@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    OperationTimeout,
+)
+from hanzoai.pubsub.http.rest import Rest
+from tests.python.rest.rig import QuickClock, Tokens, make_options, one
+
+
+class Mute(httpx.AsyncBaseTransport):
+    """Takes requests and answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.taken = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.requests = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        self.taken.set()
+        await self.go_on.wait()
+        return httpx.Response(200, json={"id": "msg_1", "timestamp": 9, "seq": 3, "members": []})
+
+
+async def test_close_ends_a_question_at_once_and_waits_for_a_publish(clock: QuickClock) -> None:
+    mute = Mute()
+    rest = Rest(make_options(), Tokens(), clock, transport=mute)
+    async with asyncio.timeout(5):
+        question = asyncio.create_task(rest.presence("a.b"))
+        publish = asyncio.create_task(rest.publish(one()))
+        await mute.taken.wait()
+        closing = asyncio.create_task(rest.close(4))
+        with pytest.raises(ClosedError):
+            await question
+        mute.go_on.set()
+        assert (await publish).seq == 3
+        await closing
+
+
+async def test_close_without_patience_leaves_no_call_behind(clock: QuickClock) -> None:
+    mute = Mute()
+    rest = Rest(make_options(), Tokens(), clock, transport=mute)
+    async with asyncio.timeout(5):
+        publish = asyncio.create_task(rest.publish(one()))
+        await mute.taken.wait()
+        await rest.close()
+        assert publish.done()
+        with pytest.raises(OperationTimeout) as told:
+            await publish
+        assert told.value.outcome_unknown
+        with pytest.raises(ClosedError):
+            await rest.publish(one())
+    assert mute.requests == 1

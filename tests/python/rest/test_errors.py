@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from hanzoai.pubsub.errors import (
+    AuthError,
+    Conflict,
+    InvalidOption,
+    InvalidPayload,
+    NotFound,
+    PayloadTooLarge,
+    PermissionDenied,
+    ProtocolError,
+    PubSubError,
+    RateLimited,
+    TokenExpired,
+    Unavailable,
+    Unsupported,
+)
+from hanzoai.pubsub.http.problems import read_error
+from hanzoai.pubsub.http.status import close_code_for, retry_after_of, why_unreachable
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "cls", "code"),
+    [
+        (400, {"code": "invalid_topic", "detail": "d"}, PubSubError, "invalid_topic"),
+        (400, {"detail": [{"loc": ["query"]}]}, InvalidOption, "invalid_option"),
+        (401, {"error": "unauthorized"}, AuthError, "unauthenticated"),
+        (401, {"error": "token_expired"}, TokenExpired, "token_expired"),
+        (403, {"error": {"code": "forbidden", "message": "d"}}, PermissionDenied, "forbidden"),
+        (403, "<html>", PermissionDenied, "forbidden"),
+        (404, "", NotFound, "not_found"),
+        (405, {}, Unsupported, "unsupported"),
+        (409, {"code": 409, "message": "d"}, Conflict, "conflict"),
+        (413, {"message": "d"}, PayloadTooLarge, "payload_too_large"),
+        (415, {}, Unsupported, "unsupported"),
+        (418, {}, ProtocolError, "invalid_frame"),
+        (422, {"code": "invalid_payload"}, InvalidPayload, "invalid_payload"),
+        (429, {"code": "connection_limit"}, PubSubError, "connection_limit"),
+        (500, {}, Unavailable, "internal"),
+        (502, "Bad gateway", Unavailable, "unavailable"),
+        (507, {}, Unavailable, "internal"),
+        (400, {"code": "quota", "detail": "d"}, PubSubError, "quota"),
+    ],
+)
+def test_every_error_body_is_understood(
+    status: int, body: Any, cls: type[PubSubError], code: str
+) -> None:
+    raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    error = read_error(status, {}, raw, "a.b")
+    assert isinstance(error, cls)
+    assert error.code == code
+    assert error.topic == "a.b"
+    if isinstance(body, dict) and "d" in json.dumps(body).split('"'):
+        assert error.message == "d"
+    assert error.message
+
+
+def test_a_problem_document_is_read_whole() -> None:
+    body = {
+        "title": "T",
+        "status": 429,
+        "code": "rate_limited",
+        "detail": "10 a second",
+        "remedy": "Wait.",
+        "field": "data",
+        "topic": "c",
+        "retry_after_ms": 250,
+    }
+    error = read_error(429, {"retry-after": "1"}, json.dumps(body).encode(), "a.b")
+    assert isinstance(error, RateLimited)
+    assert (error.message, error.remedy, error.field) == ("10 a second", "Wait.", "data")
+    assert (error.topic, error.retry_after) == ("c", 0.25)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("3", 3.0),
+        (" 1.5 ", 1.5),
+        ("-5", 0.0),
+        ("1e9", 3600.0),
+        ("nan", None),
+        ("soon", None),
+        ("", None),
+        (format_datetime(datetime.fromtimestamp(1_000, UTC), usegmt=True), 10.0),
+        (format_datetime(datetime.fromtimestamp(900, UTC), usegmt=True), 0.0),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | None) -> None:
+    assert retry_after_of(value, wall=990.0) == seconds
+
+
+def test_statuses_stand_for_close_codes() -> None:
+    assert [close_code_for(s) for s in (401, 403, 429, 503, 404)] == [4401, 4403, 4429, 1013, None]
+
+
+def test_causes_of_a_failure_are_told_apart() -> None:
+    def wrapped(cause: BaseException) -> BaseException:
+        error = httpx.ConnectError("x")
+        error.__cause__ = cause
+        return error
+
+    assert "cannot be resolved" in why_unreachable(wrapped(socket.gaierror(8, "n")), "h")
+    assert "nothing listens" in why_unreachable(wrapped(ConnectionRefusedError()), "h")
+    assert "reset" in why_unreachable(wrapped(ConnectionResetError()), "h")
+    assert "in time" in why_unreachable(wrapped(TimeoutError()), "h")
+    assert "TLS" in why_unreachable(wrapped(ssl.SSLError(1, "x")), "h")
+    assert "cannot be reached (ValueError)" in why_unreachable(ValueError(), "h")
+    both = ExceptionGroup("x", [OSError("y"), ConnectionRefusedError()])
+    assert "nothing listens" in why_unreachable(both, "h")
