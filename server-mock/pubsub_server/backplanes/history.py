@@ -272,7 +272,7 @@ class MemoryStore:
         return Replay(entries, positions, lacking, reset)
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
-        """See `interfaces.Backplane`."""
+        """See `backplane.Backplane`."""
         return self._index.survey(patterns, allowed)
 
     def page(
