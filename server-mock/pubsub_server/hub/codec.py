@@ -272,9 +272,11 @@ def _publish(frame: Mapping[str, Any], ref: Ref, max_payload: int) -> PublishReq
         if isinstance(nested, dict) or (nested is not None and "data" not in frame):
             body = cast("object", nested)
             return PublishRequest([_item(body, frame, None, name, max_payload)], False, ref)
-    kind = next(
-        (frame[name] for name in ("message_type", "msg_type", "event") if name in frame), None
-    )
+    kind: object = None
+    for name in ("message_type", "msg_type", "event"):
+        if name in frame:
+            kind = frame[name]
+            break
     return PublishRequest([_item(frame, frame, kind, "", max_payload, flat=True)], False, ref)
 
 
