@@ -22,6 +22,8 @@ import { checkCall, checkChoice, checkFunction } from './settings/checks.js';
 import { type PubSubOptions, readOptions } from './settings/options.js';
 import { TopicHandle } from './topic.js';
 import type {
+  Allowed,
+  AnyTopics,
   ClientEvents,
   Message,
   Outgoing,
@@ -39,7 +41,7 @@ const EVENTS: readonly (keyof ClientEvents)[] = ['state', 'gap', 'error'];
  * Making one does no I/O. It connects at the first use or at `connect()`, and reconnects by itself
  * until it is closed or fails for good. `Topics` maps topics to the types of their payloads.
  */
-export class PubSub<Topics extends object = Record<never, never>> {
+export class PubSub<Topics extends object = AnyTopics> {
   private readonly _driver: Driver;
 
   /**
@@ -144,7 +146,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
    * @throws ClosedError The client is closed.
    */
   async subscribe<Topic extends string>(
-    topics: Topic | readonly Topic[],
+    topics: (Topic & Allowed<Topics, Topic>) | readonly (Topic & Allowed<Topics, Topic>)[],
     options: SubscribeOptions<PayloadOf<Topics, Topic>> = {},
   ): Promise<Subscription<PayloadOf<Topics, Topic>>> {
     return subscribe(this._live, topics, options);
@@ -171,7 +173,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
    * @throws ClosedError The client is closed.
    */
   async publish<Topic extends string>(
-    topic: Topic,
+    topic: Topic & Allowed<Topics, Topic>,
     message: Outgoing<PayloadOf<Topics, Topic>>,
     options: PublishOptions = {},
   ): Promise<Published> {
@@ -192,8 +194,11 @@ export class PubSub<Topics extends object = Record<never, never>> {
    */
   async publishMany<Topic extends string>(
     messages: readonly (
-      | readonly [topic: Topic, message: Outgoing<PayloadOf<Topics, Topic>>]
-      | (Outgoing<PayloadOf<Topics, Topic>> & { readonly topic: Topic })
+      | readonly [
+          topic: Topic & Allowed<Topics, Topic>,
+          message: Outgoing<PayloadOf<Topics, Topic>>,
+        ]
+      | (Outgoing<PayloadOf<Topics, Topic>> & { readonly topic: Topic & Allowed<Topics, Topic> })
     )[],
     options: PublishOptions = {},
   ): Promise<(Published | PubSubError)[]> {
@@ -210,7 +215,7 @@ export class PubSub<Topics extends object = Record<never, never>> {
    * @throws ConnectionFailed The HTTP API could not be reached.
    */
   history<Topic extends string>(
-    topic: Topic,
+    topic: Topic & Allowed<Topics, Topic>,
     options: HistoryOptions = {},
   ): AsyncIterableIterator<Message<PayloadOf<Topics, Topic>>> {
     return this._history(this._live, topic, options);
@@ -252,8 +257,10 @@ export class PubSub<Topics extends object = Record<never, never>> {
   }
 
   /** A handle on one topic, with no effect on the wire; it has the same operations. */
-  topic<Topic extends string>(name: Topic): TopicHandle<Topics, Topic> {
-    return new TopicHandle(this, name);
+  topic<Topic extends string>(
+    name: Topic & Allowed<Topics, Topic>,
+  ): TopicHandle<PayloadOf<Topics, Topic>, Topic> {
+    return new TopicHandle<PayloadOf<Topics, Topic>, Topic>(this, name);
   }
 
   /** Settle what was published and close. */

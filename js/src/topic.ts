@@ -7,34 +7,29 @@ import type { PublishOptions } from './runtime/publishing.js';
 import type { SubscribeOptions } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import type { Waiting } from './runtime/waiting.js';
-import type { Message, Outgoing, PayloadOf, Published } from './values.js';
+import type { AnyPayload, Message, Outgoing, Published } from './values.js';
 
-/** One topic of a client. */
-export class TopicHandle<Topics extends object, Topic extends string> {
+/** One topic of a client, with the type of its payloads. */
+export class TopicHandle<Data = AnyPayload, Topic extends string = string> {
   /** @internal `PubSub.topic` makes it. */
   constructor(
-    private readonly _client: PubSub<Topics>,
+    private readonly _client: PubSub,
     /** The topic, or for `subscribe` alone a pattern. */
     readonly name: Topic,
   ) {}
 
   /** See `PubSub.subscribe`. */
-  subscribe(
-    options: SubscribeOptions<PayloadOf<Topics, Topic>> = {},
-  ): Promise<Subscription<PayloadOf<Topics, Topic>>> {
+  subscribe(options: SubscribeOptions<Data> = {}): Promise<Subscription<Data>> {
     return this._client.subscribe(this.name, options);
   }
 
   /** See `PubSub.publish`. */
-  publish(
-    message: Outgoing<PayloadOf<Topics, Topic>>,
-    options: PublishOptions = {},
-  ): Promise<Published> {
+  publish(message: Outgoing<Data>, options: PublishOptions = {}): Promise<Published> {
     return this._client.publish(this.name, message, options);
   }
 
   /** See `PubSub.history`. */
-  history(options: HistoryOptions = {}): AsyncIterableIterator<Message<PayloadOf<Topics, Topic>>> {
+  history(options: HistoryOptions = {}): AsyncIterableIterator<Message<Data>> {
     return this._client.history(this.name, options);
   }
 

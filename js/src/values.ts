@@ -11,10 +11,52 @@ export type { GapReason, JsonObject, PresenceChangeKind, PresenceMember, TopicIn
 // biome-ignore lint/suspicious/noExplicitAny: a program that names no type is not held up by one
 export type AnyPayload = any;
 
-/** The payload of a topic in a map of topics to payloads; keys may be template literals. */
-export type PayloadOf<Topics extends object, Topic extends string> = Topic extends keyof Topics
-  ? Topics[Topic]
-  : AnyPayload;
+/** The map of a client without one. A client of any other map can stand in its place. */
+// biome-ignore lint/suspicious/noExplicitAny: maps are compared as wholes, and only this fits all
+export type AnyTopics = any;
+
+declare const only: unique symbol;
+
+/**
+ * A map of topics to payloads beyond which there is no topic: `new PubSub<OnlyTopics<{…}>>(…)`
+ * refuses others where the program is compiled.
+ */
+export type OnlyTopics<Topics extends object> = Topics & { readonly [only]: true };
+
+/**
+ * The payload of a topic in a map of topics to payloads; keys may be template literals.
+ *
+ * What is outside of the map has any payload, or that of a key `[other: string]`. A pattern that a
+ * key covers has the payload of the key. With `OnlyTopics` other patterns have the payloads of all
+ * keys that they match, or `unknown` where they match none.
+ */
+export type PayloadOf<Topics extends object, Topic extends string> = string extends keyof Topics
+  ? Topics[Topic & keyof Topics]
+  : Topic extends keyof Topics
+    ? Topics[Topic]
+    : Topics extends OnlyTopics<object>
+      ? [Matched<keyof Topics, Glob<Topic>>] extends [never]
+        ? unknown
+        : Topics[Matched<keyof Topics, Glob<Topic>>]
+      : AnyPayload;
+
+/** What a topic or pattern has to be beside a string: nothing more, or of `OnlyTopics`. */
+export type Allowed<Topics extends object, Topic extends string> =
+  Topics extends OnlyTopics<object>
+    ? [Topic] extends [keyof Topics | `${string}*${string}`]
+      ? unknown
+      : never
+    : unknown;
+
+/** Keys that a text with placeholders stands for. */
+type Matched<Key, Text extends string> = Key extends Text ? Key : never;
+
+/** A pattern with placeholders instead of wildcards. */
+type Glob<Pattern extends string> = Pattern extends `${infer Before}**${infer After}`
+  ? `${Glob<Before>}${string}${Glob<After>}`
+  : Pattern extends `${infer Before}*${infer After}`
+    ? `${Before}${string}${Glob<After>}`
+    : Pattern;
 
 /** A message as it was delivered: `id, topic, type, data, sender, timestamp, ttl, seq, meta`. */
 export interface Message<Data = AnyPayload> extends Envelope {

@@ -5,7 +5,7 @@
 import type { ReactNode } from 'react';
 
 import type { PubSub } from '../client.js';
-import type { PayloadOf, StateName } from '../values.js';
+import type { Allowed, PayloadOf, StateName } from '../values.js';
 import {
   type PresenceView,
   type Topics,
@@ -26,7 +26,7 @@ export interface Hooks<Map extends object> {
   readonly PubSubProvider: (props: ProviderProps<Map>) => ReactNode;
   readonly usePubSub: () => PubSub<Map>;
   readonly useTopic: <Topic extends string>(
-    topics: Topics<Topic>,
+    topics: Topics<Topic & Allowed<Map, Topic>>,
     options?: TopicOptions,
   ) => TopicView<PayloadOf<Map, Topic>>;
   readonly usePresence: (topic: string | null | undefined) => PresenceView;

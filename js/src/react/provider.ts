@@ -15,10 +15,11 @@ import {
 import { PubSub } from '../client.js';
 import { UsageError } from '../errors.js';
 import type { PubSubOptions } from '../settings/options.js';
+import type { AnyTopics } from '../values.js';
 import { LINGER } from './topic_store.js';
 
 /** What `PubSubProvider` takes: a client, or the options of one. */
-export interface ProviderProps<Topics extends object = Record<never, never>> {
+export interface ProviderProps<Topics extends object = AnyTopics> {
   /** A client that the program made and closes. */
   readonly client?: PubSub<Topics> | undefined;
   /**

@@ -18,7 +18,7 @@ import { checkNumber } from '../settings/checks.js';
 import type { ClientOptions, PubSubOptions, WebSocketConstructor } from '../settings/options.js';
 import type { Receiver, Transport } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
-import type { Outgoing, Published } from '../values.js';
+import type { AnyTopics, Outgoing, Published } from '../values.js';
 import { VirtualClock } from './clock.js';
 import { Core, type Stats } from './core.js';
 import { answer } from './http.js';
@@ -132,9 +132,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
    * @param options As `new PubSub` takes them; without a token it is a service.
    * @throws UsageError The server is not running.
    */
-  client<Topics extends object = Record<never, never>>(
-    options: PubSubOptions = {},
-  ): PubSub<Topics> {
+  client<Topics extends object = AnyTopics>(options: PubSubOptions = {}): PubSub<Topics> {
     this._refuseStopped();
     const { clock, random } = this;
     const own = options.getToken || options.token !== undefined ? {} : this._ownToken();

@@ -3,6 +3,7 @@
 import {
   type Gap,
   type Message,
+  type OnlyTopics,
   PermissionDenied,
   PubSub,
   PubSubError,
@@ -69,6 +70,70 @@ export async function typed(): Promise<void> {
   }
   // @ts-expect-error There is no such option.
   new PubSub({ ur: 'wss://pubsub.example.com/ws' });
+}
+
+/** A key for all other topics says what is known of them. */
+export async function fallback(
+  ps: PubSub<{ 'chat.session.abc': Word; [other: string]: unknown }>,
+): Promise<void> {
+  // @ts-expect-error The payload of this topic has a text.
+  await ps.publish('chat.session.abc', { data: { txt: 'hello' } });
+  await ps.publish('other.topic', { data: { anything: true } });
+  for await (const { data } of await ps.subscribe('other.topic')) {
+    // @ts-expect-error Nothing is known of it.
+    data.text;
+  }
+}
+
+/** Topics beyond the map are refused, and patterns have the payloads of what they match. */
+export async function strict(ps: PubSub<OnlyTopics<Topics>>): Promise<void> {
+  await ps.publish('chat.session.abc', { data: { text: 'hello' } });
+  await ps.publish('agent.bot1.events', { data: { status: 'done' } });
+  // @ts-expect-error There is no such topic.
+  await ps.publish('chat.sesion.abc', { data: { text: 'hello' } });
+  // @ts-expect-error There is no such topic.
+  await ps.subscribe('chat.sesion.abc');
+  // @ts-expect-error There is no such topic.
+  await ps.subscribe(['chat.session.abc', 'chat.sesion.abc']);
+  // @ts-expect-error There is no such topic.
+  await ps.publishMany([['chat.sesion.abc', { data: { text: 'hello' } }]]);
+  // @ts-expect-error There is no such topic.
+  ps.history('chat.sesion.abc');
+  // @ts-expect-error There is no such topic.
+  ps.topic('chat.sesion.abc');
+  // @ts-expect-error It may be any topic.
+  ps.topic('chat.session.abc' as string);
+
+  const words: Subscription<Word> = await ps.subscribe('chat.*.abc', {
+    onMessage: ({ data }) => data.text.length,
+  });
+  const all = await ps.subscribe(['chat.**', 'agent.**']);
+  for await (const { data } of all) {
+    if ('text' in data) data satisfies Word;
+    else data.status satisfies 'thinking' | 'done';
+  }
+  for await (const { data } of await ps.subscribe('other.*')) {
+    // @ts-expect-error Nothing is known of what it matches.
+    data.text;
+  }
+  const { data } = (await ps.topic('chat.session.abc').history().next()).value as Message<Word>;
+  await ps.topic('chat.session.abc').publish({ data });
+  // @ts-expect-error The payload of this topic has a text.
+  await ps.topic('chat.session.abc').publish({ data: { txt: 'hello' } });
+  log(ps, words);
+}
+
+/** What works for every client takes those of any map. */
+function log(ps: PubSub, sub: Subscription): string {
+  return `${ps.state} ${sub.topics}`;
+}
+
+export function logged(
+  mapped: PubSub<Topics>,
+  strict: PubSub<OnlyTopics<Topics>>,
+  sub: Subscription<Word>,
+): string[] {
+  return [mapped, strict].map((each) => log(each, sub)).concat(log(mapped, sub), log(strict, sub));
 }
 
 export function made(sub: Subscription, options: object, around: object): void {

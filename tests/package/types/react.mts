@@ -1,9 +1,19 @@
 /** Components of an application, compiled and not run. */
 
+import type { OnlyTopics } from '@hanzoai/pubsub';
 import { createHooks, PubSubProvider, useConnectionState, useTopic } from '@hanzoai/pubsub/react';
 import { createElement, type ReactElement } from 'react';
 
 const typed = createHooks<{ 'chat.session.abc': { readonly text: string } }>();
+
+const strict = createHooks<OnlyTopics<{ 'chat.session.abc': { readonly text: string } }>>();
+
+export function useStrict(): readonly string[] {
+  // @ts-expect-error There is no such topic.
+  strict.useTopic('chat.sesion.abc');
+  strict.useTopic(null);
+  return strict.useTopic(['chat.session.abc']).messages.map(({ data }) => data.text);
+}
 
 export function Chat(): ReactElement {
   const state = useConnectionState();
