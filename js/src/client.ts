@@ -60,6 +60,14 @@ export class PubSub<Topics extends object = AnyTopics> {
     return this._driver.state;
   }
 
+  /**
+   * What ended the last connection or attempt, until there is a connection again; of a client that
+   * has failed, what ended it.
+   */
+  get lastFailure(): StateChange | undefined {
+    return this._driver.lastFailure;
+  }
+
   /** The id the server gave this client; undefined before it was ever connected. */
   get clientId(): string | undefined {
     return this._driver.welcome?.client_id;

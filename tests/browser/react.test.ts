@@ -7,9 +7,14 @@ import type { Seen } from './pages/react.js';
 
 declare const seen: Seen;
 
-async function openChat(t: Parameters<typeof openPage>[0], server: Server): Promise<Page> {
+async function openChat(
+  t: Parameters<typeof openPage>[0],
+  server: Server,
+  refusals = 0,
+): Promise<Page> {
   const options = { ...addresses(server), token: server.token('--user', 'alice') };
-  return openPage(t, { entry: 'pages/react.tsx', given: { options }, development: true });
+  const given = { options, refusals };
+  return openPage(t, { entry: 'pages/react.tsx', given, development: true });
 }
 
 async function text(page: Page, selector: string): Promise<string> {
@@ -102,6 +107,23 @@ test('what is not allowed is shown as an error, and no topic is no subscription'
   await page.evaluate(() => seen.show('private.room', 0));
   await shows(page, '#status', 'failed');
   assert.match(await text(page, '#error'), /do not allow/);
+});
+
+test('a client that has failed is replaced when the page asks for it', async (t) => {
+  const server = await startServer(t);
+  const page = await openChat(t, server, 1);
+  await page.evaluate(() => seen.show('demo.room', 0));
+  await shows(page, '#status', 'failed');
+  assert.equal(await text(page, '#state'), 'failed');
+  assert.match(await text(page, '#failure'), /Log in again/);
+  await page.click('#retry');
+  await shows(page, '#status', 'live');
+  await shows(page, '#people', 'alice here');
+  assert.equal(await text(page, '#state'), 'connected');
+  assert.equal(await text(page, '#failure'), '');
+  await page.evaluate(() => seen.hide());
+  await until(page, () => seen.sockets.every(({ readyState }) => readyState === WebSocket.CLOSED));
+  assert.equal(await page.evaluate(() => seen.sockets.length), 1);
 });
 
 test('two people chat in the example', async (t) => {

@@ -2,6 +2,7 @@
 
 import { useCallback, useMemo, useSyncExternalStore } from 'react';
 
+import type { PubSub } from '../client.js';
 import type { PublishOptions } from '../runtime/publishing.js';
 import type { Waiting } from '../runtime/waiting.js';
 import type {
@@ -10,9 +11,10 @@ import type {
   Outgoing,
   PresenceMember,
   Published,
+  StateChange,
   StateName,
 } from '../values.js';
-import { usePubSub } from './provider.js';
+import { hasEnded, usePlace, usePubSub } from './provider.js';
 import { findStore, keyOf, openStore } from './stores.js';
 import { IDLE, type TopicOptions, type TopicState, type TopicStatus } from './topic_store.js';
 
@@ -23,6 +25,8 @@ export type Topics<Topic extends string = string> = Topic | readonly Topic[] | n
 export interface TopicView<Data = AnyPayload> extends Omit<TopicState<Data>, 'members'> {
   /** Publish to the topic; the function stays the same while the topic does. */
   readonly publish: (message: Outgoing<Data>, options?: PublishOptions) => Promise<Published>;
+  /** Subscribe again, where the status is `failed`; see `ConnectionView.retry`. */
+  readonly retry: () => void;
 }
 
 /** What `usePresence` gives. */
@@ -33,6 +37,21 @@ export interface PresenceView {
   readonly error: Error | undefined;
   /** Change how this client appears on the topic. */
   readonly update: (data: JsonObject, options?: Waiting) => Promise<void>;
+  /** Subscribe again, where the status is `failed`; see `ConnectionView.retry`. */
+  readonly retry: () => void;
+}
+
+/** What `useConnection` gives. */
+export interface ConnectionView {
+  /** The state of the client. */
+  readonly state: StateName;
+  /** Why there is no connection: what ended the last one, or the last attempt. */
+  readonly failure: StateChange | undefined;
+  /**
+   * Begin anew with another client, where this one has failed or was closed and the provider made
+   * it. A client that still tries needs no help.
+   */
+  readonly retry: () => void;
 }
 
 /**
@@ -45,11 +64,12 @@ export function useTopic(topics: Topics, options: TopicOptions = {}): TopicView 
   const client = usePubSub();
   const key = keyOf(topics);
   const state = useStore(key, options);
+  const retry = useRetry(key);
   const publish = useCallback<TopicView['publish']>(
     (message, given) => client.publish(topicOf(key), message, given),
     [client, key],
   );
-  return useMemo(() => ({ ...state, publish }), [state, publish]);
+  return useMemo(() => ({ ...state, publish, retry }), [state, publish, retry]);
 }
 
 /** Who is present on a topic; by a subscription to exactly the topic, this client is. */
@@ -57,22 +77,48 @@ export function usePresence(topic: string | null | undefined): PresenceView {
   const client = usePubSub();
   const key = keyOf(topic);
   const { members, status, error } = useStore(key, undefined);
+  const retry = useRetry(key);
   const update = useCallback<PresenceView['update']>(
     (data, options) => client.updatePresence(topicOf(key), data, options),
     [client, key],
   );
-  return useMemo(() => ({ members, status, error, update }), [members, status, error, update]);
+  return useMemo(
+    () => ({ members, status, error, update, retry }),
+    [members, status, error, update, retry],
+  );
 }
 
 /** The state of the client. */
 export function useConnectionState(): StateName {
+  return useOfClient(({ state }) => state, 'initialized');
+}
+
+/** The state of the client, why it is not connected, and a way to begin anew. */
+export function useConnection(): ConnectionView {
+  const state = useConnectionState();
+  const failure = useOfClient(({ lastFailure }) => lastFailure, undefined);
+  const retry = useRetry('');
+  return useMemo(() => ({ state, failure, retry }), [state, failure, retry]);
+}
+
+/** What changes with the state of the client. */
+function useOfClient<T>(read: (client: PubSub) => T, before: T): T {
   const client = usePubSub();
   const listen = useCallback((changed: () => void) => client.on('state', changed), [client]);
   return useSyncExternalStore(
     listen,
-    () => client.state,
-    () => 'initialized',
+    () => read(client),
+    () => before,
   );
+}
+
+/** Begin anew: the client, where that has ended, or the subscription of a key. */
+function useRetry(key: string): () => void {
+  const { client, renew } = usePlace();
+  return useCallback(() => {
+    if (hasEnded(client)) renew();
+    else findStore(client, key)?.retry();
+  }, [client, renew, key]);
 }
 
 /** The one topic of a key; of another key, what is no topic. */

@@ -7,9 +7,11 @@ import type { ReactNode } from 'react';
 import type { PubSub } from '../client.js';
 import type { Allowed, PayloadOf, StateName } from '../values.js';
 import {
+  type ConnectionView,
   type PresenceView,
   type Topics,
   type TopicView,
+  useConnection,
   useConnectionState,
   usePresence,
   useTopic,
@@ -18,8 +20,8 @@ import { type ProviderProps, PubSubProvider, usePubSub } from './provider.js';
 import type { TopicOptions } from './topic_store.js';
 
 export type { TopicStatus } from './topic_store.js';
-export type { PresenceView, ProviderProps, TopicOptions, TopicView };
-export { PubSubProvider, useConnectionState, usePresence, usePubSub, useTopic };
+export type { ConnectionView, PresenceView, ProviderProps, TopicOptions, TopicView };
+export { PubSubProvider, useConnection, useConnectionState, usePresence, usePubSub, useTopic };
 
 /** The provider and the hooks, for the topics of one program. */
 export interface Hooks<Map extends object> {
@@ -30,11 +32,19 @@ export interface Hooks<Map extends object> {
     options?: TopicOptions,
   ) => TopicView<PayloadOf<Map, Topic>>;
   readonly usePresence: (topic: string | null | undefined) => PresenceView;
+  readonly useConnection: () => ConnectionView;
   readonly useConnectionState: () => StateName;
 }
 
 /** The same provider and hooks, typed by a map of topics to payloads as `PubSub<Map>` is. */
 export function createHooks<Map extends object>(): Hooks<Map> {
-  const hooks: unknown = { PubSubProvider, usePubSub, useTopic, usePresence, useConnectionState };
+  const hooks: unknown = {
+    PubSubProvider,
+    usePubSub,
+    useTopic,
+    usePresence,
+    useConnection,
+    useConnectionState,
+  };
   return hooks as Hooks<Map>;
 }

@@ -8,6 +8,7 @@ import {
   type ReactNode,
   useContext,
   useEffect,
+  useMemo,
   useReducer,
   useState,
 } from 'react';
@@ -55,13 +56,25 @@ function hold(options: PubSubOptions): () => void {
     lease.holders -= 1;
     if (lease.holders) return;
     lease.ending = setTimeout(() => {
-      leases.delete(options);
+      if (leases.get(options) === lease) leases.delete(options);
       void lease.client.close();
     }, LINGER);
   };
 }
 
-const Client: Context<PubSub | undefined> = createContext<PubSub | undefined>(undefined);
+/** @internal What a provider gives to the components inside. */
+export interface Given {
+  readonly client: PubSub;
+  /** Put a new client in the place of one that has ended, where the provider makes them. */
+  readonly renew: () => void;
+}
+
+const Place: Context<Given | undefined> = createContext<Given | undefined>(undefined);
+
+/** @internal Whether a client does nothing any more. */
+export function hasEnded({ state }: PubSub): boolean {
+  return state === 'failed' || state === 'closed';
+}
 
 /** Give a client to the components inside. */
 export function PubSubProvider({ client, options, children }: ProviderProps): ReactElement {
@@ -75,7 +88,15 @@ export function PubSubProvider({ client, options, children }: ProviderProps): Re
     if (leaseOf(own).client !== value) again();
     return release;
   }, [client, own, value]);
-  return createElement(Client.Provider, { value }, children);
+  const given = useMemo(() => {
+    const renew = (): void => {
+      if (client) return;
+      if (hasEnded(leaseOf(own).client)) leases.delete(own);
+      again();
+    };
+    return { client: value, renew };
+  }, [client, own, value]);
+  return createElement(Place.Provider, { value: given }, children);
 }
 
 /**
@@ -84,8 +105,13 @@ export function PubSubProvider({ client, options, children }: ProviderProps): Re
  * @throws UsageError There is no provider.
  */
 export function usePubSub(): PubSub {
-  const client = useContext(Client);
-  if (client) return client;
+  return usePlace().client;
+}
+
+/** @internal What the nearest provider gives. */
+export function usePlace(): Given {
+  const place = useContext(Place);
+  if (place) return place;
   throw new UsageError('This component is in no PubSubProvider.', {
     remedy: 'Render it inside of <PubSubProvider>.',
   });

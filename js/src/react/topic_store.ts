@@ -2,6 +2,7 @@
 
 import type { PubSub } from '../client.js';
 import type { SubscribeOptions } from '../runtime/subscribing.js';
+import type { Subscription } from '../runtime/subscription.js';
 import type { AnyPayload, Gap, Message, PresenceMember, SubscriptionEvent } from '../values.js';
 
 /** Milliseconds for which a subscription that no component uses is kept for the next one. */
@@ -67,6 +68,17 @@ export interface TopicStore {
    * @returns Ends the use.
    */
   use(wish: TopicOptions | undefined, changed: () => void): () => void;
+  /** Subscribe again to what has failed, from where it stood. */
+  retry(): void;
+}
+
+/** One subscription of a store. */
+interface Part {
+  /** Where its messages begin; undefined for presence alone. */
+  readonly from: TopicOptions | undefined;
+  readonly withPresence: boolean;
+  /** Whether another one says how the store stands. */
+  readonly beside: boolean;
 }
 
 /**
@@ -94,6 +106,7 @@ export function createStore(
   let presence = false;
   let reads = false;
   let watches = false;
+  let failed: Part[] = [];
   let keep = (): void => {};
 
   const draw = (): void => {
@@ -126,14 +139,16 @@ export function createStore(
     }
   };
 
-  const subscribe = async (from: TopicOptions | undefined, withPresence: boolean) => {
+  const subscribe = async (part: Part) => {
+    const { from, withPresence } = part;
     const { signal } = over;
-    const { limit, ...options } = from ?? {};
+    const { limit: _, ...options } = from ?? {};
     // Presence that is asked for later says nothing of the messages that come already.
-    const tell = from || !reads ? show : () => {};
+    const tell = part.beside ? () => {} : show;
+    let subscription: Subscription | undefined;
     try {
-      tell({ status: 'joining' });
-      const subscription = await client.subscribe(topics, {
+      tell({ status: 'joining', error: undefined });
+      subscription = await client.subscribe(topics, {
         ...options,
         presence: withPresence,
         signal,
@@ -151,15 +166,22 @@ export function createStore(
       }
       tell({ status: 'idle' });
     } catch (error) {
-      if (!signal.aborted) show({ status: 'failed', error: error as Error });
+      if (signal.aborted) return;
+      show({ status: 'failed', error: error as Error });
+      const after = subscription?.positions ?? {};
+      failed.push(from && Object.keys(after).length ? { ...part, from: { after } } : part);
     }
+    if (!withPresence) return;
+    // Nobody says any more who is there.
+    present.clear();
+    show({ members: IDLE.members });
   };
 
   const begin = (): void => {
     const from = reads ? undefined : first;
     const watch = presence && !watches;
     if (!listeners.size || !(from || watch)) return;
-    void subscribe(from, watch);
+    void subscribe({ from, withPresence: watch, beside: reads });
     reads ||= !!from;
     watches ||= watch;
   };
@@ -187,6 +209,13 @@ export function createStore(
           ended();
         });
       };
+    },
+    retry() {
+      const parts = failed;
+      failed = [];
+      if (!parts.length) return;
+      if (parts.every(({ beside }) => beside)) show({ status: 'live', error: undefined });
+      for (const part of parts) void subscribe(part);
     },
   };
 }

@@ -6,6 +6,8 @@ declare global {
     readonly options: PubSubOptions;
     readonly topic: string;
     readonly title?: string;
+    /** How often the page's backend refuses a token. */
+    readonly refusals?: number;
   };
 
   /** Where the test gives one: makes a token that lives so many seconds. */

@@ -1,11 +1,11 @@
 /** A chat in React: the test says what is mounted, and counts what goes over the wire. */
 
-import type { PubSubOptions } from '@hanzoai/pubsub';
+import { AuthRefused, type PubSubOptions } from '@hanzoai/pubsub';
 import { createHooks } from '@hanzoai/pubsub/react';
 import { StrictMode, useState } from 'react';
 import { createRoot } from 'react-dom/client';
 
-const { PubSubProvider, useTopic, usePresence, useConnectionState } = createHooks<{
+const { PubSubProvider, useTopic, usePresence, useConnection } = createHooks<{
   [room: `demo.${string}`]: { readonly text: string };
 }>();
 
@@ -42,8 +42,17 @@ class CountedSocket extends WebSocket {
   }
 }
 
+/** How often the backend refuses a token. */
+let refusals = given.refusals ?? 0;
+
 const options: PubSubOptions = {
   ...given.options,
+  token: undefined,
+  getToken: () => {
+    refusals -= 1;
+    if (refusals >= 0) throw new AuthRefused('Log in again.');
+    return given.options.token ?? '';
+  },
   WebSocket: CountedSocket as unknown as NonNullable<PubSubOptions['WebSocket']>,
 };
 
@@ -60,7 +69,14 @@ function App({ room }: { readonly room: string | null }) {
 }
 
 function State() {
-  return <p id="state">{useConnectionState()}</p>;
+  const { state, failure, retry } = useConnection();
+  return (
+    <header>
+      <p id="state">{state}</p>
+      <p id="failure">{failure?.reason}</p>
+      <button type="button" id="retry" onClick={retry} />
+    </header>
+  );
 }
 
 function Room({ room }: { readonly room: `demo.${string}` }) {

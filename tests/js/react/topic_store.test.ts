@@ -48,7 +48,11 @@ interface Asked {
   readonly bring: (...events: SubscriptionEvent[]) => Promise<void>;
   /** Let it end by an error. */
   readonly fail: (error: Error) => Promise<void>;
+  /** Let it end as it does when the client is closed. */
+  readonly end: () => Promise<void>;
 }
+
+const END = new Error('the end');
 
 /** A client whose subscriptions bring what the test says. */
 function standIn(): { readonly client: Pick<PubSub, 'subscribe'>; readonly asked: Asked[] } {
@@ -61,12 +65,20 @@ function standIn(): { readonly client: Pick<PubSub, 'subscribe'>; readonly asked
       wake();
       await settle();
     };
-    asked.push({ topics, options: options as Asked['options'], bring: put, fail: put });
+    asked.push({
+      topics,
+      options: options as Asked['options'],
+      bring: put,
+      fail: put,
+      end: () => put(END),
+    });
     await settle();
     return {
+      positions: { 'a.b': 7 },
       async *events() {
         while (true) {
           for (const event of waiting.splice(0)) {
+            if (event === END) return;
             if (event instanceof Error) throw event;
             yield event;
           }
@@ -245,6 +257,63 @@ test('what ends a subscription is shown as the error', async () => {
   await asked[0]?.fail(new Error('refused'));
   beat.draw();
   assert.deepEqual([store.state.status, store.state.error?.message], ['failed', 'refused']);
+});
+
+test('what has failed is tried again when it is asked for, from where it stood, and only once', async () => {
+  const { store, beat, asked } = makeStore();
+  store.use({ history: 20 }, nothing);
+  store.retry();
+  await settle();
+  assert.equal(asked.length, 1);
+  await asked[0]?.fail(new Error('refused'));
+  beat.draw();
+  store.retry();
+  store.retry();
+  beat.draw();
+  assert.deepEqual([store.state.status, store.state.error], ['joining', undefined]);
+  await settle();
+  beat.draw();
+  assert.equal(store.state.status, 'live');
+  assert.equal(asked.length, 2);
+  const { history, after } = (asked[1]?.options ?? {}) as { history?: unknown; after?: unknown };
+  assert.deepEqual([history, after], [undefined, { 'a.b': 7 }]);
+});
+
+test('presence that has failed is tried again beside messages that go on', async () => {
+  const { store, beat, asked } = makeStore();
+  store.use({}, nothing);
+  await settle();
+  store.use(undefined, nothing);
+  await settle();
+  await asked[1]?.fail(new Error('lost'));
+  beat.draw();
+  assert.equal(store.state.status, 'failed');
+  store.retry();
+  beat.draw();
+  assert.deepEqual([store.state.status, store.state.error], ['live', undefined]);
+  await settle();
+  assert.deepEqual([asked.length, asked[2]?.options.presence], [3, true]);
+});
+
+test('nobody is shown as present when the subscription has ended', async () => {
+  const alice = { client_id: 'cl_1', user_id: 'alice', name: 'Alice', joined_at: 1, last_seen: 1 };
+  const presence = {
+    topic: 'a.b',
+    members: [alice],
+    change: 'snapshot',
+    member: undefined,
+  } as const;
+  for (const ending of ['end', 'fail'] as const) {
+    const { store, beat, asked } = makeStore();
+    store.use(undefined, nothing);
+    await settle();
+    await asked[0]?.bring({ kind: 'presence', presence });
+    beat.draw();
+    assert.equal(store.state.members.size, 1);
+    await asked[0]?.[ending](new Error('gone'));
+    beat.draw();
+    assert.equal(store.state.members.size, 0, ending);
+  }
 });
 
 test('hooks know the payloads of their topics', () => {
