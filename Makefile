@@ -91,6 +91,7 @@ check-js: packages ## format, lint, types and imports of the TypeScript code
 	cd server-mock/console && ../../$(NODE_BIN)/biome check --error-on-warnings
 	node server-mock/console/build.mjs --check
 	cd examples/demo/browser && ../../../$(NODE_BIN)/biome check --error-on-warnings
+	cd examples/react && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/package && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/conformance && ../../$(NODE_BIN)/biome check --error-on-warnings
 	cd tests/bench/node && ../../../$(NODE_BIN)/biome check --error-on-warnings
@@ -124,6 +125,7 @@ format: packages ## put the code in order
 	cd tests/browser && ../../$(NODE_BIN)/biome check --write
 	cd server-mock/console && ../../$(NODE_BIN)/biome check --write
 	cd examples/demo/browser && ../../../$(NODE_BIN)/biome check --write
+	cd examples/react && ../../$(NODE_BIN)/biome check --write
 	cd tests/package && ../../$(NODE_BIN)/biome check --write
 	cd tests/conformance && ../../$(NODE_BIN)/biome check --write
 	cd tests/bench/node && ../../../$(NODE_BIN)/biome check --write

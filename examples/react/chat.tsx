@@ -1,20 +1,23 @@
-/** A chat room in React: messages, who is there, and whether the connection stands. */
+/** A chat room in React: messages, who is there and types, and whether the connection stands. */
 
+import type { PubSubOptions } from '@hanzoai/pubsub';
 import { createHooks } from '@hanzoai/pubsub/react';
-import { type FormEvent, useState } from 'react';
+import { type FormEvent, useEffect, useRef, useState } from 'react';
 
-const { PubSubProvider, useTopic, usePresence, useConnectionState } = createHooks<{
+const { PubSubProvider, useTopic, usePresence, useConnection } = createHooks<{
   [topic: `demo.chat.${string}`]: { readonly text: string };
 }>();
 
-/** Outside of any component, so that a page that is built anew keeps its connection. */
-const options = {
-  url: 'wss://pubsub.example.com:8057/ws',
-  getToken: async () => (await fetch('/pubsub-token')).text(),
-  shareTabs: true,
-};
+/** Milliseconds without a key after which nobody is shown as typing. */
+const PAUSE = 3_000;
 
-export function App({ session }: { readonly session: string }) {
+interface AppProps {
+  /** One object for the life of the page. */
+  readonly options: PubSubOptions;
+  readonly session: string;
+}
+
+export function App({ options, session }: AppProps) {
   return (
     <PubSubProvider options={options}>
       <Connection />
@@ -24,24 +27,59 @@ export function App({ session }: { readonly session: string }) {
 }
 
 function Connection() {
-  const state = useConnectionState();
-  return state === 'connected' ? null : <p role="status">{state} …</p>;
+  const { state, failure, retry } = useConnection();
+  if (state === 'connected') return null;
+  return (
+    <p role="status">
+      {state} … {failure?.reason}
+      {state === 'failed' && <Again onClick={retry} />}
+    </p>
+  );
+}
+
+function Again({ onClick }: { readonly onClick: () => void }) {
+  return (
+    <button type="button" onClick={onClick}>
+      Try again
+    </button>
+  );
 }
 
 function Room({ session }: { readonly session: string }) {
   const topic = `demo.chat.${session}` as const;
-  const { messages, status, error, publish } = useTopic(topic, { history: 20, limit: 200 });
+  const { messages, status, error, publish, retry } = useTopic(topic, { history: 20, limit: 200 });
   const { members, update } = usePresence(topic);
+  const [touch, rest] = useTyping((status) => {
+    // A courtesy: where it does not get through, the next one will.
+    update({ status }).catch(() => {});
+  });
   const [text, setText] = useState('');
+  const [sending, setSending] = useState(false);
+  const [problem, setProblem] = useState('');
 
   async function send(event: FormEvent) {
     event.preventDefault();
-    setText('');
-    await publish({ data: { text } });
-    await update({ status: 'here' });
+    if (sending || !text) return;
+    setSending(true);
+    setProblem('');
+    try {
+      await publish({ data: { text } });
+      // What was typed meanwhile stays, as does all of it where it was not sent.
+      setText((now) => (now === text ? '' : now));
+    } catch (error) {
+      setProblem(`Not sent: ${error instanceof Error ? error.message : error}`);
+    }
+    setSending(false);
+    rest();
   }
 
-  if (error) return <p role="alert">{error.message}</p>;
+  if (error) {
+    return (
+      <p role="alert">
+        {error.message} <Again onClick={retry} />
+      </p>
+    );
+  }
   return (
     <section aria-busy={status !== 'live'}>
       <ul aria-label="Present">
@@ -64,10 +102,36 @@ function Room({ session }: { readonly session: string }) {
           value={text}
           onChange={(event) => {
             setText(event.target.value);
-            void update({ status: 'typing' });
+            touch();
           }}
         />
+        <button type="submit" disabled={sending}>
+          Send
+        </button>
       </form>
+      <p role="alert">{problem}</p>
     </section>
   );
+}
+
+/**
+ * Tell that somebody types: when it begins and when it ends, not for every key, for updates of
+ * presence count as publishes.
+ *
+ * @returns What a key calls, and what ends it at once.
+ */
+function useTyping(tell: (status: 'typing' | 'here') => void): [() => void, () => void] {
+  const pause = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => () => clearTimeout(pause.current), []);
+  const rest = (): void => {
+    clearTimeout(pause.current);
+    if (pause.current !== undefined) tell('here');
+    pause.current = undefined;
+  };
+  const touch = (): void => {
+    clearTimeout(pause.current);
+    if (pause.current === undefined) tell('typing');
+    pause.current = setTimeout(rest, PAUSE);
+  };
+  return [touch, rest];
 }

@@ -1,8 +1,21 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
 import type { Page } from 'playwright-core';
+import { createServer } from 'vite';
 
-import { addresses, openPage, type Server, shot, startServer, until } from './harness.js';
+import {
+  addresses,
+  atEnd,
+  openPage,
+  type Server,
+  type Site,
+  shot,
+  startServer,
+  until,
+} from './harness.js';
 import type { Seen } from './pages/react.js';
 
 declare const seen: Seen;
@@ -126,32 +139,55 @@ test('a client that has failed is replaced when the page asks for it', async (t)
   assert.equal(await page.evaluate(() => seen.sockets.length), 1);
 });
 
-test('two people chat in the example', async (t) => {
-  const server = await startServer(t, '--publish-rate-user', '1000');
+/** The example as its own Vite serves it, with the token endpoint of its own. */
+async function serveExample(t: TestContext, server: Server): Promise<Site> {
+  const root = join(process.cwd(), 'examples', 'react');
+  const cacheDir = mkdtempSync(join(tmpdir(), 'pubsub-vite-'));
+  const before = { ...process.env };
+  Object.assign(process.env, { PUBSUB_HTTP: server.http, VITE_PUBSUB_URL: server.ws });
+  const site = await createServer({
+    root,
+    cacheDir,
+    logLevel: 'error',
+    server: { host: '127.0.0.1', port: 0 },
+  });
+  process.env = before;
+  await site.listen();
+  atEnd(t, async () => {
+    await site.close();
+    rmSync(cacheDir, { recursive: true, force: true });
+  });
+  return { url: site.resolvedUrls?.local[0] ?? '' };
+}
+
+test('two people chat in the example, as fast as they type', async (t) => {
+  const server = await startServer(t);
+  const site = await serveExample(t, server);
   const open = async (user: string): Promise<Page> => {
-    const page = await openPage(t, {
-      // The example names the server of an application; its WebSocket leads here instead.
-      entry: `
-        import { createRoot } from 'react-dom/client';
-        globalThis.WebSocket = class extends WebSocket {
-          constructor() { super(given.url); }
-        };
-        globalThis.fetch = async () => new Response(given.token);
-        const { App } = await import('../../examples/react/chat.js');
-        const root = createRoot(document.body.appendChild(document.createElement('main')));
-        root.render(<App session="abc" />);`,
-      given: { url: server.ws, token: server.token('--user', user) },
-      development: true,
-    });
+    const page = await openPage(t, site, { path: `?user=${user}&session=abc` });
     await until(page, () => document.querySelector('section')?.ariaBusy === 'false');
     return page;
   };
   const alice = await open('alice');
   const bob = await open('bob');
-  await alice.fill('input', 'Hello Bob');
+  await alice.locator('input').pressSequentially('Hello Bob, how are you doing today?');
   await shows(bob, 'ul', 'alice typingbob ');
   await alice.press('input', 'Enter');
-  await shows(bob, 'ol', 'alice Hello Bob');
+  await shows(bob, 'ol', 'alice Hello Bob, how are you doing today?');
   await shows(bob, 'ul', 'alice herebob ');
+  assert.equal(await alice.inputValue('input'), '');
   await shot(bob, 'react-example');
+});
+
+test('what the example could not send stays in its field', async (t) => {
+  const server = await startServer(t);
+  const page = await openPage(t, await serveExample(t, server), { path: '?user=alice' });
+  await until(page, () => document.querySelector('section')?.ariaBusy === 'false');
+  const long = 'x'.repeat(300_000);
+  await page.fill('input', long);
+  await page.press('input', 'Enter');
+  await until(page, () =>
+    document.querySelector('[role=alert]')?.textContent?.startsWith('Not sent'),
+  );
+  assert.equal((await page.inputValue('input')).length, long.length);
 });
