@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from scripts import typescript_tables as typescript  # noqa: E402
+
 PLACE: Final = re.compile(
     r"(<!-- table: (?P<name>[a-z-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL
 )
@@ -293,6 +297,15 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "send-queue": lambda: options(SendQueue),
     "receive-queue": lambda: options(ReceiveQueue),
     "retry": lambda: options(RetryOptions),
+    "typescript-options": lambda: typescript.table("PubSubOptions"),
+    "typescript-settings": lambda: typescript.table("Settings", ranges=True),
+    "typescript-send-queue": lambda: typescript.table("SendQueue"),
+    "typescript-receive-queue": lambda: typescript.table("ReceiveQueue"),
+    "typescript-retry": lambda: typescript.table("RetryOptions", ranges=True),
+    "typescript-subscribe": lambda: typescript.table("SubscribeOptions", "runtime/subscribing.ts"),
+    "typescript-publish": lambda: typescript.table("PublishOptions", "runtime/publishing.ts"),
+    "typescript-history": lambda: typescript.table("HistoryOptions", "runtime/http_operations.ts"),
+    "typescript-waiting": lambda: typescript.table("Waiting", "runtime/waiting.ts"),
 }
 
 
@@ -307,7 +320,7 @@ def render(text: str) -> str:
 
 def pages() -> list[Path]:
     """Every page that may have tables."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "js" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def main() -> int:

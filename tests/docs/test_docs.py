@@ -142,6 +142,13 @@ def test_the_readme_names_the_two_commands() -> None:
     assert "make test" in text
 
 
+def test_the_readme_links_every_page() -> None:
+    linked = {(ROOT / link.partition("#")[0]).resolve() for link in links(ROOT / "README.md")}
+    # The text of the index is the README itself.
+    pages = {page for page in PAGES[1:] if page.name != "index.md"}
+    assert pages - linked == set()
+
+
 @pytest.mark.parametrize("sample", ["hip56.py", "hip56.ts"])
 def test_the_readme_has_the_samples_of_hip_56_unchanged(sample: str) -> None:
     text = (ROOT / "tests" / "interop" / "samples" / sample).read_text(encoding="utf-8")

@@ -58,7 +58,7 @@ export interface ReceiveQueue {
 
 /** When a lost connection is tried again: full jitter, U(0, min(cap, base × 2^attempt)). */
 export interface RetryOptions {
-  /** Milliseconds; default 1,000. */
+  /** Bound of the first delay, which doubles with each attempt; default 1,000. */
   readonly base: number;
   /** Longest delay, not below `base`; default 30,000. A server's `retry_after` goes beyond it. */
   readonly cap: number;
@@ -131,11 +131,11 @@ export interface PubSubOptions extends Partial<Settings> {
   readonly token?: string | undefined;
   /** Called for a token before dialing and when the token ends soon, instead of `token`. */
   readonly getToken?: TokenCallback | undefined;
-  /** `auto` starts with the WebSocket and falls back to server-sent events. */
+  /** `auto` starts with the WebSocket and falls back to server-sent events; default `auto`. */
   readonly transport?: TransportChoice | undefined;
   /** Base URL of the HTTP API; default derived from `url` (port 8057 becomes 8056). */
   readonly restUrl?: string | URL | undefined;
-  /** Send the token over `ws://` or `http://` to hosts other than this machine. */
+  /** Send the token over `ws://` or `http://` to hosts other than this machine; default false. */
   readonly allowInsecure?: boolean | undefined;
   /** Name of the program, told to the server; at most 128 characters. */
   readonly name?: string | undefined;
@@ -146,15 +146,17 @@ export interface PubSubOptions extends Partial<Settings> {
    * name, where the platform can; a string shares only with tabs that give the same. Default false.
    */
   readonly shareTabs?: boolean | string | undefined;
+  /** Bounds of the publishes that wait to be sent or acknowledged. */
   readonly sendQueue?: Partial<SendQueue> | undefined;
   /** Bounds of a subscription that names none of its own. */
   readonly receiveQueue?: Partial<ReceiveQueue> | undefined;
+  /** When a lost connection is tried again. */
   readonly retry?: Partial<RetryOptions> | undefined;
   /** Makes WebSockets where there is no global one, as in Node 20: that of the package `ws`. */
   readonly WebSocket?: WebSocketConstructor | undefined;
-  /** Makes HTTP requests; default the global one. */
+  /** Makes HTTP requests; default the global `fetch`. */
   readonly fetch?: typeof fetch | undefined;
-  /** Default: warnings and errors to the console. */
+  /** Where warnings and errors are written; default the console. Never a token, never a payload. */
   readonly logger?: Logger | undefined;
 }
 

@@ -1,0 +1,149 @@
+"""Tables of the TypeScript client's options, from the interfaces that declare them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
+
+SOURCES: Final = Path(__file__).resolve().parent.parent / "js" / "src"
+OPTIONS: Final = "settings/options.ts"
+
+_FIELD: Final = re.compile(
+    r"^  (?:/\*\*(?P<said>(?:(?!\*/).)*)\*/\n  )?readonly (?P<name>\w+)\??: (?P<type>[^;]+);$",
+    re.MULTILINE | re.DOTALL,
+)
+_DEFAULT: Final = re.compile(r"[;,.]? ?\b[Dd]efault:? (?P<default>[^.;]+)")
+_NUMBERS: Final = {
+    "2 ** 30": "1 GiB",
+    "LIMITS.historyPageMax": f"{LIMITS.history_page_max:,}",
+    "DAY": "a day",
+}
+_UNITS: Final = {"milliseconds": "ms", "a number": "", "bytes": "bytes", "messages": "messages"}
+_PREFIXES: Final = {"SendQueue": "sendQueue", "ReceiveQueue": "receiveQueue"}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option as its interface declares it.
+
+    Attributes:
+        name: Its name.
+        type: Its type, without `undefined`.
+        default: What it is where it is not given; the empty string where nothing is said.
+        meaning: What it does.
+    """
+
+    name: str
+    type: str
+    default: str
+    meaning: str
+
+
+def interface(name: str, file: str = OPTIONS) -> list[Option]:
+    """The options that one interface declares.
+
+    Raises:
+        ValueError: There is no such interface, or an option says nothing of itself.
+    """
+    text = (SOURCES / file).read_text(encoding="utf-8")
+    body = re.search(rf"^export interface {name}\b[^\n]*\{{\n(.*?)^\}}", text, re.M | re.S)
+    if body is None:
+        raise ValueError(f"{file} has no interface {name}")
+    found: list[Option] = []
+    for match in _FIELD.finditer(body[1]):
+        said = " ".join(re.sub(r"^\s*\*? ?", "", match["said"] or "", flags=re.M).split())
+        if not said and name != "Waiting":
+            # What every operation takes is described once.
+            every = {option.name: option for option in interface("Waiting", "runtime/waiting.ts")}
+            if match["name"] in every:
+                found.append(every[match["name"]])
+                continue
+        if not said:
+            raise ValueError(f"{name}.{match['name']} has no description")
+        kind = " ".join(match["type"].split()).replace(" | undefined", "")
+        kind = _aliases().get(kind, kind)
+        default = _DEFAULT.search(said)
+        left = said if default is None else said[: default.start()] + said[default.end() :]
+        meaning = left.strip().removeprefix(". ") or said
+        meaning = meaning[:1].upper() + meaning[1:].rstrip(".") + "."
+        found.append(
+            Option(match["name"], kind, "" if default is None else default["default"], meaning)
+        )
+    return found
+
+
+def table(name: str, file: str = OPTIONS, *, ranges: bool = False) -> str:
+    """The options of an interface as a table of Markdown.
+
+    Args:
+        name: Of the interface.
+        file: Where it is declared.
+        ranges: Whether units and ranges, as they are checked, have a column; else the words
+            have them.
+    """
+    known = _ranges()
+    head = ["option", "type", *(["unit, range"] if ranges else []), "default", "meaning"]
+    lines = [head, ["---"] * len(head)]
+    for option in interface(name, file):
+        unit = [known[option.name]] if ranges else []
+        cells = [f"`{option.type}`", *unit, _checked(name, option), option.meaning]
+        lines.append([f"`{option.name}`", *(cell.replace("|", "\\|") for cell in cells)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _checked(name: str, option: Option) -> str:
+    """The default as the docs have it, which has to be that of the specification.
+
+    Raises:
+        ValueError: They differ.
+    """
+    actual = _defaults().get((_PREFIXES.get(name, ""), option.name))
+    if actual is None:
+        return option.default
+    sizes = {"MiB": 2**20, "GiB": 2**30}
+    number, _, unit = option.default.partition(" ")
+    said = int(number.replace(",", "") or -1) * sizes.get(unit, 1)
+    if said != actual:
+        raise ValueError(f"{name}.{option.name} says {option.default}, and it is {actual}")
+    return option.default
+
+
+def _defaults() -> dict[tuple[str, str], int]:
+    """Defaults of the specification, by interface and option."""
+    found = {("", _camel(name)): value for name, value in asdict(CLIENT).items()}
+    found["", "maxPayload"] = LIMITS.max_payload
+    found |= {("", "base"): found["", "retryBase"], ("", "cap"): found["", "retryCap"]}
+    for queue in _PREFIXES.values():
+        for field in ("messages", "bytes"):
+            found[queue, field] = found["", queue + field.capitalize()]
+    return found
+
+
+def _ranges() -> dict[str, str]:
+    """Unit and range of each number, from the checks."""
+    checks = (SOURCES / "settings/checks.ts").read_text(encoding="utf-8")
+    options = (SOURCES / OPTIONS).read_text(encoding="utf-8")
+    named = dict(re.findall(r"const ([A-Z]+): Range = \[(.*?)\];", checks + options))
+    found: dict[str, str] = {}
+    for name, kind in re.findall(r"^  (\w+): ([A-Z]+|\[[^\]]+\]),$", options, re.MULTILINE):
+        inside = named.get(kind, kind.strip("[]"))
+        low, high, unit = (part.strip() for part in inside.split(","))
+        first, last = (_NUMBERS.get(n) or f"{int(n):,}" for n in (low, high))
+        found[name] = f"{_UNITS[unit.strip(chr(39))]}, {first} to {last}".removeprefix(", ")
+    return found
+
+
+def _aliases() -> dict[str, str]:
+    """Types that are a choice of few, by name."""
+    files = (OPTIONS, "settings/session.ts", "values.ts")
+    text = "".join((SOURCES / file).read_text(encoding="utf-8") for file in files)
+    return dict(re.findall(r"^export type (\w+) = ('[^;]*'|number \| Date);$", text, re.MULTILINE))
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)

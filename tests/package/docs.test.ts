@@ -1,0 +1,225 @@
+/** The programs of docs/typescript.md and of the package's README, as a newcomer has them. */
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { generateKeyPairSync, verify } from 'node:crypto';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { build } from 'esbuild';
+import { createServer as createVite } from 'vite';
+
+import { atEnd } from '../browser/ending.js';
+import { BOUND, Server } from '../js/runtime/server.js';
+import { APPLICATION, ROOT, run } from './application.js';
+
+const PAGES = ['docs/typescript.md', 'js/README.md'];
+const BLOCK = /^```(?<language>js|ts)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```/gms;
+const TYPES = join(ROOT, 'node_modules', '@types');
+
+/** A WebSocket where Node has none: 20 is the oldest that the package runs on. */
+const SOCKET = `
+  import WebSocket from '${pathToFileURL(join(ROOT, 'node_modules', 'ws', 'wrapper.mjs'))}';
+  globalThis.WebSocket ??= WebSocket;
+`;
+
+let folder: string;
+const programs: string[] = [];
+
+before(() => {
+  folder = mkdtempSync(join(APPLICATION, 'docs-'));
+  writeFileSync(join(folder, 'socket.mjs'), SOCKET);
+  for (const page of PAGES) {
+    const text = readFileSync(join(ROOT, page), 'utf8');
+    for (const { groups = {} } of text.matchAll(BLOCK)) {
+      const name = groups['title'] ?? `untitled_${programs.length}.${groups['language']}`;
+      writeFileSync(join(folder, name), groups['text'] ?? '');
+      programs.push(name);
+    }
+  }
+});
+
+function start(program: string, environment: Record<string, string>, ...options: string[]) {
+  const env = { PATH: process.env['PATH'] ?? '', ...environment };
+  return spawn(process.execPath, ['--import', './socket.mjs', ...options, program], {
+    cwd: folder,
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+}
+
+/** What a program printed; it has to end by itself, and well. */
+async function output(child: ReturnType<typeof start>): Promise<string> {
+  let told = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (chunk: Buffer) => {
+      told += chunk;
+    });
+  }
+  const timer = setTimeout(() => child.kill('SIGKILL'), BOUND);
+  const code = await new Promise((resolve) => child.once('close', resolve));
+  clearTimeout(timer);
+  assert.equal(code, 0, told);
+  return told;
+}
+
+test('every program compiles against the package', async () => {
+  const config = {
+    compilerOptions: {
+      strict: true,
+      noImplicitAny: false,
+      noEmit: true,
+      allowJs: true,
+      checkJs: true,
+      target: 'es2022',
+      module: 'nodenext',
+      lib: ['ES2023', 'DOM', 'DOM.Iterable', 'ESNext.Disposable'],
+      types: ['node'],
+      typeRoots: [TYPES],
+      paths: { ws: [join(TYPES, 'ws')] },
+    },
+    files: programs,
+  };
+  writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}');
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config));
+  const compiler = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
+  await run(process.execPath, [compiler, '--project', folder, '--pretty', 'false']);
+});
+
+test('every program that uses the client does its work and ends', async (t) => {
+  const server = await Server.start();
+  atEnd(t, () => server.stop());
+  const environment = {
+    HANZO_PUBSUB_URL: server.ws,
+    HANZO_PUBSUB_REST_URL: server.http,
+    HANZO_PUBSUB_TOKEN: server.token('--user', 'alice'),
+  };
+  const expected: Record<string, RegExp> = {
+    'hello.mjs': /^demo\.hello hi\n$/,
+    'subscribe.mjs': /^(1 present\n|demo\.chat\.1 hello\n)*$/,
+    'publish.mjs': /^msg_\w+ \d+\n$/,
+    'replay.mjs': /^(\d+\n){4}$/,
+    'presence.mjs': /^snapshot 1\n(update 1\n)?\[ 'typing' \]\n(update 1\n)?$/,
+    'errors.mjs': /^invalid_topic \S/,
+    'readme_hello.mjs': /^demo\.hello hi\n$/,
+  };
+  const found = programs.filter((name) => {
+    const text = readFileSync(join(folder, name), 'utf8');
+    return name.endsWith('.mjs') && text.includes("from '@hanzoai/pubsub'");
+  });
+  assert.deepEqual(found, Object.keys(expected));
+  for (const name of found) {
+    const told = await output(start(name, environment));
+    assert.match(told, expected[name] as RegExp, `${name} told ${told}`);
+  }
+});
+
+test('the sample of getToken takes a token, and no page of errors for one', async () => {
+  const { outputFiles } = await build({
+    entryPoints: [join(folder, 'get_token.ts')],
+    bundle: true,
+    format: 'esm',
+    write: false,
+  });
+  const program = join(folder, 'bundled.mjs');
+  writeFileSync(program, outputFiles[0]?.text ?? '');
+  const { getToken } = await import(pathToFileURL(program).href);
+  const real = globalThis.fetch;
+  const told: unknown[] = [];
+  try {
+    for (const [status, body] of [
+      [200, '{"token": "ey...", "expiresAt": 5}'],
+      [200, '<!doctype html>'],
+      [401, '{"token": "ey..."}'],
+      [500, '{"token": "ey..."}'],
+    ] as const) {
+      globalThis.fetch = async () => new Response(body, { status });
+      const signal = new AbortController().signal;
+      const answer = getToken({ reason: 'connect', attempt: 0 }, { signal });
+      told.push(await answer.catch((error: Error) => error.name));
+    }
+  } finally {
+    globalThis.fetch = real;
+  }
+  assert.deepEqual(told, [{ value: 'ey...', expiresAt: 5 }, 'SyntaxError', 'AuthRefused', 'Error']);
+});
+
+/** Whether an endpoint gives a token that the server takes. */
+async function gives(server: Server, answer: Response): Promise<void> {
+  assert.equal(answer.status, 200);
+  const { token, expiresAt } = (await answer.json()) as { token: string; expiresAt: number };
+  assert.ok(expiresAt > Date.now());
+  await server.client({ token }).connect();
+}
+
+/** A port that is free. */
+async function freePort(): Promise<number> {
+  const listener = createServer();
+  await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve));
+  const address = listener.address();
+  await new Promise((resolve) => listener.close(resolve));
+  return typeof address === 'object' ? (address?.port ?? 0) : 0;
+}
+
+test("the endpoints of Node, Express, Next and Vite give the user's token", async (t) => {
+  const server = await Server.start();
+  atEnd(t, () => server.stop());
+  process.env['PUBSUB_HTTP'] = server.http;
+  const Cookie = 'user=alice';
+
+  const { POST } = await import(pathToFileURL(join(folder, 'next_route.mjs')).href);
+  const asked = (headers: HeadersInit) => new Request('http://a/', { method: 'POST', headers });
+  assert.equal((await POST(asked({}))).status, 401);
+  await gives(server, await POST(asked({ Cookie })));
+
+  const { addTokens } = await import(pathToFileURL(join(folder, 'express_route.mjs')).href);
+  let handle = async (_request: unknown, _response: unknown): Promise<unknown> => undefined;
+  addTokens({ post: (_path: string, handler: typeof handle) => (handle = handler) });
+  assert.equal(await handle({}, { sendStatus: (status: number) => status }), 401);
+  const response = { set: () => response, json: (body: unknown) => (given = Response.json(body)) };
+  let given = new Response();
+  await handle({ session: { user: 'alice' } }, response);
+  await gives(server, given);
+
+  const port = await freePort();
+  const site = `http://127.0.0.1:${port}/pubsub-token`;
+  const node = start('node_server.mjs', { PUBSUB_HTTP: server.http, PORT: `${port}` });
+  const ended = new Promise((resolve) => node.once('close', resolve));
+  atEnd(t, async () => {
+    node.kill();
+    await ended;
+  });
+  const until = Date.now() + BOUND;
+  const ask = (headers: HeadersInit) => fetch(site, { method: 'POST', headers });
+  let answer = await ask({}).catch(() => undefined);
+  while (!answer && Date.now() < until) answer = await ask({}).catch(() => undefined);
+  assert.equal(answer?.status, 401);
+  await gives(server, await ask({ Cookie }));
+
+  const configFile = join(folder, 'vite.config.mjs');
+  const vite = await createVite({
+    root: folder,
+    configFile,
+    logLevel: 'error',
+    server: { host: '127.0.0.1', port: 0 },
+  });
+  await vite.listen();
+  atEnd(t, () => vite.close());
+  const local = new URL('pubsub-token', vite.resolvedUrls?.local[0]);
+  await gives(server, await fetch(local, { method: 'POST' }));
+});
+
+test('a token that is signed as the page shows carries the user, and can be verified', async () => {
+  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  process.env['PUBSUB_SIGNING_KEY'] = privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
+  const { tokenFor } = await import(pathToFileURL(join(folder, 'signed_token.mjs')).href);
+  const [header, claims, signature] = tokenFor('alice').token.split('.');
+  const text = Buffer.from(`${header}.${claims}`);
+  const key = { key: publicKey, dsaEncoding: 'ieee-p1363' } as const;
+  assert.ok(verify('sha256', text, key, Buffer.from(signature, 'base64url')));
+  const { sub, exp } = JSON.parse(Buffer.from(claims, 'base64url').toString());
+  assert.equal(sub, 'alice');
+  assert.ok(exp * 1000 > Date.now());
+});
