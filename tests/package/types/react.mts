@@ -1,6 +1,6 @@
 /** Components of an application, compiled and not run. */
 
-import type { OnlyTopics } from '@hanzoai/pubsub';
+import type { OnlyTopics, PubSub } from '@hanzoai/pubsub';
 import { createHooks, PubSubProvider, useConnectionState, useTopic } from '@hanzoai/pubsub/react';
 import { createElement, type ReactElement } from 'react';
 
@@ -32,6 +32,10 @@ export const application: ReactElement = createElement(
   { options: { url: 'wss://pubsub.example.com/ws', token: 'ey...' } },
   createElement(Chat),
 );
+
+export function around(client: PubSub<{ 'chat.session.abc': string }>): ReactElement {
+  return createElement(PubSubProvider, { client }, createElement(Chat));
+}
 
 // @ts-expect-error A provider has no such property.
 createElement(PubSubProvider, { clients: [] });
