@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { cpSync, readFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
+import { build } from 'vite';
 
 import { APPLICATION, INSTALLED, ROOT, run } from './application.js';
 
@@ -20,6 +21,17 @@ for (const program of ['react.mjs', 'react.cjs']) {
     ]);
   });
 }
+
+test('the example, taken out of the repository, is built with the package that is installed', async () => {
+  const root = join(APPLICATION, 'chat');
+  cpSync(join(ROOT, 'examples', 'react'), root, { recursive: true });
+  const [vite, here] = [ROOT, APPLICATION].map((at) => join(at, 'node_modules', 'vite'));
+  symlinkSync(vite as string, here as string);
+  await build({ root, logLevel: 'error' });
+  const scripts = readdirSync(join(root, 'dist', 'assets')).filter((name) => name.endsWith('.js'));
+  const text = scripts.map((name) => readFileSync(join(root, 'dist', 'assets', name), 'utf8'));
+  assert.ok(text.some((each) => each.includes('pubsub-token')));
+});
 
 test('the hooks are marked as code of the client, and nothing else is', () => {
   for (const [file, marked] of [
