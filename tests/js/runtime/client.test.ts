@@ -227,6 +227,18 @@ test('a refused token fails the client, and every call says so', async () => {
   await assert.rejects(refusing.connect(), { code: 'auth_refused' });
 });
 
+test('the last failure is that of the last connection or attempt, and closing is none', async () => {
+  const ps = server.client({ token });
+  await ps.connect();
+  assert.equal(ps.lastFailure, undefined);
+  await ps.close();
+  assert.equal(ps.lastFailure, undefined);
+  const refused = server.client({ token: 'nonsense' });
+  await assert.rejects(refused.connect(), { code: 'token_invalid' });
+  assert.equal(refused.lastFailure?.to, 'failed');
+  assert.ok(refused.lastFailure?.reason);
+});
+
 test('changes of state are told in order and end with the client', async () => {
   const ps = server.client({ token });
   const told: StateChange[] = [];
