@@ -1,7 +1,7 @@
 # Every target sets up what it needs; `make` alone lists them.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup packages chromium redis balancers pins demo serve test check check-python check-js check-spec check-wheels check-package check-sizes \
+.PHONY: help setup packages chromium redis balancers kafka pins demo serve test check check-python check-js check-spec check-wheels check-package check-sizes \
         generate format docs dashboard build bench soak clean
 
 # The first of these that runs and is new enough makes the environment.
@@ -21,7 +21,7 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint $(P
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: packages chromium redis balancers ## .venv/ and node_modules/ from the pins; Chromium, Redis, HAProxy, nginx where there are none
+setup: packages chromium redis balancers kafka ## .venv/ and node_modules/ from the pins; Chromium, Redis, HAProxy, nginx, Kafka where there are none
 	@:
 
 packages: $(VENV)/.ready node_modules/.ready
@@ -35,6 +35,9 @@ redis:
 
 balancers:
 	@scripts/install_balancers.sh
+
+kafka:
+	@scripts/install_kafka.sh
 
 $(VENV)/.ready: $(PINS) requirements/dev.in pyproject.toml server-mock/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed (make PYTHON=/path/to/python)" >&2; exit 1; }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hanzoai.pubsub.errors import InvalidTopic
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
+from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.topic_filter import TopicFilter
 from pubsub_server.workers import bus
 
@@ -75,6 +76,7 @@ _LOOKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _said(access.build_tls),
     _said(_authenticator),
     _said(_dev_key),
+    _said(audit_kafka.build_tls),
     _audit,
     _webhooks,
 )

@@ -21,8 +21,9 @@ from pubsub_server.listeners.console import Console
 from pubsub_server.listeners.dev_sign_in import DevSignIn
 from pubsub_server.listeners.http import HttpListener
 from pubsub_server.listeners.websocket import WebSocketListener
+from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.audit import AuditLog, FileSink
-from pubsub_server.observe.audit_streams import KafkaCarrier, RedisCarrier, StreamSink
+from pubsub_server.observe.audit_streams import RedisCarrier, StreamSink
 from pubsub_server.observe.loop_lag import LoopLag
 from pubsub_server.observe.metrics import Metrics
 from pubsub_server.observe.webhooks import WebhookSender
@@ -309,7 +310,15 @@ def _carriers(settings: Settings) -> Iterator[Carrier]:
         )
     if settings.audit_kafka:
         try:
-            yield KafkaCarrier(settings.audit_kafka, settings.audit_kafka_topic)
+            password = settings.audit_kafka_password
+            yield audit_kafka.KafkaCarrier(
+                settings.audit_kafka,
+                settings.audit_kafka_topic,
+                tls=audit_kafka.build_tls(settings),
+                user=settings.audit_kafka_user,
+                password=None if password is None else password.get_secret_value(),
+                mechanism=settings.audit_kafka_mechanism,
+            )
         except ImportError as error:
             raise StartError(
                 f"audit_kafka: {error.name} is not installed; "

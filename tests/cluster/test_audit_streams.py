@@ -1,4 +1,4 @@
-"""Audit records in a Redis stream, through a store that goes and comes, and in Kafka."""
+"""Audit records in a Redis stream, through a store that goes and comes; queues and their end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanzoai.pubsub import PermissionDenied, PubSubClient
-from pubsub_server.observe.audit_streams import KafkaCarrier, RedisCarrier, StreamSink
+from pubsub_server.observe.audit_kafka import KafkaCarrier
+from pubsub_server.observe.audit_streams import RedisCarrier, StreamSink
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 
@@ -84,12 +85,16 @@ async def test_the_stream_keeps_about_so_many(store: Store) -> None:
 
 class Stuck:
     name = "a sink"
+    patience = 10.0
 
     def __init__(self) -> None:
         self.closed = False
 
     async def send(self, records: Sequence[bytes]) -> None:
         raise OSError
+
+    def explain(self, error: Exception) -> str:
+        return type(error).__name__
 
     async def close(self) -> None:
         self.closed = True
@@ -116,7 +121,7 @@ class Producer:
     async def start(self) -> None:
         pass
 
-    async def send(self, topic: str, value: bytes) -> asyncio.Future[None]:
+    async def send(self, topic: str, value: bytes, key: bytes) -> asyncio.Future[None]:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._fails:
             done.set_exception(OSError())

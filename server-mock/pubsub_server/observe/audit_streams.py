@@ -1,4 +1,4 @@
-"""Audit records in a Redis stream or a Kafka topic: queued here, sent in batches by one task.
+"""Audit records over a network: queued here, sent in batches by one task; and in a Redis stream.
 
 A batch whose answer was lost is sent again, so a record may come twice, and none is lost while the
 queue has room.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
 
 BATCH: Final = 500
 SEND_WITHIN: Final = 10.0
-"""Seconds; what takes longer has failed and is tried again."""
+"""Seconds; that a batch takes longer is said."""
+END_WITHIN: Final = 3.0
+"""Seconds in which what waits is sent at the end."""
 CLOSE_WITHIN: Final = 2.0
 AGAIN_AFTER: Final = 0.1
 AGAIN_AT_MOST: Final = 5.0
@@ -32,12 +33,22 @@ _LOG: Final = logging.getLogger("pubsub_server.observe.audit")
 
 
 class Carrier(Protocol):
-    """Takes batches to where they are kept."""
+    """Takes batches to where they are kept.
+
+    Attributes:
+        name: Of what keeps them.
+        patience: Seconds; a batch that takes longer has failed and is sent again.
+    """
 
     name: str
+    patience: float
 
     async def send(self, records: Sequence[bytes]) -> None:
         """Send; raises what it will where that failed."""
+        ...
+
+    def explain(self, error: Exception) -> str:
+        """Why nothing is taken, for the log: no address with credentials, no record."""
         ...
 
     async def close(self) -> None:
@@ -63,6 +74,7 @@ class StreamSink:
         self._queue: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._closing = False
+        self._said: set[str] = set()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property
@@ -78,11 +90,11 @@ class StreamSink:
         self._queue.append(orjson.dumps(record))
         self._wake.set()
 
-    async def close(self, seconds: float = 5.0) -> None:
-        """Sends what waits, for so long at most, and ends."""
+    async def close(self, seconds: float | None = None) -> None:
+        """Sends what waits, for so long at most (`END_WITHIN`), and ends."""
         self._closing = True
         self._wake.set()
-        await asyncio.wait([self._task], timeout=seconds)
+        await asyncio.wait([self._task], timeout=END_WITHIN if seconds is None else seconds)
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -94,6 +106,7 @@ class StreamSink:
             await self._carrier.close()
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         pause = AGAIN_AFTER
         while True:
             while not self._queue:
@@ -102,18 +115,29 @@ class StreamSink:
                 self._wake.clear()
                 await self._wake.wait()
             batch = [self._queue[index] for index in range(min(BATCH, len(self._queue)))]
+            late = loop.call_later(SEND_WITHIN, self._complain, TimeoutError())
             try:
-                async with asyncio.timeout(SEND_WITHIN):
+                async with asyncio.timeout(self._carrier.patience):
                     await self._carrier.send(batch)
             except Exception as error:
-                if pause == AGAIN_AFTER:
-                    _LOG.warning("%s takes no audit records: %s", self._carrier.name, _kind(error))
+                self._complain(error)
                 await asyncio.sleep(pause)
                 pause = min(AGAIN_AT_MOST, pause * 2)
                 continue
+            finally:
+                late.cancel()
             pause = AGAIN_AFTER
+            if self._said:
+                self._said.clear()
+                _LOG.info("%s takes audit records again", self._carrier.name)
             for _ in batch:
                 self._queue.popleft()
+
+    def _complain(self, error: Exception) -> None:
+        said = self._carrier.explain(error)
+        if said not in self._said:
+            self._said.add(said)
+            _LOG.warning("%s takes no audit records: %s", self._carrier.name, said)
 
 
 class RedisCarrier:
@@ -127,6 +151,7 @@ class RedisCarrier:
     """
 
     name = "Redis"
+    patience = SEND_WITHIN
 
     def __init__(self, url: str, *, cluster: bool, stream: str, length: int) -> None:
         kind: Any = RedisCluster if cluster else Redis
@@ -148,55 +173,7 @@ class RedisCarrier:
         """See `Carrier`."""
         await self._redis.aclose()
 
-
-class KafkaCarrier:
-    """Produces into a topic, acknowledged by all replicas.
-
-    Args:
-        servers: `host:port` of some brokers.
-        topic: Where to.
-
-    Raises:
-        ImportError: The extra `kafka` is not installed.
-    """
-
-    name = "Kafka"
-
-    def __init__(self, servers: Sequence[str], topic: str) -> None:
-        # It has no types.
-        kafka: Any = importlib.import_module("aiokafka")
-        self._make: Any = lambda: kafka.AIOKafkaProducer(
-            bootstrap_servers=list(servers), acks="all", enable_idempotence=True
-        )
-        self._producer: Any = None
-        self._topic = topic
-
-    async def send(self, records: Sequence[bytes]) -> None:
+    def explain(self, error: Exception) -> str:
         """See `Carrier`."""
-        if self._producer is None:
-            producer = self._make()
-            try:
-                await producer.start()
-            except BaseException:
-                await producer.stop()
-                raise
-            self._producer = producer
-        try:
-            sent = [await self._producer.send(self._topic, record) for record in records]
-            await asyncio.gather(*sent)
-        except BaseException:
-            # It may have failed for good; the next batch begins with another one.
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """See `Carrier`."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            async with asyncio.timeout(CLOSE_WITHIN):
-                await producer.stop()
-
-
-def _kind(error: Exception) -> str:
-    # Its text may name users or addresses with credentials.
-    return type(error).__name__
+        # Its text may name users or addresses with credentials.
+        return type(error).__name__

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from pubsub_server.auth.identity import DEFAULT_CLAIMS
+from pubsub_server.settings import conflicts
 from pubsub_server.settings.entries import HistoryClass, Webhook
 from pubsub_server.settings.kinds import (
     Count,
@@ -36,15 +37,13 @@ from pubsub_server.settings.kinds import (
     Wait,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 SPREAD_AMONG_NODES = 3_000
 """Milliseconds; a node that is alone ends all at once, for nobody else could take them."""
 
 _SOCKET_URL = re.compile(r"wss?://[a-zA-Z0-9.\[\]:-]+(?:/[a-zA-Z0-9._~/-]*)?", re.ASCII)
+_BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
 
 
 class Settings(BaseModel):
@@ -258,6 +257,28 @@ class Settings(BaseModel):
         pattern=r"[A-Za-z0-9._-]{1,249}",
         description="topic of those",
     )
+    audit_kafka_tls: Switch = Field(default=False, description="TLS with the brokers")
+    audit_kafka_ca: Path | None = Field(
+        default=None,
+        description="authorities that brokers are trusted by, PEM; default: those of the system",
+    )
+    audit_kafka_cert: Path | None = Field(
+        default=None, description="certificate that is shown to brokers, PEM"
+    )
+    audit_kafka_key: Path | None = Field(
+        default=None, description="private key of that certificate, PEM, not encrypted"
+    )
+    audit_kafka_user: str | None = Field(
+        default=None, min_length=1, description="user that is shown to brokers (SASL)"
+    )
+    audit_kafka_password: SecretStr | None = Field(
+        default=None,
+        description="of that user; as `HANZO_PUBSUB_AUDIT_KAFKA_PASSWORD` or in the file, for flags"
+        " are seen by others",
+    )
+    audit_kafka_mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"] = Field(
+        default="SCRAM-SHA-512", description="how the user is shown; PLAIN over TLS only"
+    )
     audit_queue: Count = Field(default=10_000, description="audit records that wait for a sink")
     webhooks: tuple[Webhook, ...] = Field(
         default=(), description="receivers; a JSON list as a flag"
@@ -275,6 +296,14 @@ class Settings(BaseModel):
     @classmethod
     def _object_list(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+
+    @field_validator("audit_kafka")
+    @classmethod
+    def _brokers(cls, brokers: tuple[str, ...]) -> tuple[str, ...]:
+        for broker in brokers:
+            if not _BROKER.fullmatch(broker):
+                raise ValueError(f"{broker} is not `host:port`")
+        return brokers
 
     @field_validator("iam_url", "iam_jwks_url")
     @classmethod
@@ -310,39 +339,10 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
-        problems = [*self._conflicts()]
+        problems = [*conflicts.conflicts(self)]
         if problems:
             raise ValueError("\n".join(problems))
         return self
-
-    def _conflicts(self) -> Iterator[str]:
-        if (self.tls_cert is None) != (self.tls_key is None):
-            given, missing = (
-                ("tls_cert", "tls_key") if self.tls_cert is not None else ("tls_key", "tls_cert")
-            )
-            yield f"{given} is set without {missing}; TLS needs both"
-        if self.history_page_default > self.history_page_max:
-            yield "history_page_default is larger than history_page_max"
-        if self.redis_url is not None:
-            scheme = urlsplit(self.redis_url.get_secret_value()).scheme
-            if scheme not in {"redis", "rediss", "unix"}:
-                yield "redis_url must begin with redis://, rediss:// or unix://"
-        elif self.backplane == "redis":
-            yield "backplane is `redis` without redis_url; say where Redis is"
-        if self.workers > 1 and self.backplane == "memory":
-            yield (
-                f"backplane is `memory` with {self.workers} workers, which it cannot join; leave"
-                " backplane out, or run one worker"
-            )
-        if self.node_timeout < 2 * self.node_heartbeat:
-            yield "node_timeout is less than twice node_heartbeat"
-        if self.audit_topics and not (self.audit_file or self.audit_redis or self.audit_kafka):
-            yield (
-                "audit_topics is set without audit_file, audit_redis or audit_kafka; say where to"
-                " write"
-            )
-        if self.audit_redis and self.redis_url is None:
-            yield "audit_redis is set without redis_url; say where Redis is"
 
     @property
     def on_redis(self) -> bool:

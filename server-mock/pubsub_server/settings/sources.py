@@ -43,6 +43,9 @@ MASK = "********"
 _OBJECTS = frozenset({"webhooks", "history_classes", "org_limits", "jwt_claims"})
 """Settings that are lists or maps of objects: JSON in a flag or variable."""
 
+_SECRET = frozenset({"webhooks", "redis_url", "audit_kafka_password"})
+"""What is wrong with these is said without what was given."""
+
 
 class SettingsError(ValueError):
     """One or more settings are wrong; the text has one line for each, with source and remedy."""
@@ -260,7 +263,7 @@ def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
     where = name + "".join(f"[{part!r}]" for part in detail["loc"][1:])
     said = str(detail["msg"]).removeprefix("Value error, ")
     said = said[:1].lower() + said[1:]
-    if name in {"webhooks", "redis_url"}:
+    if name in _SECRET:
         return f"{where} ({item.source}): {said}; expected {_kind(name)}"
     got = json.dumps(item.value, default=str)
     return f"{where} ({item.source}): got {got}; {said}; expected {_kind(name)}"

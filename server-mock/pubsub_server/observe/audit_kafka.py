@@ -1,0 +1,279 @@
+"""Audit records in a Kafka topic: over TLS, with a user, and what to do where that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import secrets
+import ssl
+from collections import deque
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+
+from pubsub_server.access.setup import StartError
+from pubsub_server.observe.audit_streams import CLOSE_WITHIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pubsub_server.settings.config import Settings
+
+REQUEST_WITHIN: Final = 10.0
+"""Seconds that one request to one broker may take; then the next broker, or the same again."""
+PATIENCE: Final = 60.0
+"""Seconds until a producer that gets nothing through is replaced.
+
+A producer sends what was not acknowledged again by itself, under numbers by which brokers know it;
+another producer does not know those numbers. So it is replaced late: where all brokers have moved.
+"""
+HEARD: Final = 20
+OTHER_NAME: Final = frozenset({62, 64})
+"""What OpenSSL says of a certificate for another host or address."""
+
+_PROTOCOLS: Final = {
+    (False, False): "PLAINTEXT",
+    (False, True): "SSL",
+    (True, False): "SASL_PLAINTEXT",
+    (True, True): "SASL_SSL",
+}
+"""By user and TLS."""
+
+_hearing: ContextVar[deque[BaseException] | None] = ContextVar("hearing", default=None)
+
+
+class _Ear(logging.Handler):
+    """Keeps the errors that aiokafka only logs, for the carrier in whose tasks that is.
+
+    It also keeps these lines out of a standard error that is JSON.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        heard = _hearing.get()
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        if heard is not None:
+            heard.extend(each for each in arguments if isinstance(each, BaseException))
+
+
+_EAR: Final = _Ear(logging.WARNING)
+
+
+def build_tls(settings: Settings) -> ssl.SSLContext | None:
+    """What the brokers are trusted by, and this server shows them, if it speaks TLS with them.
+
+    Raises:
+        StartError: Authority, certificate or key cannot be used.
+    """
+    if not settings.audit_kafka_tls:
+        return None
+    authority = settings.audit_kafka_ca
+    try:
+        context = ssl.create_default_context(cafile=authority)
+    except (OSError, ssl.SSLError) as error:
+        raise StartError(
+            f"audit_kafka_ca {authority}: cannot be used: {error.strerror or error}; give PEM"
+        ) from None
+    certificate, key = settings.audit_kafka_cert, settings.audit_kafka_key
+    if certificate is not None:
+        try:
+            context.load_cert_chain(certificate, key, password=_no_password)
+        except (OSError, ssl.SSLError, ValueError) as error:
+            said = getattr(error, "strerror", None) or error
+            raise StartError(
+                f"audit_kafka_cert {certificate} and audit_kafka_key {key}: cannot be used: {said}"
+            ) from None
+    return context
+
+
+def _no_password() -> str:
+    # Asked for where a key is encrypted; OpenSSL would ask the terminal.
+    raise ValueError("the key is encrypted")
+
+
+class KafkaCarrier:
+    """Produces into a topic, acknowledged by all replicas.
+
+    All records of a carrier have one key: they stand in one partition, in their order.
+
+    Args:
+        servers: `host:port` of some brokers.
+        topic: Where to.
+        tls: Trusts the brokers; None is plaintext.
+        user: Shown to the brokers, with the password; None is nobody.
+        password: Of the user.
+        mechanism: SASL: `SCRAM-SHA-512`, `SCRAM-SHA-256` or `PLAIN`.
+
+    Raises:
+        ImportError: The extra `kafka` is not installed.
+    """
+
+    name = "Kafka"
+    patience = PATIENCE
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        topic: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        mechanism: str = "SCRAM-SHA-512",
+    ) -> None:
+        # It has no types.
+        kafka: Any = importlib.import_module("aiokafka")
+        self._errors: Any = importlib.import_module("aiokafka.errors")
+        options: dict[str, Any] = {
+            "bootstrap_servers": list(servers),
+            "acks": "all",
+            "enable_idempotence": True,
+            "request_timeout_ms": round(REQUEST_WITHIN * 1000),
+            "security_protocol": ("SASL_" if user is not None else "")
+            + ("SSL" if tls else "PLAINTEXT"),
+            "ssl_context": tls,
+        }
+        if user is not None:
+            options |= {
+                "sasl_mechanism": mechanism,
+                "sasl_plain_username": user,
+                "sasl_plain_password": password,
+            }
+        self._make: Any = lambda: kafka.AIOKafkaProducer(**options)
+        self._producer: Any = None
+        self._servers = ", ".join(servers)
+        self._topic = topic
+        self._mechanism = mechanism
+        self._key = secrets.token_hex(8).encode()
+        self._heard: deque[BaseException] = deque(maxlen=HEARD)
+        logging.getLogger("aiokafka").addHandler(_EAR)
+
+    async def send(self, records: Sequence[bytes]) -> None:
+        """See `Carrier`."""
+        self._heard.clear()
+        _hearing.set(self._heard)
+        if self._producer is None:
+            producer = self._make()
+            try:
+                await producer.start()
+            except BaseException:
+                await _end(producer, at_once=True)
+                raise
+            self._producer = producer
+        try:
+            sent = [
+                await self._producer.send(self._topic, record, key=self._key) for record in records
+            ]
+            await asyncio.gather(*sent)
+        except BaseException:
+            # It may have failed for good; the next batch begins with another one.
+            producer, self._producer = self._producer, None
+            await _end(producer, at_once=True)
+            raise
+
+    async def close(self) -> None:
+        """See `Carrier`."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await _end(producer, at_once=False)
+
+    def explain(self, error: Exception) -> str:
+        """See `Carrier`."""
+        seen = [*self._heard, error]
+        remedies = [remedy for each in seen if (remedy := self._remedy(each)) is not None]
+        if remedies:
+            return remedies[0]
+        kinds = dict.fromkeys(type(each).__name__ for each in seen)
+        return f"audit_kafka: no broker at {self._servers} answers ({', '.join(kinds)})"
+
+    def _remedy(self, error: BaseException) -> str | None:
+        errors = self._errors
+        for each in _causes(error):
+            if isinstance(each, ssl.SSLError):
+                return _tls_remedy(each)
+            if isinstance(
+                each, (errors.SaslAuthenticationFailed, errors.AuthenticationFailedError)
+            ):
+                return (
+                    "audit_kafka_user, audit_kafka_password: the broker refuses them; set those of"
+                    f" a user that it knows for {self._mechanism}"
+                )
+            if isinstance(each, errors.UnsupportedSaslMechanismError):
+                return (
+                    f"audit_kafka_mechanism: the broker does not take {self._mechanism}; set one"
+                    " that it takes"
+                )
+            if isinstance(each, errors.IllegalSaslStateError):
+                return (
+                    "audit_kafka_user: this port of the broker takes no user; leave it out, or name"
+                    " the broker's port with SASL"
+                )
+            if isinstance(each, errors.TopicAuthorizationFailedError):
+                return (
+                    f"audit_kafka_topic: writing to {self._topic} is not allowed; allow this user"
+                    " `Write`, or set another topic"
+                )
+            if isinstance(each, errors.UnknownTopicOrPartitionError):
+                return (
+                    f"audit_kafka_topic: there is no {self._topic}, and the brokers make none by"
+                    " themselves; make it, or set another"
+                )
+        if self._producer is None and isinstance(
+            error.__cause__ or error, (asyncio.IncompleteReadError, ConnectionResetError)
+        ):
+            return (
+                "audit_kafka: the broker hangs up without an answer; where its port speaks TLS set"
+                " audit_kafka_tls, where it does not leave that out, where it wants a user set"
+                " audit_kafka_user"
+            )
+        return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
+
+
+def _tls_remedy(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in OTHER_NAME:
+            return (
+                f"audit_kafka: the broker's certificate is another's ({error.verify_message}); name"
+                " the brokers as their certificates do, here and in their `advertised.listeners`"
+            )
+        return (
+            f"audit_kafka_ca: the broker's certificate is not trusted ({error.verify_message});"
+            " give the certificate of the authority that signed it"
+        )
+    said = str(error.reason or "").replace("_", " ").lower() or "it fails"
+    if "certificate" in said or "unknown ca" in said:
+        return (
+            f"audit_kafka_cert, audit_kafka_key: the broker refuses the certificate ({said}); give"
+            " one of an authority that it trusts"
+        )
+    return f"audit_kafka_tls: no TLS with the broker ({said}); does this port of it speak TLS?"
+
+
+async def _end(producer: Any, *, at_once: bool) -> None:
+    # By itself it waits without a bound for what is not acknowledged, and sends that even after
+    # another producer has.
+    if not at_once:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(CLOSE_WITHIN):
+                await producer.stop()
+                return
+    sender: asyncio.Task[None] | None = getattr(
+        getattr(producer, "_sender", None), "sender_task", None
+    )
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(CLOSE_WITHIN):
+            while sender is not None and not sender.done():
+                # The first time it begins to wait for requests, the second time it ends those.
+                sender.cancel()
+                await asyncio.wait({sender}, timeout=0.01)
+            accumulator: Any = getattr(producer, "_message_accumulator", None)
+            if accumulator is not None:
+                accumulator.fail_all(ConnectionError("ended"))
+            await (producer.stop() if at_once else producer.client.close())

@@ -1,0 +1,76 @@
+"""Settings that do not go together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pubsub_server.settings.config import Settings
+
+
+def conflicts(settings: Settings) -> Iterator[str]:
+    """What is wrong with settings that are right each by itself, one line each."""
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        given, missing = (
+            ("tls_cert", "tls_key") if settings.tls_cert is not None else ("tls_key", "tls_cert")
+        )
+        yield f"{given} is set without {missing}; TLS needs both"
+    if settings.history_page_default > settings.history_page_max:
+        yield "history_page_default is larger than history_page_max"
+    if settings.redis_url is not None:
+        scheme = urlsplit(settings.redis_url.get_secret_value()).scheme
+        if scheme not in {"redis", "rediss", "unix"}:
+            yield "redis_url must begin with redis://, rediss:// or unix://"
+    elif settings.backplane == "redis":
+        yield "backplane is `redis` without redis_url; say where Redis is"
+    if settings.workers > 1 and settings.backplane == "memory":
+        yield (
+            f"backplane is `memory` with {settings.workers} workers, which it cannot join; leave"
+            " backplane out, or run one worker"
+        )
+    if settings.node_timeout < 2 * settings.node_heartbeat:
+        yield "node_timeout is less than twice node_heartbeat"
+    if settings.audit_topics and not (
+        settings.audit_file or settings.audit_redis or settings.audit_kafka
+    ):
+        yield (
+            "audit_topics is set without audit_file, audit_redis or audit_kafka; say where to write"
+        )
+    if settings.audit_redis and settings.redis_url is None:
+        yield "audit_redis is set without redis_url; say where Redis is"
+    yield from _kafka(settings)
+
+
+def _kafka(settings: Settings) -> Iterator[str]:
+    given = [
+        name
+        for name in type(settings).model_fields
+        if name.startswith("audit_kafka_")
+        and getattr(settings, name) not in {None, False}
+        # These have a default that means nothing by itself.
+        and name not in {"audit_kafka_topic", "audit_kafka_mechanism"}
+    ]
+    if given and not settings.audit_kafka:
+        yield f"{given[0]} is set without audit_kafka; say where the brokers are"
+    for name in ("audit_kafka_ca", "audit_kafka_cert"):
+        if name in given and not settings.audit_kafka_tls:
+            yield f"{name} is set without audit_kafka_tls; it is of use with TLS only"
+    for one, other in (
+        ("audit_kafka_cert", "audit_kafka_key"),
+        ("audit_kafka_user", "audit_kafka_password"),
+    ):
+        if (one in given) != (other in given):
+            has, lacks = (one, other) if one in given else (other, one)
+            yield f"{has} is set without {lacks}; they belong together"
+    if (
+        settings.audit_kafka_user is not None
+        and settings.audit_kafka_mechanism == "PLAIN"
+        and not settings.audit_kafka_tls
+    ):
+        yield (
+            "audit_kafka_mechanism is `PLAIN` without audit_kafka_tls: it would show the"
+            " password to everybody on the way; set audit_kafka_tls, or a SCRAM mechanism"
+        )
