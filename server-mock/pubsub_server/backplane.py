@@ -174,6 +174,14 @@ class Backplane(Protocol):
         """What it measures of itself."""
         ...
 
+    async def finish_writing(self) -> None:
+        """Keep what was taken, and refuse what comes from now on."""
+        ...
+
+    async def deliver_rest(self) -> None:
+        """Deliver all that was kept before this call; the caller bounds the time."""
+        ...
+
     async def close(self) -> None:
         """Stop."""
         ...

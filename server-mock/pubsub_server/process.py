@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.server import Server, server_version
+from pubsub_server.workers.meeting import Meeting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ async def run(
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, ask)
     if worker is not None:
-        loop.add_reader(sys.stdin.fileno(), _gone, loop, end)
+        server.meeting = Meeting(worker[0], end)
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, server.reopen)
     try:
@@ -77,8 +78,3 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
-
-
-def _gone(loop: asyncio.AbstractEventLoop, end: asyncio.Event) -> None:
-    loop.remove_reader(sys.stdin.fileno())
-    end.set()

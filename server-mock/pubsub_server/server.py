@@ -41,8 +41,12 @@ if TYPE_CHECKING:
     from pubsub_server.observe.audit_streams import Carrier
     from pubsub_server.observe.tracing import Tracing
     from pubsub_server.settings.config import Settings
+    from pubsub_server.workers.meeting import Meeting
 
 OPENAPI: Final = Path(__file__).with_name("generated") / "openapi.json"
+
+MEETING: Final = 0.5
+"""Of the time for the end, at most, in which workers wait for each other."""
 
 
 class Server:
@@ -80,6 +84,7 @@ class Server:
         self._hurry = asyncio.Event()
         self._worker = worker
         self._pool: WorkerPool | None = None
+        self.meeting: Meeting | None = None
         self._audit: AuditLog | None = None
         self._audit_file: FileSink | None = None
         self._audit_streams: list[StreamSink] = []
@@ -134,6 +139,10 @@ class Server:
             if listener is not None:
                 await listener.stop_listening()
         if self._hub is not None:
+            if self.meeting is not None and self.meeting.wanted:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left() * MEETING):
+                        await self._hub.conclude(self.meeting.meet)
             await self._hub.drain(left(), settings.spread / 1000, self._hurry)
         listeners = (self._ws_listener, self._http_listener)
         await asyncio.gather(*(each.stop(left()) for each in listeners if each is not None))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from tests.cluster.front import Front
+    from tests.cluster.nodes import Node
     from tests.cluster.redis_cluster import Cluster
     from tests.cluster.store import Store
 
@@ -115,7 +116,7 @@ async def node_process(store: Store, **more: object) -> AsyncGenerator[Process]:
 
 @asynccontextmanager
 async def peer(
-    node: RunningServer | Process, token: str, client_id: str | None = None
+    node: RunningServer | Process | Node, token: str, client_id: str | None = None
 ) -> AsyncGenerator[Socket]:
     """An authenticated socket; with an id one that resumes.
 

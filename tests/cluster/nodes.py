@@ -52,6 +52,12 @@ class Node:
         self.ready = json.loads(line)
 
     @property
+    def ws(self) -> str:
+        """Where its WebSocket is."""
+        found: str = self.ready["ws"]
+        return found
+
+    @property
     def pid(self) -> int:
         """Of the process that runs."""
         assert self._process is not None

@@ -6,33 +6,41 @@ They are joined by a Redis that they are given, or by a bus of their own.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import io
 import os
 import re
 import signal
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from redis.asyncio import Redis
+from websockets.exceptions import ConnectionClosed
 
 from hanzoai.pubsub import PubSubClient, RetryOptions
 from pubsub_server import commands
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth import dev_tokens
-from pubsub_server.workers import bus
+from pubsub_server.workers import bus, meeting
 from pubsub_server.workers.pool import together
+from tests.cluster.fleet import peer
 from tests.cluster.nodes import Node
 from tests.cluster.store import Store, program
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
+    from asyncio.subprocess import Process
     from collections.abc import AsyncGenerator, Callable
     from contextlib import AbstractAsyncContextManager
+
+    from hanzoai.pubsub import Subscription
 
 BOUND = 50
 WORKERS = 3
@@ -169,6 +177,128 @@ async def test_nothing_acknowledged_is_lost_when_workers_are_killed(tmp_path: Pa
         seen = [(await anext(sub)).data for _ in range(count)]
         assert seen == list(range(count))
         assert sub.stats.gaps == 0
+
+
+@pytest.mark.parametrize("spread", ["0ms", "1s"])
+async def test_when_all_end_nothing_is_acknowledged_that_a_reader_did_not_get(
+    tmp_path: Path, spread: str
+) -> None:
+    heard: list[set[int]] = [set() for _ in range(6)]
+    acknowledged: set[int] = set()
+
+    async def read(sub: Subscription, into: set[int]) -> None:
+        async for message in sub:
+            into.add(cast("int", message.data))
+
+    async def write(http: httpx.AsyncClient, path: str, numbers: range) -> None:
+        for number in numbers:
+            try:
+                answer = await http.post(path, json={"type": "t", "data": number})
+            except httpx.TransportError:
+                return
+            if answer.status_code // 100 == 2:
+                acknowledged.add(number)
+            else:
+                assert answer.json()["code"] in {"going_away", "unavailable"}
+
+    async with asyncio.timeout(BOUND), AsyncExitStack() as stack:
+        node = await stack.enter_async_context(
+            workers(tmp_path, "--drain-spread", spread, "--publish-rate-service", "100000")
+        )
+        token = dev_tokens.mint(dev_tokens.load_key(tmp_path / "dev.key"), "ann", kind="service")
+        tasks: list[asyncio.Task[None]] = []
+        for number, into in enumerate(heard):
+            each = await stack.enter_async_context(client(node, tmp_path, f"reader{number}"))
+            sub = await stack.enter_async_context(await each.subscribe("demo.x"))
+            tasks.append(asyncio.create_task(read(sub, into)))
+        writers: list[asyncio.Task[None]] = []
+        for lane in range(6):
+            http = await stack.enter_async_context(
+                httpx.AsyncClient(
+                    base_url=node.ready["http"], headers={"Authorization": f"Bearer {token}"}
+                )
+            )
+            some = range(lane * 100_000, (lane + 1) * 100_000)
+            writers.append(asyncio.create_task(write(http, "/v1/topics/demo.x/messages", some)))
+        await until(lambda: len(acknowledged) > 100)
+        assert await node.end() == 0
+        await asyncio.gather(*writers)
+        # What came before its connection ended is with each reader in a moment, or never.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(3):
+                await until(lambda: [acknowledged - each for each in heard], [set()] * len(heard))
+        assert [len(acknowledged - each) for each in heard] == [0] * len(heard)
+        for task in tasks:
+            task.cancel()
+
+
+async def test_while_one_worker_ends_its_clients_are_acknowledged_until_they_go(
+    tmp_path: Path,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        workers(tmp_path, "--drain-spread", "60s", "--drain-timeout", "80s") as node,
+        AsyncExitStack() as stack,
+    ):
+        token = dev_tokens.mint(dev_tokens.load_key(tmp_path / "dev.key"), "ann", kind="service")
+        peers = [await stack.enter_async_context(peer(node, token)) for _ in range(30)]
+        victim = min(children(node.pid))
+        os.kill(victim, signal.SIGTERM)
+
+        def going() -> int:
+            return sum(each.connection.close_code is not None for each in peers)
+
+        await until(lambda: going() > 0)
+        for number, each in enumerate(peers):
+            if each.connection.close_code is not None:
+                continue
+            try:
+                await each.send({"type": "publish", "topic": "demo.x", "data": number, "ref": "1"})
+                await each.until("published")
+            except ConnectionClosed:
+                continue
+        assert going() < 10
+        os.kill(victim, signal.SIGTERM)
+        await until(functools.partial(alive, victim), False)
+
+
+async def test_a_worker_that_ends_with_the_others_waits_until_each_is_quiet_or_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(BOUND):
+        inside, outside = os.pipe()
+        said = io.BytesIO()
+        monkeypatch.setattr(sys, "stdin", os.fdopen(inside))
+        monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=said))
+        gone = asyncio.Event()
+        worker = meeting.Meeting(tmp_path, gone)
+        assert not worker.wanted
+        meeting.mark(tmp_path).touch()
+        assert worker.wanted
+        met = asyncio.create_task(worker.meet())
+        await until(said.getvalue, meeting.QUIET)
+
+        def write(data: bytes) -> None:
+            os.write(outside, data)
+
+        readers = [asyncio.StreamReader() for _ in range(3)]
+        all = [
+            cast("Process", SimpleNamespace(stdout=reader, stdin=SimpleNamespace(write=write)))
+            for reader in readers
+        ]
+        held = asyncio.create_task(meeting.convene(all))
+        readers[0].feed_data(said.getvalue())
+        readers[1].feed_eof()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (met.done(), held.done()) == (False, False)
+        readers[2].feed_data(meeting.QUIET)
+        await held
+        await met
+        assert not gone.is_set()
+        os.close(outside)
+        await gone.wait()
+        sys.stdin.close()
 
 
 async def test_a_bus_that_dies_is_replaced_and_what_it_lost_is_told(tmp_path: Path) -> None:

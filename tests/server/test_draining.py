@@ -130,6 +130,43 @@ async def test_what_a_store_keeps_is_accepted_until_the_server_has_ended() -> No
     assert isinstance(answer, Published)
 
 
+class Ending(MemoryBackplane):
+    """Notes what it is asked for, when all nodes end."""
+
+    lasting = True
+
+    def __init__(self, asked: list[str]) -> None:
+        super().__init__(memory_store(), lambda: START_MS)
+        self._asked = asked
+
+    async def finish_writing(self) -> None:
+        self._asked.append("finish_writing")
+
+    async def deliver_rest(self) -> None:
+        self._asked.append("deliver_rest")
+
+
+async def test_nodes_that_end_together_publish_no_more_before_any_lets_its_listeners_go() -> None:
+    asked: list[str] = []
+    rig = Rig(backplane=Ending(asked))
+    alice = await rig.client("alice")
+    draft = Draft("a", "t", b"1", None, None, None)
+
+    async def meet() -> None:
+        (answer,) = await rig.hub.publish(Identity("carol", "service"), [draft])
+        assert isinstance(answer, ServiceError)
+        assert answer.code == "going_away"
+        assert alice.sink.holds[-1:] == [True]
+        assert alice.ending() is None
+        asked.append("meet")
+
+    await rig.hub.conclude(meet)
+    assert asked == ["finish_writing", "meet", "deliver_rest"]
+    assert alice.ending() is None
+    await rig.hub.drain(1)
+    assert alice.ending() == (1001, "going_away")
+
+
 async def test_a_store_that_does_not_answer_holds_up_the_end_for_its_time_only() -> None:
     rig = Rig(backplane=Slow())
     alice = await rig.client("alice")

@@ -134,6 +134,12 @@ class MemoryBackplane:
             Reading("history_bytes", "Bytes of messages kept in this process.", lambda: store.size),
         )
 
+    async def finish_writing(self) -> None:
+        """Nothing waits."""
+
+    async def deliver_rest(self) -> None:
+        """Nothing waits."""
+
     async def close(self) -> None:
         """Nothing to end."""
 

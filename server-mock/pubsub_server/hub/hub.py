@@ -380,6 +380,23 @@ class Hub:
 
     # ------------------------------------------------------------ end
 
+    async def conclude(self, meet: Callable[[], Awaitable[None]]) -> None:
+        """Before `drain`, where all nodes end together, and with them what they have kept.
+
+        Afterwards no node acknowledges a publish, and what was acknowledged is delivered.
+
+        Args:
+            meet: Told that this node takes no publish any more; returns when no other does.
+        """
+        backplane = self.core.backplane
+        backplane.lasting = False
+        self._draining = True
+        for connection in self._open:
+            connection.sink.hold(True)
+        await backplane.finish_writing()
+        await meet()
+        await backplane.deliver_rest()
+
     async def drain(
         self, seconds: float, spread: float = 0.0, hurry: asyncio.Event | None = None
     ) -> None:

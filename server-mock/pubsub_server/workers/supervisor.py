@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.access.setup import StartError
-from pubsub_server.workers import bus
+from pubsub_server.workers import bus, meeting
 from pubsub_server.workers.ports import refused_port, reserve
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Supervisor:
         self._out = out or sys.stdout
         self._command: list[str] = []
         self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._starting: set[int] = set()
         self._bus: bus.Bus | None = None
         self._end = asyncio.Event()
 
@@ -88,11 +89,12 @@ class Supervisor:
                 return
             await self._bus.start()
             try:
-                await self._work()
+                await self._work(Path(folder))
             finally:
                 await self._bus.end()
 
-    async def _work(self) -> None:
+    async def _work(self, folder: Path | None = None) -> None:
+        """Run them; with a folder they end together, for what they have kept ends, too."""
         # What keeps one from starting keeps all: the first alone says it.
         ready = await self._start(0)
         if ready is None and not self._end.is_set():
@@ -108,7 +110,13 @@ class Supervisor:
             await self._end.wait()
         finally:
             self._end.set()
+            if folder is not None:
+                meeting.mark(folder).touch()
             self._tell(signal.SIGTERM)
+            if folder is not None:
+                # One that is not ready yet has neither listeners nor publishers.
+                present = [self._running[n] for n in self._running.keys() - self._starting]
+                keepers.append(asyncio.create_task(meeting.convene(present)))
             await asyncio.gather(*keepers)
 
     async def _start(self, number: int) -> dict[str, object] | None:
@@ -124,7 +132,9 @@ class Supervisor:
         if self._end.is_set():
             self._tell(signal.SIGTERM)
         assert process.stdout is not None
+        self._starting.add(number)
         line = await process.stdout.readline()
+        self._starting.discard(number)
         if not line:
             return None
         ready: dict[str, object] = json.loads(line)

@@ -154,6 +154,14 @@ class RedisBackplane:
         await self._tasks.stop()
         await self._link.close()
 
+    async def finish_writing(self) -> None:
+        """See `backplane.Backplane`."""
+        await self._writer.close()
+
+    async def deliver_rest(self) -> None:
+        """See `backplane.Backplane`."""
+        await self._catching_up.rest()
+
     @property
     def up(self) -> bool:
         """Whether this node hears what is published."""

@@ -92,6 +92,15 @@ class CatchingUp:
             await asyncio.sleep(pause)
             pause *= 2
 
+    async def rest(self) -> None:
+        """Deliver all that was kept before this call; the caller bounds the time."""
+        while True:
+            heard = await self._catch_up(range(len(self._layout.bases)))
+            # What is held waits for a log that is being read.
+            if heard and not self._tracks.waiting:
+                return
+            await asyncio.sleep(AGAIN_AFTER)
+
     async def _sweep(self) -> None:
         await self._catch_up(range(len(self._layout.bases)))
 

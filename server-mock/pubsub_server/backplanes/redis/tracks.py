@@ -79,6 +79,12 @@ class Tracks:
         """Those that somebody subscribes to by name."""
         return self._named.values()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether messages of a topic wait until it is opened or healed."""
+        tracks = (*self._named.values(), *self._others.values())
+        return any(track.held is not None for track in tracks)
+
     def get(self, topic: str) -> Track | None:
         """The track of a topic, if it has one."""
         return self._named.get(topic) or self._others.get(topic)
