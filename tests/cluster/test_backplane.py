@@ -6,17 +6,20 @@ import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
 from hanzoai.pubsub import Conflict, Gap, Message, PubSubClient, Subscription
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub.requests import Draft
 from pubsub_server.testing import RunningServer, running_server
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from pubsub_server.backplane import Entry
     from tests.cluster.store import Store
 
 BOUND = 20
@@ -179,6 +182,40 @@ async def test_a_listening_connection_that_is_cut_loses_nothing(
         task.cancel()
         assert there.state == "connected"
     assert differences(heard, traffic) == {}
+
+
+async def test_at_a_common_end_nothing_more_is_taken_and_what_is_on_its_way_is_delivered(
+    store: Store,
+) -> None:
+    async with pair(store) as ((a, b), (here, there)):
+        sub, wild = await there.subscribe("demo.x"), await there.subscribe("demo.*")
+        await here.publish("demo.x", {"data": 0})
+        assert [(await anext(each)).data for each in (sub, wild)] == [0, 0]
+        feed: Any = b.hub.core.backplane._feed._lanes[0]  # type: ignore[attr-defined]
+        feed._take = len
+        acknowledged = [asyncio.create_task(here.publish("demo.x", {"data": n})) for n in range(5)]
+        await asyncio.gather(*acknowledged)
+        await a.hub.core.backplane.finish_writing()
+        answer = a.hub.core.backplane.publish(
+            [Draft("demo.x", "t", b"6", None, None, None)], ("service", "x")
+        )
+        assert not isinstance(answer, list)
+        (refused,) = await answer
+        assert isinstance(refused, ServiceError)
+        assert refused.code == "unavailable"
+        delivered: list[Entry] = []
+        backplane: Any = b.hub.core.backplane
+        deliver = backplane._deliver
+
+        def noting(entry: Entry) -> None:
+            delivered.append(entry)
+            deliver(entry)
+
+        backplane._deliver = noting
+        await backplane.deliver_rest()
+        assert len(delivered) == 5
+        for each in (sub, wild):
+            assert [(await anext(each)).data for _ in range(5)] == list(range(5))
 
 
 async def test_a_store_that_is_killed_and_comes_back_loses_nothing_that_was_acknowledged(

@@ -272,9 +272,9 @@ async def test_a_worker_that_ends_with_the_others_waits_until_each_is_quiet_or_g
         monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=said))
         gone = asyncio.Event()
         worker = meeting.Meeting(tmp_path, gone)
-        assert not worker.wanted
+        wanted = [worker.wanted]
         meeting.mark(tmp_path).touch()
-        assert worker.wanted
+        assert [*wanted, worker.wanted] == [False, True]
         met = asyncio.create_task(worker.meet())
         await until(said.getvalue, meeting.QUIET)
 
