@@ -1,0 +1,190 @@
+"""The members of all nodes in the store, told to two nodes that note what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.fleet import BOUND, nodes
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from pubsub_server.hub.roster import Change, Told
+    from tests.cluster.store import Store
+
+TOPIC = "demo.room"
+
+
+def shown(text: str) -> bytes:
+    return json.dumps({"text": text}).encode()
+
+
+@dataclass
+class Noted:
+    """An audience, and the roster that it attends."""
+
+    backplane: Any
+    told: list[tuple[str, str]] = field(default_factory=list)
+    own: list[tuple[str, str]] = field(default_factory=list)
+    held: list[tuple[str, str, bytes]] = field(default_factory=list)
+    anything: list[bool] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.roster = self.backplane.roster
+        self.roster.attend(self)
+        self.backplane.join(TOPIC)
+
+    @property
+    def name(self) -> str:
+        """Of the node."""
+        found: str = self.backplane._life.node
+        return found
+
+    def heard(self, told: Told) -> None:
+        self.told.append((told.change, told.client_id))
+
+    def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
+        self.own.append((change, client_id))
+
+    def restored(self, topic: str, client_id: str, shown: bytes) -> None:
+        self.own.append(("restored", client_id))
+
+    def refused(self, topic: str, client_id: str) -> None:
+        self.own.append(("refused", client_id))
+
+    def overruled(self, topic: str, client_id: str) -> None:
+        self.own.append(("overruled", client_id))
+
+    def everybody(self) -> list[tuple[str, str, bytes]]:
+        return self.held
+
+    def missed(self, topics: Iterable[str], *, anything: bool) -> None:
+        self.anything.append(anything)
+
+    async def enter(self, client_id: str, text: str) -> None:
+        self.held.append((TOPIC, client_id, shown(text)))
+        await self.roster.join(TOPIC, client_id, shown(text))
+
+    async def members(self) -> dict[str, tuple[bool, bytes]]:
+        """By client id: whether it is a client of this node, and what it shows."""
+        found = await self.roster.read([TOPIC])
+        return dict(found.members[TOPIC])
+
+
+@asynccontextmanager
+async def two(store: Store, **more: object) -> AsyncGenerator[tuple[Noted, Noted]]:
+    async with asyncio.timeout(BOUND), nodes(store, 2, **more) as fleet:
+        a, b = (Noted(node.hub.core.backplane) for node in fleet)
+        for each in (a, b):
+            await each.roster.settle((), [TOPIC])
+        yield a, b
+
+
+async def test_a_member_of_another_node_is_neither_changed_nor_taken_out(store: Store) -> None:
+    async with two(store) as (a, b):
+        await a.enter("cl_1", "of a")
+        await until(lambda: b.told, [("join", "cl_1")])
+        b.roster.update(TOPIC, "cl_1", "msg_1", shown("of b"))
+        b.roster.leave(TOPIC, "cl_1")
+        await b.enter("cl_2", "of b")
+        # Who has it elsewhere is told that it has not, and nobody else anything.
+        assert b.own == [("overruled", "cl_1"), ("join", "cl_2")]
+        await until(lambda: a.told, [("join", "cl_1"), ("join", "cl_2")])
+        assert await a.members() == {"cl_1": (True, shown("of a")), "cl_2": (False, shown("of b"))}
+
+
+async def test_of_a_node_that_is_given_up_only_its_own_members_leave(store: Store) -> None:
+    async with two(store) as (a, b):
+        await a.enter("cl_1", "of a")
+        layout = a.backplane._layout
+        base = layout.bases[layout.shard(TOPIC)]
+        link = b.backplane._link
+        # As if it had moved while its former node was away from this shard.
+        async with store.client() as redis:
+            await redis.sadd(f"{base}:m:dead", f"cl_1 {TOPIC}")
+        answer = await link.call("bury.lua", [base], ["dead", 100, 60_000, 60_000])
+        assert answer == [0] or answer == [b"0"]
+        await b.enter("cl_2", "of b")
+        await until(lambda: a.told, [("join", "cl_1"), ("join", "cl_2")])
+        assert await b.members() == {"cl_1": (False, shown("of a")), "cl_2": (True, shown("of b"))}
+
+
+async def test_a_node_that_begins_anew_tells_nobody_of_members_that_are_as_they_were(
+    store: Store,
+) -> None:
+    async with two(store) as (a, b):
+        await a.enter("cl_1", "as it was")
+        await a.enter("cl_2", "before")
+        a.held[1] = (TOPIC, "cl_2", shown("after"))
+        former = a.name
+        a.backplane._life.lose()
+        await until(lambda: a.name != former)
+        await until(lambda: b.told[2:], [("update", "cl_2")])
+        await b.enter("cl_3", "of b")
+        await until(lambda: b.told[3:], [("join", "cl_3")])
+        assert b.told[:2] == [("join", "cl_1"), ("join", "cl_2")]
+
+
+async def test_a_node_that_learns_from_a_change_that_it_was_given_up_begins_anew_with_all(
+    store: Store,
+) -> None:
+    # It would not learn it from a beat within the time of this test.
+    async with two(store, node_heartbeat=60_000, node_timeout=120_000) as (a, b):
+        await a.enter("cl_1", "first")
+        former = a.name
+        async with store.client() as redis:
+            for base in a.backplane._layout.bases:
+                await redis.zadd(f"{base}:d", {former: 2**50})
+        await a.enter("cl_2", "second")
+        await until(
+            b.members,
+            {
+                "cl_1": (False, shown("first")),
+                "cl_2": (False, shown("second")),
+            },
+        )
+        assert a.name != former
+
+
+async def test_who_is_one_too_many_is_refused_and_told_to_nobody(store: Store) -> None:
+    async with two(store, presence_max_members=1) as (a, b):
+        await a.enter("cl_1", "first")
+        await b.enter("cl_2", "second")
+        assert b.own == [("refused", "cl_2")]
+        a.roster.leave(TOPIC, "cl_1")
+        await until(lambda: b.told, [("join", "cl_1"), ("leave", "cl_1")])
+        assert await b.members() == {}
+
+
+async def test_a_node_that_began_anew_and_was_cut_may_have_missed_anything(store: Store) -> None:
+    async with two(store) as (a, b):
+        await a.enter("cl_1", "first")
+        async with store.client() as redis:
+            await redis.client_kill_filter(_type="pubsub")
+            await until(lambda: (a.anything, b.anything), ([False], [False]))
+            names = {a.name, b.name}
+            # With the members all traces of who was where are gone.
+            await redis.flushall()
+            await until(lambda: names.isdisjoint({a.name, b.name}))
+            await redis.client_kill_filter(_type="pubsub")
+            await until(lambda: (a.anything[1:], b.anything[1:]), ([True], [True]))
+
+
+async def test_changes_that_wait_for_the_store_are_made_in_their_order(store: Store) -> None:
+    async with two(store, node_timeout=120_000, node_heartbeat=60_000) as (a, b):
+        await a.enter("cl_1", "0")
+        await store.end()
+        for number in range(1, 4):
+            a.roster.update(TOPIC, "cl_1", f"msg_{number}", shown(str(number)))
+        joining = asyncio.create_task(a.enter("cl_2", "here"))
+        a.roster.leave(TOPIC, "cl_3")
+        await until(lambda: len(a.roster._steps) > 0)
+        await store.start()
+        await joining
+        assert a.own[1:] == [*[("update", "cl_1")] * 3, ("join", "cl_2")]
+        await until(b.members, {"cl_1": (False, shown("3")), "cl_2": (False, shown("here"))})
