@@ -191,8 +191,8 @@ async def test_at_a_common_end_nothing_more_is_taken_and_what_is_on_its_way_is_d
         sub, wild = await there.subscribe("demo.x"), await there.subscribe("demo.*")
         await here.publish("demo.x", {"data": 0})
         assert [(await anext(each)).data for each in (sub, wild)] == [0, 0]
-        feed: Any = b.hub.core.backplane._feed._lanes[0]  # type: ignore[attr-defined]
-        feed._take = len
+        backplane: Any = b.hub.core.backplane
+        backplane._feed._lanes[0]._take = len
         acknowledged = [asyncio.create_task(here.publish("demo.x", {"data": n})) for n in range(5)]
         await asyncio.gather(*acknowledged)
         await a.hub.core.backplane.finish_writing()
@@ -204,14 +204,13 @@ async def test_at_a_common_end_nothing_more_is_taken_and_what_is_on_its_way_is_d
         assert isinstance(refused, ServiceError)
         assert refused.code == "unavailable"
         delivered: list[Entry] = []
-        backplane: Any = b.hub.core.backplane
-        deliver = backplane._deliver
+        deliver = backplane._deliveries._deliver
 
         def noting(entry: Entry) -> None:
             delivered.append(entry)
             deliver(entry)
 
-        backplane._deliver = noting
+        backplane._deliveries.start(noting)
         await backplane.deliver_rest()
         assert len(delivered) == 5
         for each in (sub, wild):

@@ -155,7 +155,9 @@ async def test_who_comes_back_to_another_node_within_the_grace_is_not_noticed(
             assert changes(await bob.fence()) == []
             assert users(await present(a, TOPIC, a.token("ann"))) == ["bob", "ann"]
             await back.send({"type": "presence.update", "topic": TOPIC, "data": {"n": 1}})
-            assert (await change(bob, "update"))["metadata"] == {"mood": "gay", "n": 1}
+            update = await change(bob, "update")
+            assert update["metadata"] == {"mood": "gay", "n": 1}
+            assert update["joined_at"] == joined["joined_at"]
 
 
 async def test_who_does_not_come_back_leaves_after_the_grace(store: Store) -> None:

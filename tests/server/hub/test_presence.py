@@ -145,6 +145,26 @@ async def test_a_lost_client_leaves_after_the_grace() -> None:
     assert alice.presence() == [("presence.leave", "bob")]
 
 
+async def test_a_client_that_is_lost_twice_has_its_whole_grace_each_time() -> None:
+    rig = Rig(presence_grace=5000)
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a")
+    bob.subscribe("a")
+    old = bob.connection.client_id
+    bob.close(None)
+    rig.advance(3)
+    again = rig.stranger()
+    again.say("auth", token="bob", client_id=old)
+    await rig.settle()
+    again.subscribe("a")
+    alice.hear()
+    again.close(None)
+    rig.advance(4.9)
+    assert alice.hear() == []
+    rig.advance(0.3)
+    assert alice.presence() == [("presence.leave", "bob")]
+
+
 async def test_a_client_that_comes_back_within_the_grace_does_not_flicker() -> None:
     rig = Rig(presence_grace=5000)
     alice, bob = await rig.client("alice"), await rig.client("bob")

@@ -1,0 +1,203 @@
+"""What a connection is shown of members while the store is read, fails, or answers late."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.hub import shared_attendance
+from pubsub_server.hub.roster import Told
+from tests.cluster.fleet import BOUND, meeting, peer
+from tests.cluster.test_presence import TOPIC, change, changes, snapshot, users
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+
+    import pytest
+
+    from pubsub_server.hub.roster import Present
+    from pubsub_server.testing import RunningServer
+    from tests.cluster.store import Store
+    from tests.interop.peer import Socket
+
+    Read = Callable[[Sequence[str]], Awaitable[Present]]
+
+
+class Reading:
+    """Holds up what the attendance of a node reads: before the store is asked, or after."""
+
+    def __init__(self, node: RunningServer) -> None:
+        attendance: Any = node.hub.attendance
+        self.attendance = attendance
+        self._read: Read = attendance._roster.read
+        attendance._roster.read = self.read
+        self.begun = asyncio.Event()
+        self.before = asyncio.Event()
+        self.after = asyncio.Event()
+        self.failures = 0
+        self.at = 0
+        self.open()
+
+    def open(self) -> None:
+        self.before.set()
+        self.after.set()
+
+    async def read(self, topics: Sequence[str]) -> Present:
+        if self.failures:
+            self.failures -= 1
+            raise ServiceError("unavailable", "away")
+        await self._pass(self.before)
+        found = await self._read(topics)
+        self.at = found.at
+        await self._pass(self.after)
+        return found
+
+    async def _pass(self, gate: asyncio.Event) -> None:
+        if not gate.is_set():
+            self.begun.set()
+            await gate.wait()
+
+
+@asynccontextmanager
+async def one(store: Store) -> AsyncGenerator[tuple[RunningServer, Reading, Socket, Socket]]:
+    """A node, what it reads, and two of its clients: one that looks, one that comes and goes."""
+    async with (
+        asyncio.timeout(BOUND),
+        meeting(store, ["bob", "ann"]) as ((node, _), (bob, ann)),
+    ):
+        yield node, Reading(node), bob, ann
+
+
+async def test_nobody_hears_of_its_own_coming_and_going(store: Store) -> None:
+    async with one(store) as (_, _, bob, ann):
+        await bob.subscribe(TOPIC)
+        await ann.subscribe("demo.*")
+        await ann.subscribe(TOPIC)
+        await ann.send({"type": "unsubscribe", "topics": [TOPIC], "ref": "1"})
+        await ann.until("unsubscribed")
+        assert (await change(bob, "join"))["user_id"] == "ann"
+        assert (await change(bob, "leave"))["user_id"] == "ann"
+        assert changes(await ann.fence()) == []
+
+
+async def test_a_change_that_comes_before_a_snapshot_is_read_is_told_by_that_alone(
+    store: Store,
+) -> None:
+    async with one(store) as (_, reading, bob, ann):
+        reading.before.clear()
+        subscribing = asyncio.create_task(bob.subscribe(TOPIC))
+        await reading.begun.wait()
+        await ann.subscribe(TOPIC, presence=False)
+        reading.open()
+        await subscribing
+        assert users(await snapshot(bob)) == ["bob", "ann"]
+        assert changes(await bob.fence()) == []
+
+
+async def test_a_change_that_comes_after_a_snapshot_was_read_is_told_behind_it(
+    store: Store,
+) -> None:
+    async with one(store) as (_, reading, bob, ann):
+        reading.after.clear()
+        subscribing = asyncio.create_task(bob.subscribe(TOPIC))
+        await reading.begun.wait()
+        await ann.subscribe(TOPIC, presence=False)
+        reading.open()
+        await subscribing
+        assert users(await snapshot(bob)) == ["bob"]
+        assert (await change(bob, "join"))["user_id"] == "ann"
+        assert changes(await bob.fence()) == []
+
+
+async def test_a_change_that_comes_late_and_was_in_the_snapshot_is_not_told_again(
+    store: Store,
+) -> None:
+    async with one(store) as (node, reading, bob, ann):
+        await ann.subscribe(TOPIC, presence=False)
+        await bob.subscribe(TOPIC)
+        assert users(await snapshot(bob)) == ["ann", "bob"]
+        await bob.fence()
+        (member,) = [m for m in node.hub.attendance.local(TOPIC) if m.user_id == "ann"]
+        shown = shared_attendance._shown(member)
+        for late, told in ((-1, []), (1, [("join", "ann")])):
+            at = reading.at + late
+            reading.attendance.heard(Told("join", TOPIC, ann.client_id, "", at, shown))
+            assert changes(await bob.fence()) == told
+
+
+async def test_a_list_that_was_read_before_a_change_that_is_told_is_not_shown_after_it(
+    store: Store,
+) -> None:
+    async with one(store) as (_, reading, bob, ann):
+        await bob.subscribe(TOPIC)
+        await snapshot(bob)
+        await bob.fence()
+        reading.after.clear()
+        reading.attendance.missed([TOPIC], anything=False)
+        await reading.begun.wait()
+        await ann.subscribe(TOPIC, presence=False)
+        assert (await change(bob, "join"))["user_id"] == "ann"
+        reading.open()
+        assert users(await snapshot(bob)) == ["bob", "ann"]
+
+
+async def test_a_list_that_could_not_be_read_is_shown_when_it_can(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_attendance, "AGAIN_AFTER", 0.01)
+    async with meeting(store, ["bob"], ["ann"]) as ((a, _), (bob, ann)):
+        reading = Reading(a)
+        await ann.subscribe(TOPIC)
+        # Once for the subscription, once when it is shown anew.
+        reading.failures = 2
+        await bob.subscribe(TOPIC)
+        assert users(await snapshot(bob)) == ["bob"]
+        assert users(await snapshot(bob)) == ["ann", "bob"]
+        reading.failures = 1
+        reading.attendance.missed([TOPIC], anything=False)
+        assert users(await snapshot(bob)) == ["ann", "bob"]
+
+
+async def test_more_changes_than_are_held_while_one_is_greeted_bring_the_list_anew(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_attendance, "HELD_MAX", 1)
+    async with one(store) as (node, reading, bob, ann):
+        reading.after.clear()
+        subscribing = asyncio.create_task(bob.subscribe(TOPIC))
+        await reading.begun.wait()
+        await ann.subscribe(TOPIC, presence=False)
+        async with peer(node, node.token("eve")) as eve:
+            await eve.subscribe(TOPIC, presence=False)
+            reading.open()
+            await subscribing
+            assert users(await snapshot(bob)) == ["bob"]
+            assert users(await snapshot(bob)) == ["bob", "ann", "eve"]
+
+
+async def test_who_is_just_coming_to_this_node_is_not_sent_away_for_having_been_elsewhere(
+    store: Store,
+) -> None:
+    async with one(store) as (_, reading, _, ann):
+        await ann.subscribe(TOPIC, presence=False)
+        attendance, client_id = reading.attendance, ann.client_id
+        moved = Told("move", TOPIC, client_id, "", 0, b"another")
+        asked: list[str] = []
+
+        async def elsewhere(topic: str, client_id: str) -> bool:
+            asked.append(topic)
+            if len(asked) == 1:
+                # It comes while the store is asked.
+                attendance._joining[client_id] += 1
+            return True
+
+        attendance._roster.elsewhere = elsewhere
+        for _ in range(2):
+            attendance.heard(moved)
+            await ann.fence()
+        assert asked == [TOPIC]
+        attendance._joined(client_id)
+        attendance.heard(moved)
+        assert await ann.closed() == 4409
