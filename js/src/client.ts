@@ -42,7 +42,7 @@ const EVENTS: readonly (keyof ClientEvents)[] = ['state', 'gap', 'error'];
  * until it is closed or fails for good. `Topics` maps topics to the types of their payloads.
  */
 export class PubSub<Topics extends object = AnyTopics> {
-  private readonly _driver: Driver;
+  declare private readonly _driver: Driver;
 
   /**
    * @throws InvalidOption An option is of a wrong type or out of range; the error names it.
@@ -52,7 +52,9 @@ export class PubSub<Topics extends object = AnyTopics> {
   /** @internal With a clock and transports of a test. */
   constructor(options: PubSubOptions, around: Surroundings);
   constructor(options: PubSubOptions = {}, around: Surroundings = platform) {
-    this._driver = new Driver(readOptions(options), around);
+    // It holds the token: not for inspectors, serializers and whoever copies an object.
+    const value = new Driver(readOptions(options), around);
+    Object.defineProperties(this, { _driver: { value } });
   }
 
   /** The state at this moment. */

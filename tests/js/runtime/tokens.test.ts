@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { inspect } from 'node:util';
 
 import { AuthRefused, type TokenContext } from '../../../js/src/index.js';
 import { bounded, deferred, Server, take } from './server.js';
@@ -13,6 +14,19 @@ before(async () => {
   server = await Server.start('--history-max-messages', '1000');
 });
 after(() => server.stop());
+
+test('no inspector and no serializer shows a token', async () => {
+  const token = 'hk-secret';
+  const { ps } = virtualClient({ token });
+  const sub = await ps.subscribe('a.b', { onMessage: () => {} });
+  for (const one of [ps, ps.topic('a.b'), sub, ps.states()]) {
+    assert.ok(!inspect(one, { depth: 20 }).includes(token), inspect(one, { depth: 20 }));
+  }
+  for (const one of [ps, ps.topic('a.b'), { ...ps }]) {
+    assert.ok(!JSON.stringify(one).includes(token));
+  }
+  await ps.close();
+});
 
 test('a token that lives for a second is renewed in time, again and again', async () => {
   const asked: string[] = [];
