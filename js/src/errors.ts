@@ -173,9 +173,12 @@ function classOf<E extends PubSubError>(name: ErrorName): ErrorClass<E> {
   return classes[name] as never;
 }
 
-/** A name on the prototype is there when the stack is written, and outlives minifiers. */
+/**
+ * A name on the prototype is there when the stack is written, and outlives minifiers; that of the
+ * class is for inspectors.
+ */
 function named<T extends { readonly prototype: PubSubError }>(Class: T, name: string): T {
-  Object.defineProperty(Class.prototype, 'name', { value: name });
+  for (const one of [Class, Class.prototype]) Object.defineProperty(one, 'name', { value: name });
   return Class;
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from spec._generate.text import both_names
+
 if TYPE_CHECKING:
     from spec._generate.defaults import Group
     from spec._generate.errors import Errors
@@ -28,6 +30,7 @@ _DURATIONS = {
 
 def errors(table: Errors) -> str:
     """The page `docs/errors.md`."""
+    table = table.said(both_names)
     out = [
         header("spec/errors.yaml"),
         "",

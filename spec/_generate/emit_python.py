@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spec._generate.text import header, python_tuple, quoted
+from spec._generate.text import header, python_name, python_tuple, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,6 +96,7 @@ def _literal(name: str, values: Iterable[str], doc: str) -> list[str]:
 
 def errors(table: Errors) -> str:
     """The module `generated/errors.py`."""
+    table = table.said(python_name)
     out = [
         header("#", "spec/errors.yaml"),
         '"""Every error code and close code, with what it means and what to do about it."""',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spec._generate.text import camel, header, single
+from spec._generate.text import camel, header, single, typescript_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,6 +80,7 @@ def _row(row: Row, state: str) -> str:
 
 def errors(table: Errors) -> str:
     """The module `generated/errors.ts`."""
+    table = table.said(typescript_name)
     out = [
         header("//", "spec/errors.yaml"),
         "",

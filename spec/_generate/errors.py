@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -11,9 +11,13 @@ import yaml
 from spec._generate.lifecycle import SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 ACTIONS = ("retry", "reauth", "stop")
+
+_NAME = re.compile(r"\{(\w+)(?:=(\w+))?\}")
+"""A name of the SDK in the words of a code, by itself or with a value."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,14 @@ class Record:
     remedy: str
     status: int | None = None
     close: int | None = None
+
+    def said(self, spell: Callable[[str, str], str]) -> Record:
+        """The same, each name in its words spelled as a language spells it."""
+
+        def put(text: str) -> str:
+            return _NAME.sub(lambda name: spell(name[1], name[2] or ""), text)
+
+        return replace(self, meaning=put(self.meaning), remedy=put(self.remedy))
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,14 @@ class Errors:
         """Names of the exception classes, each once."""
         return tuple(dict.fromkeys(record.error for record in self.codes))
 
+    def said(self, spell: Callable[[str, str], str]) -> Errors:
+        """The same, each name in the words spelled as a language spells it.
+
+        Args:
+            spell: Gets a name in snake case and the value it stands with, or nothing.
+        """
+        return replace(self, codes=tuple(record.said(spell) for record in self.codes))
+
     def of(self, name: str) -> tuple[Record, ...]:
         """The codes of a class: first the one it is called by, else in the order of the file."""
         usual = re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()
@@ -91,6 +111,8 @@ def compile_errors(spec: dict[str, Any]) -> Errors:
     for record in codes:
         if record.scope not in ("wire", "client") or record.action not in ACTIONS:
             raise SpecError(f"errors.yaml: {record.code}: unknown scope or action")
+        if record.scope == "wire" and _NAME.search(record.meaning + record.remedy):
+            raise SpecError(f"errors.yaml: {record.code}: names of an SDK are sent to all clients")
         if record.scope == "client" and (record.status or record.close):
             raise SpecError(f"errors.yaml: {record.code}: only wire codes have status or close")
         if record.scope == "wire" and not (record.status or record.close):

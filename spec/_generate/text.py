@@ -25,6 +25,21 @@ def camel(name: str) -> str:
     return head + "".join(word.title() for word in tail)
 
 
+def python_name(name: str, value: str) -> str:
+    """A name of the SDK in words, as Python spells it; ``value`` may be empty."""
+    return f"`{name}={value}`" if value else f"`{name}`"
+
+
+def typescript_name(name: str, value: str) -> str:
+    """A name of the SDK in words, as TypeScript spells it; ``value`` may be empty."""
+    return f"`{camel(name)}: {value.lower()}`" if value else f"`{camel(name)}`"
+
+
+def both_names(name: str, value: str) -> str:
+    """A name of the SDK in words for readers of both languages."""
+    return f"{python_name(name, value)} ({typescript_name(name, value)} in TypeScript)"
+
+
 def python_tuple(items: Iterable[str]) -> str:
     """A tuple literal of strings."""
     inner = [quoted(item) for item in items]

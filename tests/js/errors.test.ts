@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { inspect } from 'node:util';
 import * as errors from '../../js/src/errors.js';
 import {
   AuthError,
@@ -28,6 +29,21 @@ test('every code builds its class with its remedy', () => {
       [error.code, error.message, error.remedy, error.retryable],
       [code, row.meaning ?? `Error \`${code}\`.`, row.remedy, row.retryable],
     );
+  }
+});
+
+test('remedies name what TypeScript has', () => {
+  for (const { code, remedy } of CODES.values()) {
+    assert.doesNotMatch(remedy, /get_token|send_queue|retry_after|outcome_|allow_i|=True|[{}]/, code);
+  }
+  assert.match(fromCode('queue_full').remedy, /`sendQueue`/);
+  assert.match(fromCode('insecure_url').remedy, /`allowInsecure: true`/);
+});
+
+test('an inspector shows the class of an error', () => {
+  for (const code of CODES.keys()) {
+    const error = fromCode(code);
+    assert.match(inspect(error), new RegExp(`^${error.name}:`));
   }
 });
 

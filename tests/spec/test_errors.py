@@ -10,6 +10,7 @@ import pytest
 from hanzoai.pubsub.generated import errors
 from spec._generate.errors import compile_errors
 from spec._generate.lifecycle import SpecError
+from spec._generate.text import python_name, typescript_name
 from tests.spec.files import DEFINITIONS, read_yaml
 
 if TYPE_CHECKING:
@@ -105,6 +106,25 @@ def test_a_code_that_no_server_could_send_is_refused() -> None:
 
 def test_what_may_be_tried_again_leads_to_another_try() -> None:
     assert "retryable" in broken(lambda table: table["codes"]["forbidden"].update(retryable=True))
+
+
+def test_words_that_servers_send_name_nothing_of_one_language() -> None:
+    def spell(table: dict[str, Any]) -> None:
+        table["codes"]["forbidden"].update(remedy="Pass {get_token}.")
+
+    assert "forbidden" in broken(spell)
+
+
+def test_each_language_spells_names_as_its_own() -> None:
+    spec = deepcopy(TABLE)
+    spec["codes"]["closed"].update(remedy="Pass {get_token}, or {allow_insecure=True}.")
+    table = compile_errors(spec)
+
+    def remedy(spell: Callable[[str, str], str]) -> str:
+        return next(row.remedy for row in table.said(spell).codes if row.code == "closed")
+
+    assert remedy(python_name) == "Pass `get_token`, or `allow_insecure=True`."
+    assert remedy(typescript_name) == "Pass `getToken`, or `allowInsecure: true`."
 
 
 def test_a_code_of_the_sdk_has_no_status() -> None:

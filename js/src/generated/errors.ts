@@ -40,6 +40,7 @@ export type ClientCode =
   | 'superseded'
   | 'insecure_url'
   | 'closed'
+  | 'usage'
   | 'wrong_loop';
 
 /** Every known code. */
@@ -117,7 +118,7 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     ],
   },
   InvalidOption: {
-    invalid_option: ['retry', 'The message names the field and what it accepts.'],
+    invalid_option: ['retry', 'Correct the field that the message names.'],
   },
   PayloadTooLarge: {
     payload_too_large: [
@@ -129,7 +130,7 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
   AuthError: {
     unauthenticated: [
       'reauth',
-      'Pass `token` or `get_token`; the server answers nothing but `auth` before that.',
+      'Pass a token, or a callback that gives one; the server answers nothing but `auth` before that.',
       4401,
     ],
     token_invalid: ['reauth', 'Get a new token from the issuer that the server trusts.', 4401],
@@ -140,13 +141,13 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     ],
     token_unavailable: [
       'again',
-      'See the cause; raise AuthRefused in the callback to stop for good.',
+      'Mend the callback: the cause tells what went wrong; an `AuthRefused` out of it ends the client.',
     ],
   },
   TokenExpired: {
     token_expired: [
       'reauth',
-      'Pass `get_token`, so that the client can renew it, in place of a fixed `token`.',
+      'Pass a callback that gives tokens in place of a fixed token, so that the client can renew it.',
       4401,
     ],
   },
@@ -158,13 +159,16 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     ],
   },
   NotFound: {
-    not_found: ['retry', 'Check the path, and that the URL is the one of the HTTP port.'],
+    not_found: [
+      'retry',
+      'Check the name of what was asked for; over HTTP also that the URL is the one of the HTTP port.',
+    ],
   },
   Conflict: {
     conflict: ['retry', 'Use one id for one message; retry a message unchanged.'],
   },
   RateLimited: {
-    rate_limited: ['again', 'Wait for `retry_after`, publish in batches, or coalesce.'],
+    rate_limited: ['again', 'Wait as long as the error says, publish in batches, or coalesce.'],
   },
   ConnectionLimit: {
     connection_limit: ['again', 'Close idle connections, or share one client.', 4429],
@@ -202,7 +206,7 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     unsupported: ['retry', 'Check the `features` of `auth.ok`.'],
   },
   Unavailable: {
-    unavailable: ['again', 'Try again after `retry_after`.', 1013],
+    unavailable: ['again', 'Try again, not before the time that the error names.', 1013],
     internal: ['again', "Try again; look into the server's log for this time.", 1011],
   },
   AuthRefused: {
@@ -220,7 +224,7 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
   QueueFull: {
     queue_full: [
       'again',
-      'Await each publish, raise `send_queue`, or choose the policy `block`, `drop_oldest` or `latest`.',
+      'Await each publish, raise `sendQueue`, or choose the policy `block`, `drop_oldest` or `latest`.',
     ],
     dropped: ['again', 'Choose the policy `block` to lose nothing.'],
   },
@@ -230,13 +234,14 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
   InsecureUrl: {
     insecure_url: [
       'stop',
-      'Use wss:// or https://, or pass `allow_insecure=True` on a trusted network.',
+      'Use wss:// or https://, or pass `allowInsecure: true` on a trusted network.',
     ],
   },
   ClosedError: {
     closed: ['stop', 'Build a new client.', undefined, 'The client is closed.'],
   },
   UsageError: {
+    usage: ['stop', 'Change the program: the message says what does not go together.'],
     wrong_loop: ['stop', 'Use one client a loop, or the blocking client `PubSub`.'],
   },
 };

@@ -479,6 +479,7 @@ class PubSubClient:
             if not _loop_is_running():
                 raise UsageError(
                     "No event loop is running.",
+                    code="wrong_loop",
                     remedy="Call this inside a coroutine, or use the blocking client `PubSub`.",
                 )
             operations = self._operations = Operations(
@@ -498,6 +499,7 @@ class PubSubClient:
         if asyncio.get_running_loop() is not operations.loop:
             raise UsageError(
                 "This client runs in another event loop.",
+                code="wrong_loop",
                 remedy="Use one client a loop, or the blocking client `PubSub`.",
             )
 

@@ -294,7 +294,7 @@ class ClosedError(_CodedError, code="closed"):
     """The client is closed."""
 
 
-class UsageError(_CodedError, RuntimeError, code="wrong_loop"):
+class UsageError(_CodedError, RuntimeError, code="usage"):
     """The client is used in a way it cannot work."""
 
 

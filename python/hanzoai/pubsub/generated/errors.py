@@ -46,6 +46,7 @@ ClientCode: TypeAlias = Literal[
     "superseded",
     "insecure_url",
     "closed",
+    "usage",
     "wrong_loop",
 ]
 """Codes that only the SDK raises."""
@@ -137,7 +138,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "invalid_option": ErrorRecord(
         code="invalid_option",
         meaning="A parameter or option has a wrong type or lies out of range.",
-        remedy="The message names the field and what it accepts.",
+        remedy="Correct the field that the message names.",
         retryable=False,
         action="retry",
         status=400,
@@ -159,7 +160,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "unauthenticated": ErrorRecord(
         code="unauthenticated",
         meaning="No valid token was presented.",
-        remedy="Pass `token` or `get_token`; the server answers nothing but `auth` before that.",
+        remedy="Pass a token, or a callback that gives one; the server answers nothing but `auth` before that.",
         retryable=False,
         action="reauth",
         status=401,
@@ -181,7 +182,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "token_expired": ErrorRecord(
         code="token_expired",
         meaning="The token has expired.",
-        remedy="Pass `get_token`, so that the client can renew it, in place of a fixed `token`.",
+        remedy="Pass a callback that gives tokens in place of a fixed token, so that the client can renew it.",
         retryable=False,
         action="reauth",
         status=401,
@@ -214,7 +215,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "not_found": ErrorRecord(
         code="not_found",
         meaning="There is nothing at this address.",
-        remedy="Check the path, and that the URL is the one of the HTTP port.",
+        remedy="Check the name of what was asked for; over HTTP also that the URL is the one of the HTTP port.",
         retryable=False,
         action="retry",
         status=404,
@@ -236,7 +237,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "rate_limited": ErrorRecord(
         code="rate_limited",
         meaning="More publishes a second than allowed.",
-        remedy="Wait for `retry_after`, publish in batches, or coalesce.",
+        remedy="Wait as long as the error says, publish in batches, or coalesce.",
         retryable=True,
         action="retry",
         status=429,
@@ -302,7 +303,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "unavailable": ErrorRecord(
         code="unavailable",
         meaning="The server cannot do this at the moment.",
-        remedy="Try again after `retry_after`.",
+        remedy="Try again, not before the time that the error names.",
         retryable=True,
         action="retry",
         status=503,
@@ -368,7 +369,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "token_unavailable": ErrorRecord(
         code="token_unavailable",
         meaning="The token callback failed.",
-        remedy="See the cause; raise AuthRefused in the callback to stop for good.",
+        remedy="Mend the callback: the cause tells what went wrong; an `AuthRefused` out of it ends the client.",
         retryable=True,
         action="retry",
         status=None,
@@ -451,6 +452,17 @@ CODES: Final[dict[str, ErrorRecord]] = {
         status=None,
         close=None,
         error="ClosedError",
+        scope="client",
+    ),
+    "usage": ErrorRecord(
+        code="usage",
+        meaning="The client is used in a way it cannot work.",
+        remedy="Change the program: the message says what does not go together.",
+        retryable=False,
+        action="stop",
+        status=None,
+        close=None,
+        error="UsageError",
         scope="client",
     ),
     "wrong_loop": ErrorRecord(
