@@ -116,7 +116,10 @@ export type TokenCallback = (
 export interface StateChange {
   readonly from: StateName;
   readonly to: StateName;
-  /** Code of `spec/errors.yaml` or the close code; undefined where nothing went wrong. */
+  /**
+   * Code of `spec/errors.yaml` or the close code, 1006 for a connection that was lost or could not be
+   * opened; undefined where nothing new went wrong.
+   */
   readonly code: string | number | undefined;
   /** What happened, in words. */
   readonly reason: string;

@@ -19,6 +19,7 @@ class ServiceError(Exception):
         topic: The topic or pattern it concerns.
         field: The field at fault, as a path such as ``messages.3.topic``.
         retry_after_ms: Earliest time to try again, milliseconds from now.
+        remedy: In place of the remedy of the code.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class ServiceError(Exception):
         topic: str | None = None,
         field: str | None = None,
         retry_after_ms: int | None = None,
+        remedy: str | None = None,
     ) -> None:
         if len(message) > _MESSAGE_MAX:
             message = message[: _MESSAGE_MAX - 1] + "…"
@@ -38,6 +40,7 @@ class ServiceError(Exception):
         self.topic = topic if topic is None or len(topic) <= 255 else topic[:254] + "…"
         self.field = field
         self.retry_after_ms = retry_after_ms
+        self.remedy = remedy
 
     def __str__(self) -> str:
         where = f" (field {self.field})" if self.field else ""

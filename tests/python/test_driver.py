@@ -224,7 +224,7 @@ async def test_an_unexpected_exception_ends_the_connection_and_not_the_client(
         await rig.clock.settle()
     (dropped,) = rig.of(events.Dropped)
     assert isinstance(dropped, events.Dropped)
-    assert dropped.code is None
+    assert dropped.code == 1006
     assert caplog.records
 
 
@@ -424,7 +424,7 @@ async def test_a_callback_is_asked_answered_failed_and_abandoned() -> None:
     assert asked[0].reason == "rejected"
     assert rig.of(events.Token) == [events.Token(1, "good", None)]
     (failed,) = rig.of(events.TokenFailed)
-    assert failed == events.TokenFailed(2, refused=False, message="OSError")
+    assert failed == events.TokenFailed(2, refused=False, message="get_token raised OSError.")
     assert isinstance(rig.errors[0][0], AuthError)
     rig.session.answer(events.Woke, effects.AbandonFetch(3))
     rig.driver.feed(events.Woke())

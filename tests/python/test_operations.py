@@ -7,7 +7,14 @@ import logging
 
 import pytest
 
-from hanzoai.pubsub import ClosedError, ConnectionFailed, SendQueue, TokenContext
+from hanzoai.pubsub import (
+    AuthError,
+    ClosedError,
+    ConnectionFailed,
+    OperationTimeout,
+    SendQueue,
+    TokenContext,
+)
 from hanzoai.pubsub.runtime.publisher import chunks
 from hanzoai.pubsub.runtime.publishing import prepare
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
@@ -48,6 +55,36 @@ async def test_a_presence_update_without_a_connection_says_so_in_time(
         with pytest.raises(ConnectionFailed, match="busy") as told:
             await task
     assert told.value.code == "not_connected"
+
+
+async def test_a_publish_that_could_not_be_sent_in_time_says_why(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    with pubsub_memory.refusing(1013, "busy"):
+        task = asyncio.create_task(ps.publish("a.b", {"data": 1}, timeout=2))
+        await clock_of(pubsub_memory).advance(2)
+        with pytest.raises(OperationTimeout) as told:
+            await task
+    assert told.value.message == (
+        "It could not be sent within 2 s. State: reconnecting. Last failure: busy (1013)."
+    )
+    assert not told.value.outcome_unknown
+
+
+async def test_a_client_without_a_token_says_what_the_callback_raised(
+    pubsub_memory: MemoryServer,
+) -> None:
+    def broken(_: TokenContext) -> str:
+        raise OSError("a secret")
+
+    ps = pubsub_memory.client(get_token=broken)
+    task = asyncio.create_task(ps.connect(timeout=2))
+    await clock_of(pubsub_memory).advance(2)
+    with pytest.raises(AuthError, match=r"get_token raised OSError \(token_unavailable\)") as told:
+        await task
+    assert told.value.code == "token_unavailable"
+    assert isinstance(told.value.__cause__, OSError)
 
 
 async def test_what_waits_is_given_up_by_unsubscribe(pubsub_memory: MemoryServer) -> None:

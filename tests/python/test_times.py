@@ -18,6 +18,7 @@ NOW = 1_740_307_200_000
     [
         (0, 0),
         (NOW, NOW),
+        (10**11, 10**11),
         (timedelta(minutes=5), NOW - 300_000),
         (-timedelta(minutes=5), NOW - 300_000),
         (datetime(2025, 2, 23, 10, 40, tzinfo=UTC), NOW),
@@ -29,9 +30,22 @@ def test_milliseconds_moments_and_spans_are_times(value: Any, expected: int) -> 
 
 
 @pytest.mark.parametrize(
-    "value", ["5m", 1.5, True, None, datetime(2025, 1, 1), -1, 2**60, timedelta(days=40_000)]
+    "value",
+    [
+        "5m",
+        1.5,
+        True,
+        None,
+        datetime(2025, 1, 1),
+        -1,
+        NOW // 1000,
+        10**11 - 1,
+        2**60,
+        timedelta(days=40_000),
+    ],
 )
 def test_anything_else_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidOption) as told:
         unix_ms(value, NOW, "before")
     assert told.value.field == "before"
+    assert told.value.remedy

@@ -403,8 +403,9 @@ def test_life_7_a_client_is_built_without_a_loop_and_refuses_a_second_one() -> N
     ps = PubSubClient("ws://127.0.0.1:9/ws", "token", operation_timeout=0.01)
     sub = ps.subscribe("a.b")
     assert ps.state == "initialized"
-    with pytest.raises(UsageError, match="No event loop"):
+    with pytest.raises(UsageError, match="No event loop") as told:
         ps.history("a.b")
+    assert told.value.code == "wrong_loop"
 
     async def use() -> None:
         with pytest.raises(ConnectionFailed):
@@ -498,7 +499,7 @@ async def test_life_9_every_close_code_leads_to_its_action_and_to_a_change_of_st
             assert ps.state == "reconnecting"
             await connected(server, ps)
             assert reasons[1:] == (["rejected"] if action == "reauth" else [])
-        assert changes[3].code == code
+        assert changes[3].code == (1006 if code is None else code)
         await ps.close()
 
 

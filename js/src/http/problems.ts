@@ -24,6 +24,13 @@ const MEANINGS: Readonly<Record<number, string>> = {
   503: 'unavailable',
   504: 'unavailable',
 };
+
+/** Of an answer without the marks of the server. */
+export interface Elsewhere {
+  readonly host?: string;
+  readonly remedy?: string | undefined;
+}
+
 const WAIT_MAX = 3_600_000;
 
 /**
@@ -33,12 +40,14 @@ const WAIT_MAX = 3_600_000;
  * message}`, `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
  *
  * @param wall Unix milliseconds, for dates in `Retry-After`.
+ * @param elsewhere Who answered, and what to do where that may be somebody else than the server.
  */
 export function readError(
   response: Response,
   body: string,
   wall: number,
   topic?: string,
+  { host = 'The server', remedy: own }: Elsewhere = {},
 ): PubSubError {
   const status = statusOf(response);
   const whole = parse(body) ?? {};
@@ -51,10 +60,10 @@ export function readError(
   let code = given ?? (CODES.has(word ?? '') ? word : undefined);
   const said = detail ?? message ?? (word === code ? undefined : word) ?? title;
   if (code === undefined || (!CODES.has(code) && /^\d+$/.test(code))) code = usual;
-  const nothing = `The server answered HTTP ${status} without saying why.`;
+  const nothing = `${host} answered HTTP ${status} without saying why.`;
   const wait = fields['retry_after_ms'];
   return fromCode(code, said ?? (Object.keys(fields).length ? said : nothing), {
-    remedy,
+    remedy: remedy ?? (given === undefined && usual === 'not_found' ? own : undefined),
     topic: about ?? topic,
     field,
     retryAfter:

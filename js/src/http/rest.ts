@@ -26,6 +26,12 @@ import { ask, statusOf, textOf } from './request.js';
 /** The server says that it did nothing, and that later it may. */
 const NOT_DONE: readonly number[] = [429, 503];
 
+/** Codes of Node for a connection that never came about. */
+const NOT_SENT: readonly string[] = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'];
+
+const DERIVED =
+  'derived from `url`: pass `restUrl` where the HTTP API is elsewhere; `hanzo-pubsub doctor` finds the first cause.';
+
 /** Where the token of a request comes from. */
 export interface Tokens {
   /** A token, as good as is known. */
@@ -143,7 +149,9 @@ export class Rest {
 
   private async _attempt<T>(call: Call<T>, signal: AbortSignal): Promise<Done<T> | Failed> {
     const { topic, publishes } = call;
-    const { maxFrame, httpUrl } = this._options;
+    const { maxFrame, httpUrl, httpDerived } = this._options;
+    const { host } = new URL(httpUrl);
+    const remedy = httpDerived ? `${httpUrl} was ${DERIVED}` : undefined;
     const mayRepeat = !publishes || this.features?.has('idempotency') !== false;
     const token = await this._tokens.current(signal);
     let response: Response;
@@ -160,16 +168,25 @@ export class Rest {
           remedy: 'Ask for smaller pages, or raise `maxFrame`.',
         });
       }
-      if (publishes) return { error: lost(call, cause), again: mayRepeat, unknown: true };
-      const reason = `${new URL(httpUrl).hostname} cannot be reached.`;
-      const error = new ConnectionFailed(reason, { topic, cause });
-      return { error, again: mayRepeat, unknown: false };
+      const code = codeOf(cause);
+      const why = code && `: ${code}`;
+      if (publishes && !NOT_SENT.includes(code)) {
+        const who = httpDerived ? `${host}, which was derived from \`url\`,` : host;
+        const said = `${who} did not answer${why}; whether the message was published is unknown.`;
+        return { error: lost(call, cause, said), again: mayRepeat, unknown: true };
+      }
+      const error = new ConnectionFailed(`${host} cannot be reached${why}.`, {
+        topic,
+        cause,
+        remedy,
+      });
+      return { error, again: true, unknown: false };
     }
     if (response.ok) return { result: call.read(body) };
     const status = statusOf(response);
     const refused = NOT_DONE.includes(status);
     const unknown = status >= 500 && !refused && status !== 501;
-    const error = readError(response, body, this._clock.wallMs(), topic);
+    const error = readError(response, body, this._clock.wallMs(), topic, { host, remedy });
     return { error, again: refused || (unknown && mayRepeat), unknown };
   }
 }
@@ -187,6 +204,12 @@ export function errorInfo(error: PubSubError): ErrorInfo {
   });
 }
 
-function lost<T>({ topic, id }: Call<T>, cause: unknown): OperationTimeout {
-  return new OperationTimeout(undefined, { code: 'outcome_unknown', topic, id, cause });
+/** The code of the platform for a request that failed, where it tells one; words may hold secrets. */
+function codeOf(error: unknown): string {
+  const { code } = Object(Object(error).cause);
+  return typeof code === 'string' && /^[A-Z_]{1,40}$/.test(code) ? code : '';
+}
+
+function lost<T>({ topic, id }: Call<T>, cause: unknown, message?: string): OperationTimeout {
+  return new OperationTimeout(message, { code: 'outcome_unknown', topic, id, cause });
 }

@@ -11,8 +11,9 @@ import {
   ClosedError,
   ConnectionFailed,
   fromCode,
+  InvalidOption,
   ProtocolError,
-  PubSubError,
+  type PubSubError,
 } from '../errors.js';
 import { publicState } from '../generated/lifecycle.js';
 import type { AuthOkFrame } from '../generated/wire.js';
@@ -31,12 +32,18 @@ import { PARTS } from './parts.js';
 import { Reader } from './reader.js';
 import type { Recent } from './stream.js';
 import type { Surroundings } from './surroundings.js';
-import { nameOf, TokenSource } from './tokens.js';
+import { TokenSource, tokenProblem } from './tokens.js';
 import type { Turnstile } from './turnstile.js';
 import { type Waiting, within } from './waiting.js';
 
 /** Close code of a client that is going to come back. */
 const RECONNECTS = 4000;
+
+/** What a connection without a close code counts as (docs/errors.md). */
+const LOST = 1006;
+
+const NO_WEBSOCKET = 'This platform has no WebSocket; Node has one since version 22.';
+const PASS_ONE = 'Pass `WebSocket`, for example that of the package `ws`.';
 
 /** Ids of own messages that are remembered with `echo: false`: what may be on its way back. */
 const OWN_IDS = 10_000;
@@ -55,12 +62,16 @@ export class Driver {
   finished = false;
   /** What ended the last connection or attempt, until there is a connection again. */
   lastFailure: StateChange | undefined;
+  /** Why there is no token, until there is one. */
+  tokenFailure: PubSubError | undefined;
   /** What the server said of itself; undefined before it was ever connected. */
   welcome: AuthOkFrame | undefined;
   /** Called when all events were handled: there may be room for publishes. */
   onHandled: () => void = () => {};
   private _error: PubSubError | undefined;
   private _closing = false;
+  /** Nothing can make a WebSocket here. */
+  private readonly _isBare: boolean;
   private _drain: number | undefined;
   private _fetching: AbortController | undefined;
   private _stopWatching: (() => void) | undefined;
@@ -78,6 +89,7 @@ export class Driver {
   /**
    * @param options What the client is set to.
    * @param around Clock, randomness, transports.
+   * @throws InvalidOption A WebSocket is wanted where there is none.
    */
   constructor(
     readonly options: ClientOptions,
@@ -86,7 +98,16 @@ export class Driver {
     this.clock = around.clock;
     this.listeners = new Listeners(options.logger);
     this.tokens = new TokenSource(options, this.clock);
-    this.session = new Session(sessionOptionsOf(options), around.random);
+    const { transport } = options;
+    this._isBare = transport !== 'sse' && around.hasWebSocket?.(options) === false;
+    if (this._isBare && transport === 'websocket') {
+      throw new InvalidOption(NO_WEBSOCKET, { remedy: PASS_ONE, field: 'WebSocket' });
+    }
+    const settings = sessionOptionsOf(options);
+    this.session = new Session(
+      this._isBare ? { ...settings, transport: 'sse' } : settings,
+      around.random,
+    );
     this._reader = new Reader(
       {
         receive: (frame, at) => {
@@ -98,10 +119,10 @@ export class Driver {
           this.listeners.report(new ProtocolError(said));
         },
         opened: (incremental) => this.feed({ kind: 'opened', incremental }),
-        dropped: ({ again, ...end }) => {
+        dropped: ({ again, code = LOST, ...end }) => {
           // One that was never connected has no reason to hurry.
           const hurry = again && this.state === 'connected';
-          this.feed({ kind: 'dropped', ...end });
+          this.feed({ kind: 'dropped', code, ...end });
           if (hurry) this.feed({ kind: 'woke', rested: true });
         },
       },
@@ -160,7 +181,7 @@ export class Driver {
       }
       if (event.kind === 'received') {
         this._reader.hangUp(RECONNECTS);
-        this._queue.unshift({ kind: 'dropped', code: undefined, reason: message });
+        this._queue.unshift({ kind: 'dropped', code: LOST, reason: message });
       }
     }
     this._handleAll();
@@ -260,12 +281,20 @@ export class Driver {
 
   /** @throws ClosedError The client is closed. What made it fail, where it failed. */
   refuseEnded(): void {
-    if (this._closing || this.finished) throw this._error ?? new ClosedError();
+    const { _error: cause } = this;
+    if (!this._closing && !this.finished) return;
+    if (!cause) throw new ClosedError();
+    // An error of its own for each call: its stack leads to the caller.
+    const { code, message, remedy, topic } = cause;
+    throw fromCode(code, message, { remedy, topic, cause });
   }
 
   /** Connect, unless that was asked for before. */
   connect(): void {
     if (this._stopWatching || this.state !== 'initialized') return;
+    if (this._isBare) {
+      this.options.logger.warn(`${NO_WEBSOCKET} Server-sent events serve instead. ${PASS_ONE}`);
+    }
     this._stopWatching = this.around.watch(this);
     this.feed({ kind: 'connect' });
   }
@@ -337,17 +366,17 @@ export class Driver {
     const { signal } = this._fetching;
     this.tokens.fetch(reason, attempt, signal).then(
       ({ value, expiresAt }) => {
+        this.tokenFailure = undefined;
         const expiresIn = expiresAt && Math.max(0, expiresAt - this.clock.wallMs());
         this.feed({ kind: 'token', fetch, value, expiresIn });
       },
       (error: unknown) => {
         if (signal.aborted) return;
         const refused = error instanceof AuthRefused;
-        // What a stranger's error says may hold a secret; its class says enough.
-        const message = error instanceof PubSubError ? error.message : nameOf(error);
+        const message = tokenProblem(error);
         if (!refused) {
-          const said = `getToken threw ${message}.`;
-          this.listeners.report(fromCode('token_unavailable', said, { cause: error }));
+          this.tokenFailure = fromCode('token_unavailable', message, { cause: error });
+          this.listeners.report(this.tokenFailure);
         }
         this.feed({ kind: 'tokenFailed', fetch, refused, message });
       },

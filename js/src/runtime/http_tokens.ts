@@ -4,7 +4,7 @@ import type { Clock } from '../clock.js';
 import { AuthError, PubSubError } from '../errors.js';
 import type { Tokens } from '../http/rest.js';
 import type { Token, TokenReason } from '../values.js';
-import { nameOf, type TokenSource } from './tokens.js';
+import { type TokenSource, tokenProblem } from './tokens.js';
 
 /** Gives a request the last token, or asks for another. */
 export class HttpTokens implements Tokens {
@@ -42,8 +42,7 @@ export class HttpTokens implements Tokens {
       return await this._source.fetch(reason, reason === 'rejected' ? this._rejections : 0, signal);
     } catch (error) {
       if (error instanceof PubSubError || signal?.aborted) throw error;
-      // Its words may hold a secret; its class says enough.
-      throw new AuthError(`getToken threw ${nameOf(error)}.`, {
+      throw new AuthError(tokenProblem(error), {
         code: 'token_unavailable',
         cause: error,
       });

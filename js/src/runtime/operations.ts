@@ -3,7 +3,8 @@
  * probe of a WebSocket, the watch for sleep, and what is said of wrong arguments.
  */
 
-import { type CodedDetails, ConnectionFailed } from '../errors.js';
+import { type CodedDetails, ConnectionFailed, fromCode, type PubSubError } from '../errors.js';
+import { CODES } from '../generated/errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import type { StateChange, StateName } from '../values.js';
 import type { Driver } from './driver.js';
@@ -30,8 +31,7 @@ export async function connected(
     while (driver.state !== 'connected') {
       driver.refuseEnded();
       if (!(await within(states.next(), signal, clock, end - clock.now()))) {
-        const why = reasonOf(driver.lastFailure, driver.state);
-        throw new ConnectionFailed(`Not connected within ${patience} ms: ${why}`, about);
+        throw notConnected(driver, `Not connected within ${patience} ms: `, about);
       }
     }
   } finally {
@@ -53,9 +53,32 @@ export async function updatePresence(
   await connected(driver, options, { code: 'not_connected', topic });
 }
 
+/** Of what kind the last failure was, the program learns by the error's class. */
+function notConnected(
+  { lastFailure, state, tokenFailure }: Driver,
+  said: string,
+  about: CodedDetails = {},
+): PubSubError {
+  const message = said + reasonOf(lastFailure, state);
+  const code = String(lastFailure?.code);
+  if (code === tokenFailure?.code) {
+    return fromCode(code, message, { ...about, cause: tokenFailure.cause });
+  }
+  const remedy = about.code || code === 'timeout' ? undefined : CODES.get(code)?.remedy;
+  return new ConnectionFailed(message, { remedy, ...about });
+}
+
+/** Where a client stands that did not answer in time, in words. */
+export function standing({ lastFailure, state }: Driver): string {
+  const why = lastFailure ? ` Last failure: ${reasonOf(lastFailure, state)}` : '';
+  return `State: ${state}.${why}`;
+}
+
 /** Why a client is not connected, in words. */
 export function reasonOf(failure: StateChange | undefined, state: StateName): string {
   if (!failure) return `nothing failed yet, the state is ${state}.`;
   const said = failure.reason.replace(/\.$/, '') || `the state is ${failure.to}`;
-  return failure.code === undefined ? `${said}.` : `${said} (${failure.code}).`;
+  return failure.code === undefined || failure.code === 1006
+    ? `${said}.`
+    : `${said} (${failure.code}).`;
 }

@@ -214,7 +214,11 @@ async function send(
     if (!outcome) driver.feed({ kind: 'expire', ref: event.ref });
   }
   const late = outcome ? undefined : LATE;
-  const found = outcome ?? (await settled);
+  let found = outcome ?? (await settled);
+  if (found.kind === 'rejected' && found.code === 'timeout') {
+    const where = (await operations()).standing(driver);
+    found = { ...found, message: `It could not be sent within ${patience} ms. ${where}` };
+  }
   return items.map((item, n) => {
     if (found.kind === 'acked') return published(found.results[n], item);
     if (found.kind === 'rejected') return refused(found, item);

@@ -71,13 +71,13 @@ export function refuseMessage(
     typeof value === 'string' && value.length > 0 && value.length <= ID_MAX;
   const [field, said] =
     type !== undefined && !isText(type)
-      ? ['type', 'is no text of 1 to 128 characters']
+      ? ['type', 'must be a text of 1 to 128 characters']
       : ttl !== undefined && !(Number.isSafeInteger(ttl) && Number(ttl) >= 0)
-        ? ['ttl', 'is no whole number of seconds']
+        ? ['ttl', 'must be a whole number of seconds, 0 or more']
         : id !== undefined && !isText(id)
-          ? ['id', 'is no text of 1 to 128 characters']
+          ? ['id', 'must be a text of 1 to 128 characters']
           : meta !== undefined && (typeof meta !== 'object' || meta === null)
-            ? ['meta', 'is no object']
+            ? ['meta', 'must be an object']
             : ['message', 'is not valid'];
   if (field === 'message') checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
   throw new InvalidOption(`\`${field}\` ${said}.`, { field, topic: name });

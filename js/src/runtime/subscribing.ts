@@ -18,6 +18,7 @@ import {
 import { Inbox } from './inbox.js';
 import { operations } from './lazy.js';
 import { Subscription } from './subscription.js';
+import { isTime } from './times.js';
 import { type Waiting, within } from './waiting.js';
 
 /** @internal Patterns that one subscription takes. */
@@ -32,7 +33,7 @@ const REMEDY = 'Try again, or wait longer; `hanzo-pubsub doctor` finds the first
 const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
   'since?:0 history?:1 after?:2 onMessage?:3 onPresence?:3 onGap?:3 stateLoader?:3 ' +
     'presence?:flag queue?:object timeout?:any signal?:4',
-  (since) => (typeof since === 'number' || since instanceof Date) && isCount(Math.round(+since)),
+  (since) => (typeof since === 'number' || since instanceof Date) && isTime(Math.round(+since)),
   (history) => isCount(history, HISTORY_MAX),
   (after) =>
     isObject(after) &&
@@ -43,7 +44,7 @@ const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
 
 /** What `subscribe` takes beside the topics. */
 export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
-  /** Replay what is newer: Unix ms or a Date. */
+  /** Replay what is newer: Unix milliseconds or a Date; 0 for all that is retained. */
   readonly since?: Since | undefined;
   /** Replay at most so many of the newest messages of each topic, 0 to 10,000. */
   readonly history?: number | undefined;
@@ -114,11 +115,9 @@ export async function subscribe<Data>(
     const stays = onMessage ? '; it stays in force and may still be answered' : '';
     // Without a handler there is nobody left who could read it.
     if (!stays) end();
-    const { lastFailure, state } = driver;
-    const why =
-      lastFailure && ` Last failure: ${(await operations()).reasonOf(lastFailure, state)}`;
+    const where = (await operations()).standing(driver);
     throw new OperationTimeout(
-      `The server did not answer the subscription within ${patience} ms${stays}. State: ${state}.${why ?? ''}`,
+      `The server did not answer the subscription within ${patience} ms${stays}. ${where}`,
       { topic: event.topics[0], outcomeUnknown: Boolean(stays), remedy: REMEDY },
     );
   }

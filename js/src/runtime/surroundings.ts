@@ -10,6 +10,8 @@ import { operations } from './lazy.js';
 
 /** Time, randomness, transports and the platform. */
 export interface Surroundings {
+  /** Whether there are WebSockets; default true. */
+  hasWebSocket?(options: ClientOptions): boolean;
   readonly clock: Clock;
   /** A number from 0 inclusive to 1 exclusive. */
   random(): number;
@@ -32,6 +34,7 @@ export interface Surroundings {
 export const platform: Surroundings = {
   clock: new SystemClock(),
   random: Math.random,
+  hasWebSocket: ({ WebSocket = globalThis.WebSocket }) => Boolean(WebSocket),
   dial(name, options, alone) {
     const { clock, random } = platform;
     if (name === 'websocket') {

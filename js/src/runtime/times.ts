@@ -2,12 +2,21 @@
 
 import { InvalidOption } from '../errors.js';
 import { kind } from '../settings/checks.js';
+import { isCount } from '../wire/guard.js';
+
+/** The earliest Unix time in milliseconds, of 1973: a lower number counts seconds. */
+const EARLIEST = 1e11;
+
+/** Whether it is a Unix time in milliseconds; 0 is one, for the beginning. */
+export function isTime(ms: number): boolean {
+  return isCount(ms) && (ms === 0 || ms >= EARLIEST);
+}
 
 /**
  * Read a time: Unix milliseconds or a date.
  *
  * @param field What to call it in the error.
- * @throws InvalidOption It is neither, or lies before 1970.
+ * @throws InvalidOption It is neither, lies before 1970, or is so early that it must be in seconds.
  */
 export function unixMs(value: unknown, field = 'since'): number {
   const ms = value instanceof Date ? value.getTime() : value;
@@ -18,8 +27,9 @@ export function unixMs(value: unknown, field = 'since'): number {
     });
   }
   const whole = Math.round(ms);
-  if (!(Number.isSafeInteger(whole) && whole >= 0)) {
+  if (!isTime(whole)) {
     throw new InvalidOption(`\`${field}\` is ${ms}, which is no Unix time in milliseconds.`, {
+      remedy: 'Pass Unix milliseconds, as Date.now() gives them; 0 for the beginning.',
       field,
     });
   }

@@ -1,6 +1,7 @@
 /** Asks the program for a token, without ever holding up the reader. */
 
 import type { Clock } from '../clock.js';
+import { PubSubError } from '../errors.js';
 import { checkToken, kind } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Token, TokenCallback, TokenReason } from '../values.js';
@@ -95,7 +96,11 @@ export class TokenSource {
   }
 }
 
-/** What was thrown, by its class: the words of a stranger's error may hold a secret. */
-export function nameOf(error: unknown): string {
-  return error instanceof Error ? error.name : kind(error);
+/**
+ * Why there is no token, in words. The words of a stranger's error may hold a secret; its class says
+ * enough.
+ */
+export function tokenProblem(error: unknown): string {
+  if (error instanceof PubSubError) return error.message;
+  return `getToken threw ${error instanceof Error ? error.name : kind(error)}.`;
 }

@@ -68,7 +68,7 @@ export class Outbox {
       this.flush();
     } else {
       const load = loadOf(this._queue);
-      const message = `${load.messages} messages of ${load.bytes} bytes wait to be sent.`;
+      const message = `Messages that wait to be sent: ${load.messages}, with ${load.bytes} bytes in all.`;
       this._giveUp(entry, 'queue_full', message);
     }
   }

@@ -88,7 +88,7 @@ export function checkChoice<T extends string>(
 /** A function, or nothing. */
 export function checkFunction(name: string, value: unknown): void {
   if (value !== undefined && typeof value !== 'function') {
-    throw invalid(name, `is ${kind(value)}, not a function`);
+    throw invalid(name, `is ${kind(value)}, not a function`, 'Pass a function.');
   }
 }
 
@@ -100,8 +100,12 @@ export function checkNames(what: string, value: unknown, names: readonly string[
   }
   const unknown = Object.keys(value).find((name) => !names.includes(name));
   if (unknown !== undefined) {
+    const plain = (name: string): string => name.replaceAll('_', '').toLowerCase();
+    const meant = names.find((name) => plain(name) === plain(unknown));
     throw new InvalidOption(`There is no option \`${unknown.slice(0, 64)}\`.`, {
-      remedy: `\`${what}\` takes ${names.join(', ')}.`,
+      remedy: meant
+        ? `Write \`${meant}\`.`
+        : `\`${what}\` takes ${[...new Set(names)].join(', ')}.`,
       field: unknown,
     });
   }

@@ -164,6 +164,8 @@ export interface PubSubOptions extends Partial<Settings> {
 export interface ClientOptions extends Settings {
   readonly socketUrl: string;
   readonly httpUrl: string;
+  /** Nobody named `httpUrl`: it was made of another address. */
+  readonly httpDerived: boolean;
   readonly token: string | undefined;
   readonly getToken: TokenCallback | undefined;
   readonly transport: TransportChoice;
@@ -273,6 +275,7 @@ export function readOptions(
     ...checkValues(given, { ...CLIENT, maxPayload: LIMITS.maxPayload }, SETTINGS),
     socketUrl: found.socket,
     httpUrl: found.http,
+    httpDerived: restUrl === undefined && !/^\s*http/i.test(String(url)),
     token: token === undefined ? undefined : checkToken(token),
     getToken,
     transport: checkChoice('transport', given.transport ?? 'auto', ['auto', 'websocket', 'sse']),

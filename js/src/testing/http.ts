@@ -75,7 +75,7 @@ function perform(asked: Asked): Response | Promise<Response> {
   if (route === 'POST messages:batch 2') {
     const { messages } = parseObject(body);
     if (!Array.isArray(messages) || !messages.length || messages.length > maxBatch) {
-      const said = `\`messages\` is a list of 1 to ${maxBatch} items`;
+      const said = `\`messages\` must be a list of 1 to ${maxBatch} items`;
       throw new Problem('invalid_frame', said, { field: 'messages' });
     }
     const items = messages.map((item: unknown, n) =>
@@ -213,7 +213,7 @@ function fromBody(body: string): { wanted: Subscribe[]; clientId?: string } {
   const { subscriptions, presence = false, client_id: clientId } = parseObject(body);
   if (!Array.isArray(subscriptions) || !subscriptions.length) {
     const field = 'subscriptions';
-    throw new Problem('invalid_frame', '`subscriptions` is a list of items', { field });
+    throw new Problem('invalid_frame', '`subscriptions` must be a list of items', { field });
   }
   if (clientId !== undefined && !(typeof clientId === 'string' && [...clientId].length <= 64)) {
     const field = 'client_id';
@@ -243,7 +243,7 @@ function whole(query: URLSearchParams, name: string): number | undefined {
   const text = query.get(name);
   if (text === null) return undefined;
   if (/^\d{1,16}$/.test(text)) return Number(text);
-  throw new Problem('invalid_option', `\`${name}\` is a whole number`, { field: name });
+  throw new Problem('invalid_option', `\`${name}\` must be a whole number`, { field: name });
 }
 
 function caught<T>(read: () => T): T | Problem {

@@ -158,8 +158,9 @@ export class Presence {
       [name, undefined].includes(topic),
     );
     if (topic !== undefined && !places.length) {
-      const said = 'this client is not a member of the topic; subscribe to it by name first';
-      throw new Problem('not_found', said, { topic });
+      const said = 'this client is not a member of the topic';
+      const remedy = 'Subscribe to the topic by its name: its subscribers are its members.';
+      throw new Problem('not_found', said, { topic, remedy });
     }
     const { metadata = {}, ...fields } = data;
     if (!isObject(metadata)) throw invalid('metadata', 'an object');
@@ -187,7 +188,9 @@ export class Presence {
 }
 
 function invalid(name: string, kind: string): Problem {
-  return new Problem('invalid_payload', `\`data.${name}\` is ${kind}`, { field: `data.${name}` });
+  return new Problem('invalid_payload', `\`data.${name}\` must be ${kind}`, {
+    field: `data.${name}`,
+  });
 }
 
 function withoutNulls(value: JsonObject): JsonObject {

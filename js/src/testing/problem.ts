@@ -8,6 +8,8 @@ import { compact } from '../wire/compact.js';
 export interface ProblemDetails {
   readonly topic?: string | undefined;
   readonly field?: string | undefined;
+  /** Default that of the code. */
+  readonly remedy?: string | undefined;
   /** Milliseconds. */
   readonly retryAfter?: number | undefined;
 }
@@ -28,7 +30,7 @@ export class Problem extends Error {
     return compact<ErrorInfo>({
       code,
       message,
-      remedy: CODES.get(code)?.remedy,
+      remedy: details.remedy ?? CODES.get(code)?.remedy,
       topic: details.topic,
       retry_after_ms: details.retryAfter,
     });

@@ -130,7 +130,7 @@ export class Publishing {
     }
     if (!isObject(data)) {
       const details = { topic, field: 'data' };
-      throw new Problem('invalid_payload', '`data` of presence is an object', details);
+      throw new Problem('invalid_payload', '`data` of presence must be an object', details);
     }
     return this._attendance.update(connection, topic, data as JsonObject);
   }

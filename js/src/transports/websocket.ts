@@ -8,6 +8,8 @@ import type { Receiver, Transport } from './transport.js';
 
 const OPEN = 1;
 
+const LOST = 'The connection was lost.';
+
 /** Milliseconds that a server has to answer a close before it is cut. */
 const LINGER = 1_000;
 
@@ -42,13 +44,17 @@ export class WebSocketTransport implements Transport {
   open(receiver: Receiver): void {
     const { WebSocket = globalThis.WebSocket as WebSocketConstructor, socketUrl } = this._options;
     this._receiver = receiver;
+    // No token is in reach of the socket: what it says of a failure can be told.
+    const unreached = (error: unknown): string => {
+      const said = String(Object(error).message ?? '').replace(/\.$/, '');
+      return `${new URL(socketUrl).host} cannot be reached${said && `: ${said}`}.`;
+    };
+    let failure = unreached(undefined);
     let socket: WebSocketLike & NodeSocket;
     try {
       socket = new WebSocket(socketUrl);
-    } catch {
-      const reason =
-        'No WebSocket can be made: the platform has none, which `WebSocket` can give, or takes no such address.';
-      queueMicrotask(() => this._end(undefined, reason));
+    } catch (error) {
+      queueMicrotask(() => this._end(undefined, unreached(error)));
       return;
     }
     const hear = (): void => {
@@ -57,17 +63,20 @@ export class WebSocketTransport implements Transport {
     const events = {
       open: () => {
         hear();
+        failure = LOST;
         this._receiver?.opened();
       },
       message: ({ data }: { readonly data: unknown }) => {
         hear();
         this._take(data);
       },
-      // It is followed by a `close`, and tells nothing that a page may know.
-      error: () => {},
+      // It is followed by a `close`; Node and `ws` tell why, browsers keep it from the page.
+      error: (event: unknown) => {
+        if (failure !== LOST) failure = unreached(event);
+      },
       close: ({ code, reason }: { readonly code: number; readonly reason: string }) => {
         // 1005 and 1006 are not sent: there was no close frame, or none with a code.
-        if (code === 1005 || code === 1006) this._end(undefined, 'The connection was lost.');
+        if (code === 1005 || code === 1006) this._end(undefined, failure);
         else this._end(code, reason || `Closed with code ${code}.`);
       },
     };

@@ -107,7 +107,7 @@ function checkText(text: string, path: string): Culprit | undefined {
 }
 
 function foreign(path: string, kind: string, remedy?: string): Culprit {
-  return { path, problem: `is ${kind}, which JSON has not`, remedy };
+  return { path, problem: `is of type ${kind}, which JSON does not have`, remedy };
 }
 
 function remedyFor(value: object): string | undefined {

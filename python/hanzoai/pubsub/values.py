@@ -89,8 +89,8 @@ class StateChange:
     Attributes:
         from_: State before.
         to: State after.
-        code: Code of ``spec/errors.yaml`` or the close code in words; None where nothing went
-            wrong.
+        code: Code of ``spec/errors.yaml`` or the close code, 1006 for a connection that was lost
+            or could not be opened; None where nothing new went wrong.
         reason: What happened, in words.
         retry_in: Milliseconds until the next attempt, where one is planned.
         attempt: Number of attempts since the client was last stable.

@@ -145,7 +145,7 @@ def _parse_one(key: str, value: object, placeholders: frozenset[str]) -> Require
     if key in {"any", "all"}:
         items = documents.sequence(value)
         if not items:
-            raise ValueError(f"`{key}` is a list of requirements")
+            raise ValueError(f"`{key}` must be a list of requirements")
         parts = tuple(parse(item, placeholders) for item in items)
         return Any(parts) if key == "any" else All(parts)
     if key in _FLAGS:

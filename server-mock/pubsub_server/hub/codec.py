@@ -128,12 +128,14 @@ def decode_object(frame: Mapping[str, Any], *, max_payload: int = MAX_PAYLOAD) -
     if not isinstance(kind, str):
         raise ServiceError(
             "invalid_frame",
-            "`type` is missing" if kind is None else f"`type` is a string, not {_kind(kind)}",
+            "`type` is missing" if kind is None else f"`type` must be a string, not {_kind(kind)}",
             field="type",
         )
     ref = frame.get("ref")
     if ref is not None and ref_of(frame) is None:
-        raise ServiceError("invalid_frame", "`ref` is a string of 1 to 64 characters", field="ref")
+        raise ServiceError(
+            "invalid_frame", "`ref` must be a string of 1 to 64 characters", field="ref"
+        )
     if kind == "publish":
         return _publish(frame, ref, max_payload)
     if kind == "ping":
@@ -260,7 +262,9 @@ def _publish(frame: Mapping[str, Any], ref: Ref, max_payload: int) -> PublishReq
     if messages is not None:
         if not isinstance(messages, list) or not 0 < len(messages) <= MAX_BATCH:  # pyright: ignore[reportUnknownArgumentType]
             raise ServiceError(
-                "invalid_frame", f"`messages` is a list of 1 to {MAX_BATCH} items", field="messages"
+                "invalid_frame",
+                f"`messages` must be a list of 1 to {MAX_BATCH} items",
+                field="messages",
             )
         items = [
             _item(message, frame, None, f"messages.{index}", max_payload)
@@ -291,7 +295,7 @@ def _item(
 ) -> Draft | ServiceError:
     if not isinstance(body, dict):
         return ServiceError(
-            "invalid_frame", f"`{field}` is an object, not {_kind(body)}", field=field
+            "invalid_frame", f"`{field}` must be an object, not {_kind(body)}", field=field
         )
     fields = cast("dict[str, Any]", body)
     if kind is not None or flat:
@@ -308,7 +312,7 @@ def _topic(name: object, prefix: str = "") -> str:
     if not isinstance(name, str):
         field = f"{prefix}topic"
         raise ServiceError(
-            "invalid_frame", f"`{field}` is a string, not {_kind(name)}", field=field
+            "invalid_frame", f"`{field}` must be a string, not {_kind(name)}", field=field
         )
     try:
         return validate_topic(name)
@@ -394,8 +398,9 @@ def error_info(error: ServiceError) -> dict[str, object]:
     """`ErrorInfo` of the schema."""
     info: dict[str, object] = {"code": error.code, "message": error.message}
     record = CODES.get(error.code)
-    if record is not None:
-        info["remedy"] = record.remedy
+    remedy = error.remedy or (None if record is None else record.remedy)
+    if remedy is not None:
+        info["remedy"] = remedy
     if error.topic is not None:
         info["topic"] = error.topic
     if error.retry_after_ms is not None:

@@ -228,8 +228,9 @@ class Presence:
         if topic is not None and not places:
             raise ServiceError(
                 "not_found",
-                "this client is not a member of the topic; subscribe to it by name first",
+                "this client is not a member of the topic",
                 topic=topic,
+                remedy="Subscribe to the topic by its name: its subscribers are its members.",
             )
         texts = {name: _text(data, name) for name in TEXT_LIMITS if name in data}
         extra = {key: value for key, value in data.items() if key not in TEXT_LIMITS}
@@ -238,7 +239,7 @@ class Presence:
             extra = {**cast("dict[str, Any]", nested), **extra}
         elif nested is not None:
             raise ServiceError(
-                "invalid_payload", "`data.metadata` is an object", field="data.metadata"
+                "invalid_payload", "`data.metadata` must be an object", field="data.metadata"
             )
         merged = [_merge(place.metadata, extra) for _, place in places]
         for (_, place), metadata in zip(places, merged, strict=True):
@@ -298,7 +299,7 @@ def _text(data: Mapping[str, Any], name: str) -> str | None:
     if value is not None and (not isinstance(value, str) or len(value) > limit):
         raise ServiceError(
             "invalid_payload",
-            f"`data.{name}` is a string of at most {limit} characters, or null",
+            f"`data.{name}` must be a string of at most {limit} characters, or null",
             field=f"data.{name}",
         )
     return value or None

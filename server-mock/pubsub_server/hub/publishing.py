@@ -249,7 +249,7 @@ class Publishing:
         data = orjson.loads(draft.data)
         if not isinstance(data, dict):
             return ServiceError(
-                "invalid_payload", "`data` of presence is an object", topic=topic, field="data"
+                "invalid_payload", "`data` of presence must be an object", topic=topic, field="data"
             )
         try:
             id, timestamp = self._attendance.update(

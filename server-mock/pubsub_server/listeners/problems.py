@@ -44,7 +44,7 @@ def problem(
         "status": status,
         "code": error.code,
         "detail": error.message,
-        "remedy": remedy or record.remedy,
+        "remedy": remedy or error.remedy or record.remedy,
         "instance": request_id,
     }
     optional = {

@@ -108,7 +108,7 @@ def integer(
     number = int(value) if _INTEGER.fullmatch(value) else None
     if number is None or not low <= number <= high:
         raise ServiceError(
-            "invalid_option", f"`{name}` is a whole number from {low} to {high}", field=name
+            "invalid_option", f"`{name}` must be a whole number from {low} to {high}", field=name
         )
     return number
 

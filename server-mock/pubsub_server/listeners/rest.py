@@ -88,7 +88,7 @@ class RestApi:
         if messages is None or not 0 < len(messages) <= settings.max_batch:
             raise ServiceError(
                 "invalid_frame",
-                f"`messages` is a list of 1 to {settings.max_batch} items",
+                f"`messages` must be a list of 1 to {settings.max_batch} items",
                 field="messages",
             )
         items = [self._item(message, f"messages.{n}") for n, message in enumerate(messages)]
@@ -211,7 +211,7 @@ class RestApi:
 
     def _item(self, message: object, field: str) -> Draft | ServiceError:
         if not isinstance(message, dict):
-            return ServiceError("invalid_frame", f"`{field}` is an object", field=field)
+            return ServiceError("invalid_frame", f"`{field}` must be an object", field=field)
         item = cast("dict[str, object]", message)
         try:
             return codec.decode_publication(

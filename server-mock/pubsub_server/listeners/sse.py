@@ -139,7 +139,7 @@ class EventStreams:
         if items is None or not 0 < len(items) <= MAX_SUBSCRIPTIONS:
             raise ServiceError(
                 "invalid_frame",
-                f"`subscriptions` is a list of 1 to {MAX_SUBSCRIPTIONS} items",
+                f"`subscriptions` must be a list of 1 to {MAX_SUBSCRIPTIONS} items",
                 field="subscriptions",
             )
         presence = body.get("presence", False)
@@ -211,7 +211,7 @@ class EventStreams:
 def _subscription(item: object, field: str, presence: bool | None) -> SubscribeRequest:
     fields = documents.mapping(item)
     if fields is None:
-        raise ServiceError("invalid_frame", f"`{field}` is an object", field=field)
+        raise ServiceError("invalid_frame", f"`{field}` must be an object", field=field)
     try:
         return codec.decode_subscription({**fields, "presence": presence})
     except ServiceError as error:

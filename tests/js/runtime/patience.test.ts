@@ -221,7 +221,10 @@ test('a subscription that waits in vain for a connection says why there is none'
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   peer.isDown = true;
   const late = assert.rejects(ps.subscribe('a.b', { timeout: 300 }), (error: OperationTimeout) => {
-    assert.match(error.message, /State: reconnecting\. Last failure: The connection was lost\.$/);
+    assert.match(
+      error.message,
+      /State: reconnecting\. Last failure: localhost cannot be reached\.$/,
+    );
     assert.match(error.remedy, /^Try again, or wait longer;/);
     return error.code === 'timeout' && !error.outcomeUnknown;
   });

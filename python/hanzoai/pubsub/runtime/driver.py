@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.errors import AuthRefused, ClosedError, ProtocolError, PubSubError, from_code
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.transports import Transport
 
 logger = logging.getLogger("hanzoai.pubsub")
+
+
+_LOST: Final = 1006
+"""What a connection without a close code counts as (docs/errors.md)."""
 
 
 class Driver:
@@ -73,6 +77,8 @@ class Driver:
         self.state: StateName = "initialized"
         self.last_failure: StateChange | None = None
         """What ended the last connection or attempt, until there is a connection again."""
+        self.token_failure: PubSubError | None = None
+        """Why there is no token, until there is one."""
         self.finished = False
         self.error: PubSubError | None = None
         self.client_id: str | None = None
@@ -278,7 +284,7 @@ class Driver:
 
     def dropped(self, code: int | None, reason: str, retry_after: int | None) -> None:
         """See ``Receiver``."""
-        self.feed(events.Dropped(code, reason, retry_after))
+        self.feed(events.Dropped(_LOST if code is None else code, reason, retry_after))
 
     def _probe(self, _: effects.Probe) -> None:
         self.spawn(self._run_probe(), "probe")
@@ -302,15 +308,19 @@ class Driver:
             self._fetches.pop(effect.id, None)
             refused = isinstance(error, AuthRefused)
             # What a stranger's exception says may hold a secret; its class says enough.
-            said = error.message if isinstance(error, PubSubError) else type(error).__name__
+            said = (
+                error.message
+                if isinstance(error, PubSubError)
+                else f"get_token raised {type(error).__name__}."
+            )
             if not refused:
                 logger.warning("get_token failed: %s", type(error).__name__)
-                self._on_error(
-                    from_code("token_unavailable", f"get_token raised {said}.", cause=error), None
-                )
+                self.token_failure = from_code("token_unavailable", said, cause=error)
+                self._on_error(self.token_failure, None)
             self.feed(events.TokenFailed(effect.id, refused, said))
             return
         self._fetches.pop(effect.id, None)
+        self.token_failure = None
         ends = token.expires_at
         left = None if ends is None else max(0, ends - self.clock.wall_ms())
         self.feed(events.Token(effect.id, token.value, left))

@@ -12,13 +12,15 @@ from hanzoai.pubsub.errors import (
     InvalidPayload,
     OperationTimeout,
     PubSubError,
+    from_code,
 )
+from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.handlers import Listener
 from hanzoai.pubsub.runtime.http_operations import HttpApi
 from hanzoai.pubsub.runtime.publisher import Publisher
 from hanzoai.pubsub.runtime.publishing import PRESENCE_UPDATE
-from hanzoai.pubsub.runtime.states import StateStream, reason_of
+from hanzoai.pubsub.runtime.states import StateStream, reason_of, standing
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
 from hanzoai.pubsub.session import events
@@ -132,7 +134,7 @@ class Operations:
         seconds = self._driver.patience(timeout)
         if not await driver.until(lambda: driver.state == "connected", seconds):
             self._driver.refuse_ended()
-            raise ConnectionFailed(self._why_not(seconds))
+            raise self._not_connected(seconds)
 
     async def close(self, timeout: float | None) -> None:
         """End; see ``PubSubClient.close``."""
@@ -181,9 +183,20 @@ class Operations:
             if change.to in ("closed", "failed"):
                 stream.finish()
 
-    def _why_not(self, seconds: float) -> str:
-        why = reason_of(self._driver.last_failure, self._driver.state)
-        return f"Not connected within {seconds:g} s: {why}"
+    def _not_connected(
+        self, seconds: float, *, code: str | None = None, topic: str | None = None
+    ) -> PubSubError:
+        """Of what kind the last failure was, the program learns by the error's class."""
+        driver = self._driver
+        lost = driver.last_failure
+        message = f"Not connected within {seconds:g} s: {reason_of(lost, driver.state)}"
+        of = None if lost is None else lost.code
+        failure = driver.token_failure
+        if failure is not None and of == failure.code:
+            return from_code(failure.code, message, topic=topic, cause=failure.__cause__)
+        known = CODES.get(str(of)) if code is None and of != "timeout" else None
+        remedy = None if known is None else known.remedy
+        return ConnectionFailed(message, code=code, topic=topic, remedy=remedy)
 
     # ------------------------------------------------------------ subscriptions
 
@@ -209,11 +222,10 @@ class Operations:
         """Wait until the server has answered a subscription, or it has ended."""
         seconds = self._options.operation_timeout
         if not await self._driver.until(lambda: inbox.joined or inbox.finished, seconds):
-            lost = self._driver.last_failure
-            why = f" Last failure: {reason_of(lost, self.state)}" if lost is not None else ""
             raise OperationTimeout(
                 f"The server did not answer the subscription within {seconds:g} s; it stays in "
-                f"force and may still be answered. State: {self.state}.{why}",
+                f"force and may still be answered. "
+                f"{standing(self._driver.last_failure, self.state)}",
                 topic=inbox.topics[0],
                 remedy=_REMEDY,
                 outcome_unknown=True,
@@ -264,11 +276,7 @@ class Operations:
         seconds = self._driver.patience(timeout)
         if not await driver.until(lambda: driver.state == "connected", seconds):
             self._driver.refuse_ended()
-            raise ConnectionFailed(
-                self._why_not(seconds),
-                code="not_connected",
-                topic=topic,
-            )
+            raise self._not_connected(seconds, code="not_connected", topic=topic)
 
     # ------------------------------------------------------------ over HTTP
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, get_args
 
 from hanzoai.pubsub.errors import OperationTimeout, PubSubError, from_code
 from hanzoai.pubsub.runtime.http_operations import failure, published
 from hanzoai.pubsub.runtime.publishing import Prepared, prepare, split_item
+from hanzoai.pubsub.runtime.states import standing
 from hanzoai.pubsub.runtime.turnstile import Turnstile
 from hanzoai.pubsub.session import events
-from hanzoai.pubsub.session.effects import Acked, Unknown
+from hanzoai.pubsub.session.effects import Acked, Rejected, Unknown
 from hanzoai.pubsub.session.peer import burst_of
 from hanzoai.pubsub.settings.checks import check_choice
 from hanzoai.pubsub.values import Published, Via
@@ -132,6 +134,10 @@ class Publisher:
             return [
                 published(result, item) for result, item in zip(outcome.results, items, strict=True)
             ]
+        if isinstance(outcome, Rejected) and outcome.code == "timeout":
+            where = standing(self._driver.last_failure, self._driver.state)
+            message = f"It could not be sent within {seconds:g} s. {where}"
+            outcome = replace(outcome, message=message)
         return [_failure(outcome, item, expired=expired) for item in items]
 
     def _goes_over_http(self, via: Via) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.errors import InvalidOption
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.values import Since
+
+
+_EARLIEST: Final = 10**11
+"""The earliest Unix time in milliseconds, of 1973: a lower number counts seconds."""
 
 
 def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:
@@ -21,7 +25,8 @@ def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:
         field: What to call it in the error.
 
     Raises:
-        InvalidOption: It is none of these, or lies before 1970.
+        InvalidOption: It is none of these, lies before 1970, or is so early that it must be in
+            seconds.
     """
     given: object = cast("object", value)
     if isinstance(given, timedelta):
@@ -42,8 +47,10 @@ def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:
             remedy="Pass Unix milliseconds, a datetime, or a timedelta back from now.",
             field=field,
         )
-    if not 0 <= ms < 2**53:
+    if ms != 0 and not _EARLIEST <= ms < 2**53:
         raise InvalidOption(
-            f"`{field}` is {ms}, which is no Unix time in milliseconds.", field=field
+            f"`{field}` is {ms}, which is no Unix time in milliseconds.",
+            remedy="Pass milliseconds, round(time.time() * 1000) for now; 0 for the beginning.",
+            field=field,
         )
     return ms

@@ -107,7 +107,8 @@ class Outbox:
         if event.policy == "drop_oldest":
             self._make_room(count, event.size, out)
         if not self.has_room(count, event.size):
-            message = f"{self._queued[0]} messages of {self._queued[1]} bytes wait to be sent."
+            messages, size = self._queued
+            message = f"Messages that wait to be sent: {messages}, with {size} bytes in all."
             out.append(Settle(event.ref, Rejected("queue_full", message)))
             return
         self._number += 1

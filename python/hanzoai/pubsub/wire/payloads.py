@@ -113,7 +113,9 @@ def _check(value: object, path: str, depth: int) -> None:
                 continue
             _check(item, f"{path}[{index}]", depth + 1)
     else:
-        raise _Culprit(path, f"is {type(value).__name__}, which JSON has not", _remedy_for(value))
+        raise _Culprit(
+            path, f"is of type {type(value).__name__}, which JSON does not have", _remedy_for(value)
+        )
 
 
 _HARMLESS: Final = frozenset({bool, type(None)})

@@ -1,0 +1,244 @@
+/** What errors say: which class and code, why, and what to do about it. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import {
+  AuthError,
+  AuthRefused,
+  ConnectionFailed,
+  InvalidOption,
+  NotFound,
+  OperationTimeout,
+  PubSub,
+  type PubSubError,
+  type PubSubOptions,
+  type StateChange,
+} from '../../../js/src/index.js';
+import { virtualClient } from './virtual.js';
+
+const quiet = { warn: () => {}, error: () => {} };
+
+async function told(promise: Promise<unknown>): Promise<PubSubError> {
+  return promise.then(
+    () => assert.fail('it was not refused'),
+    (error: PubSubError) => error,
+  );
+}
+
+test('a subscription that is handed out and iterated is wrong usage, and no wrong loop', async () => {
+  const { ps } = virtualClient();
+  const sub = await ps.subscribe('a.b', { onMessage: () => {} });
+  assert.throws(() => sub[Symbol.asyncIterator](), { code: 'usage' });
+  await ps.close();
+});
+
+test('a client without a token says what the callback threw', async () => {
+  const thrown = new TypeError('a secret');
+  const { ps, clock } = virtualClient({
+    getToken: () => {
+      throw thrown;
+    },
+  });
+  const late = told(ps.connect({ timeout: 2_000 }));
+  await clock.advance(2_001);
+  const error = await late;
+  assert.ok(error instanceof AuthError);
+  assert.equal(error.code, 'token_unavailable');
+  assert.match(error.message, /^Not connected within 2000 ms: getToken threw TypeError \(/);
+  assert.match(error.remedy, /callback/);
+  assert.equal(error.cause, thrown);
+  await ps.close({ timeout: 0 });
+});
+
+test('a token that is none is not said to be thrown', async () => {
+  const { ps, clock } = virtualClient({ getToken: () => 'two words' });
+  const seen: Error[] = [];
+  ps.on('error', (error) => void seen.push(error));
+  const late = told(ps.connect({ timeout: 1_000 }));
+  await clock.advance(1_001);
+  const { message } = await late;
+  assert.match(message, /: `getToken\(\)` has blanks.* characters \(token_unavailable\)\.$/);
+  assert.doesNotMatch(message, /threw|\.\./);
+  assert.match(seen[0]?.message ?? '', /^`getToken\(\)` has blanks[^.]*\.$/);
+  await ps.close({ timeout: 0 });
+});
+
+test('a connection that was lost or never came about has a code', async () => {
+  const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
+  const changes: StateChange[] = [];
+  ps.on('state', (change) => void changes.push(change));
+  await ps.connect();
+  peer.isDown = true;
+  peer.socket.drop();
+  await clock.advance(5_000);
+  const lost = changes.filter(({ to }) => to === 'reconnecting');
+  assert.deepEqual(
+    [...new Set(lost.map(({ code, reason }) => `${code} ${reason}`))],
+    ['1006 The connection was lost.', '1006 localhost cannot be reached.'],
+  );
+  await ps.close({ timeout: 0 });
+});
+
+test('what the socket says of a failure is told', async () => {
+  const { WebSocket } = await import('ws');
+  const ps = new PubSub({
+    url: 'ws://127.0.0.1:1/ws',
+    token: 'x',
+    transport: 'websocket',
+    WebSocket,
+    logger: quiet,
+  });
+  const states = ps.states();
+  const late = told(ps.connect());
+  for await (const { reason } of states) {
+    if (!reason) {
+      continue;
+    }
+    assert.match(reason, /^127\.0\.0\.1:1 cannot be reached: .*ECONNREFUSED/);
+    break;
+  }
+  await ps.close({ timeout: 0 });
+  await late;
+});
+
+test('a publish that could not be sent in time says why', async () => {
+  const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
+  peer.isDown = true;
+  const late = told(ps.publish('a.b', { data: 1 }, { timeout: 300 }));
+  await clock.advance(301);
+  const error = await late;
+  assert.ok(error instanceof OperationTimeout && !error.outcomeUnknown);
+  assert.match(error.message, /^It could not be sent within 300 ms\. State: \w+\. Last failure: l/);
+  await ps.close({ timeout: 0 });
+});
+
+test('each call of a client that failed has an error of its own, with its caller in the stack', async () => {
+  const { ps } = virtualClient({
+    getToken: () => {
+      throw new AuthRefused('Logged out.');
+    },
+  });
+  const first = await told(ps.connect());
+  const caller = (): Promise<PubSubError> => told(ps.publish('a.b', { data: 1 }));
+  const [one, other] = [await caller(), await caller()];
+  assert.notEqual(one, other);
+  for (const error of [one, other]) {
+    assert.ok(error instanceof AuthRefused);
+    assert.equal(error.message, first.message);
+    assert.match(error.stack ?? '', /caller/);
+  }
+});
+
+const wrong = (value: unknown): never => value as never;
+const NOW = Date.UTC(2026, 0, 1);
+const REFUSED: readonly [string, RegExp, (ps: PubSub) => Promise<unknown>][] = [
+  ['seconds for milliseconds', /milliseconds/, (ps) => ps.subscribe('a.b', { since: NOW / 1_000 })],
+  ['seconds in history', /milliseconds/, (ps) => ps.history('a.b', { since: NOW / 1_000 }).next()],
+  [
+    'a handler in lower case',
+    /^Write `onMessage`/,
+    (ps) => ps.subscribe('a.b', wrong({ onmessage: 1 })),
+  ],
+  ['a handler that is none', /^Pass a function/, (ps) => ps.subscribe('a.b', wrong({ onGap: 1 }))],
+  ['no type', /field/, (ps) => ps.publish('a.b', wrong({ type: 5, data: 1 }))],
+  ['a name of Python', /^Write `getToken`/, async () => new PubSub(wrong({ get_token: 1 }))],
+];
+for (const [what, remedy, call] of REFUSED) {
+  test(`${what}: the remedy says what to do`, async () => {
+    const { ps } = virtualClient();
+    const error = await told(call(ps));
+    assert.ok(error instanceof InvalidOption);
+    assert.match(error.remedy, remedy);
+    await ps.close();
+  });
+}
+
+test('an option that nobody knows is shown those that there are, each once', async () => {
+  const { ps } = virtualClient();
+  const { remedy } = await told(ps.subscribe('a.b', wrong({ colour: 1 })));
+  assert.equal(remedy.match(/timeout/g)?.length, 1, remedy);
+  await ps.close();
+});
+
+test('the beginning of time is a time', async () => {
+  const { ps } = virtualClient();
+  for (const since of [0, new Date(0), 1e11]) await ps.subscribe('a.b', { since });
+  await ps.close();
+});
+
+/** A client of the platform's own surroundings, without the WebSocket that a platform may have. */
+function bare(options: PubSubOptions): PubSub {
+  const { WebSocket } = globalThis;
+  Reflect.deleteProperty(globalThis, 'WebSocket');
+  try {
+    return new PubSub({ url: 'ws://127.0.0.1:1/ws', token: 'x', logger: quiet, ...options });
+  } finally {
+    if (WebSocket) globalThis.WebSocket = WebSocket;
+  }
+}
+
+test('a WebSocket where there is none is refused at once', () => {
+  assert.throws(() => bare({ transport: 'websocket' }), {
+    code: 'invalid_option',
+    field: 'WebSocket',
+    remedy: /package `ws`/,
+  });
+});
+
+test('where there is no WebSocket, the event stream comes first and the log says so once', async () => {
+  const said: unknown[] = [];
+  const asked: unknown[] = [];
+  const ps = bare({
+    logger: { warn: (words) => said.push(words), error: () => {} },
+    fetch: async (url) => {
+      asked.push(url);
+      throw new TypeError('unreachable');
+    },
+  });
+  const states = ps.states();
+  assert.equal(said.length, 0);
+  const late = told(ps.connect({ timeout: 10_000 }));
+  for await (const { to } of states) if (to === 'reconnecting' || asked.length) break;
+  assert.ok(String(asked[0]).startsWith('http://127.0.0.1:1/'));
+  await ps.close({ timeout: 0 });
+  await late;
+  assert.equal(said.filter((words) => /`ws`/.test(String(words))).length, 1);
+});
+
+/** A client whose HTTP calls end like this. */
+function overHttp(options: PubSubOptions, answer: () => Promise<Response>): PubSub {
+  return virtualClient({ fetch: answer, restAttempts: 1, ...options }).ps;
+}
+
+const nothing = async (): Promise<Response> => new Response('no', { status: 404 });
+const refused = async (): Promise<Response> => {
+  throw new TypeError('fetch failed', { cause: { code: 'ECONNREFUSED' } });
+};
+
+test('an answer that is nobody\u2019s names the address, and how it came about', async () => {
+  const ps = overHttp({ url: 'ws://localhost:24057/ws' }, nothing);
+  const error = await told(ps.presence('a.b'));
+  assert.ok(error instanceof NotFound);
+  assert.equal(error.message, 'localhost:24057 answered HTTP 404 without saying why.');
+  assert.match(error.remedy, /^http:\/\/localhost:24057 was derived from `url`: pass `restUrl`/);
+  const named = overHttp({ restUrl: 'http://localhost:1' }, nothing);
+  assert.doesNotMatch((await told(named.presence('a.b'))).remedy, /derived/);
+});
+
+test('a server that refuses the connection has not published', async () => {
+  const ps = overHttp({ url: 'ws://localhost:24057/ws' }, refused);
+  const error = await told(ps.publish('a.b', { data: 1 }, { via: 'rest' }));
+  assert.ok(error instanceof ConnectionFailed);
+  assert.equal(error.message, 'localhost:24057 cannot be reached: ECONNREFUSED.');
+  assert.match(error.remedy, /pass `restUrl`/);
+});
+
+test('a request that got no answer names whom it was sent to', async () => {
+  const ps = overHttp({ url: 'ws://localhost:24057/ws' }, async () => {
+    throw new TypeError('fetch failed');
+  });
+  const error = await told(ps.publish('a.b', { data: 1 }, { via: 'rest' }));
+  assert.equal(error.code, 'outcome_unknown');
+  assert.match(error.message, /^localhost:24057, which was derived from `url`, did not answer;/);
+});
