@@ -34,7 +34,11 @@ test('every code builds its class with its remedy', () => {
 
 test('remedies name what TypeScript has', () => {
   for (const { code, remedy } of CODES.values()) {
-    assert.doesNotMatch(remedy, /get_token|send_queue|retry_after|outcome_|allow_i|=True|[{}]/, code);
+    assert.doesNotMatch(
+      remedy,
+      /get_token|send_queue|retry_after|outcome_|allow_i|=True|[{}]/,
+      code,
+    );
   }
   assert.match(fromCode('queue_full').remedy, /`sendQueue`/);
   assert.match(fromCode('insecure_url').remedy, /`allowInsecure: true`/);

@@ -11,6 +11,8 @@ from hanzoai.pubsub import (
     AuthError,
     ClosedError,
     ConnectionFailed,
+    InvalidPayload,
+    NotFound,
     OperationTimeout,
     SendQueue,
     TokenContext,
@@ -85,6 +87,31 @@ async def test_a_client_without_a_token_says_what_the_callback_raised(
         await task
     assert told.value.code == "token_unavailable"
     assert isinstance(told.value.__cause__, OSError)
+
+
+async def test_many_updates_of_presence_end_with_the_last_word(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    async with ps.subscribe("a.b", presence=True):
+        typing = [ps.update_presence("a.b", {"status": f"at {n}"}) for n in range(200)]
+        task = asyncio.gather(*typing)
+        await clock_of(pubsub_memory).advance(5)
+        await task
+        assert [member.status for member in await ps.presence("a.b")] == ["at 199"]
+
+
+async def test_an_update_of_presence_that_is_refused_raises_in_its_own_call(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    with pytest.raises(NotFound, match="not a member") as told:
+        await ps.update_presence("a.b", {"status": "x"})
+    assert told.value.topic == "a.b"
+    async with ps.subscribe("a.b", presence=True):
+        with pytest.raises(InvalidPayload, match="must be a string"):
+            await ps.update_presence("a.b", {"status": 5})
+        await ps.update_presence("a.b", {"status": "fine"})
 
 
 async def test_what_waits_is_given_up_by_unsubscribe(pubsub_memory: MemoryServer) -> None:

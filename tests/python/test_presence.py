@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanzoai.pubsub.generated.wire import Envelope, PresenceMember
-from hanzoai.pubsub.session.presence import MAX_MEMBERS, OwnPresence, PresenceMap
+from hanzoai.pubsub.session.presence import MAX_MEMBERS, PresenceMap
+from hanzoai.pubsub.session.saying import OwnPresence
 
 
 def member(id: str, **fields: Any) -> PresenceMember:

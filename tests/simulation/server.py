@@ -155,6 +155,8 @@ class Server:
             topics = self.rooms.occupied() if frame.topic is None else [frame.topic]
             for topic in topics:
                 self.rooms.update(topic, OWN, frame.data)
+            if frame.ref is not None:
+                connection.send(PublishedFrame(ref=frame.ref))
 
     # ---------------------------------------------------------------- presence
 

@@ -173,7 +173,7 @@ export class Driver {
       const { code, message } = lost;
       if (event.kind === 'subscribe') {
         this._inboxes.get(event.sub)?.finish(lost);
-      } else if (event.kind === 'publish') {
+      } else if ('ref' in event && event.ref) {
         const outcome = { kind: 'rejected', code, message } as const;
         this._performers.settle({ kind: 'settle', ref: event.ref, outcome });
       } else {
@@ -214,8 +214,8 @@ export class Driver {
       this._settles.get(ref)?.(outcome);
       this._settles.delete(ref);
     },
-    problem: ({ code, message, topic }) => {
-      this.listeners.report(fromCode(code, message, { topic }));
+    problem: ({ code, message, topic, retryAfter }) => {
+      this.listeners.report(fromCode(code, message, { topic, retryAfter }));
     },
     finished: ({ error }) => {
       if (error) {
@@ -330,6 +330,11 @@ export class Driver {
   /** Publish; the promise gets the outcome. */
   publish(event: Publish): Promise<Outcome> {
     this.rememberOwn(event.messages);
+    return this.settled(event);
+  }
+
+  /** Have the session handle what it settles; the promise gets the outcome. */
+  settled(event: Event & { readonly ref: number }): Promise<Outcome> {
     return new Promise((resolve) => {
       this._settles.set(event.ref, resolve);
       this.feed(event);

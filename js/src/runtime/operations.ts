@@ -3,7 +3,13 @@
  * probe of a WebSocket, the watch for sleep, and what is said of wrong arguments.
  */
 
-import { type CodedDetails, ConnectionFailed, fromCode, type PubSubError } from '../errors.js';
+import {
+  type CodedDetails,
+  ConnectionFailed,
+  fromCode,
+  OperationTimeout,
+  type PubSubError,
+} from '../errors.js';
 import { CODES } from '../generated/errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import type { StateChange, StateName } from '../values.js';
@@ -49,8 +55,27 @@ export async function updatePresence(
   checkPresence(topic, data, driver.maxPayload);
   options.signal?.throwIfAborted();
   driver.connect();
-  driver.feed({ kind: 'updatePresence', topic, data });
-  await connected(driver, options, { code: 'not_connected', topic });
+  const ref = driver.number();
+  const settled = driver.settled({ kind: 'updatePresence', topic, data, ref });
+  const patience = driver.patience(options.timeout);
+  const outcome = await within(settled, options.signal, driver.clock, patience);
+  if (outcome?.kind === 'rejected') {
+    const { code, message, remedy, retryAfter } = outcome;
+    throw fromCode(code, message, { remedy, retryAfter, topic: outcome.topic ?? topic });
+  }
+  if (outcome) return;
+  if (driver.state !== 'connected') {
+    const about = { code: 'not_connected', topic };
+    throw notConnected(driver, `Not connected within ${patience} ms: `, about);
+  }
+  throw new OperationTimeout(
+    `The server did not answer the update of presence within ${patience} ms. ${standing(driver)}`,
+    {
+      topic,
+      outcomeUnknown: true,
+      remedy: 'None is needed: it is said again until it is answered.',
+    },
+  );
 }
 
 /** Of what kind the last failure was, the program learns by the error's class. */

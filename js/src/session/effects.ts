@@ -169,7 +169,7 @@ export interface PresenceChanged {
   readonly member: PresenceMember | undefined;
 }
 
-/** What became of a publish; comes exactly once for each. */
+/** What became of a publish or an update of presence; comes exactly once for each. */
 export interface Settle {
   readonly kind: 'settle';
   readonly ref: number;
@@ -182,6 +182,8 @@ export interface Problem {
   readonly code: string;
   readonly message: string;
   readonly topic?: string | undefined;
+  /** Milliseconds to wait before another try. */
+  readonly retryAfter?: number | undefined;
 }
 
 /** The session has ended: as asked (undefined), or by an error that no retry mends. */

@@ -143,6 +143,8 @@ export interface UpdatePresence {
   readonly kind: 'updatePresence';
   readonly topic: string | undefined;
   readonly data: JsonObject;
+  /** Chosen by the caller, not used before; names the update in `Settle`. None: nobody waits. */
+  readonly ref?: number | undefined;
 }
 
 /** Timers of the session itself, in no table: the publish budget; a subscription refused for now. */

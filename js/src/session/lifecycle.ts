@@ -225,7 +225,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
   /** Ask for every subscription, and say again what was said of our presence. */
   rejoin(): void {
     this.joins.connected();
-    this._parts.presence?._sayAgain();
+    this._parts.presence?._saying._sayAgain();
   }
 
   /** Send what waited. */
@@ -238,6 +238,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
     this._stop('ping', 'pong', 'stable', 'refresh', 'upgrade', 'pace', 'rejoin');
     this.joins.lost();
     this.outbox.lost();
+    this._parts.presence?._saying._lost();
     this._peer = undefined;
     this.startSuspend();
   }
@@ -358,7 +359,9 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   private _end(error?: Rejected): void {
     const message = 'The client was closed before it could be sent.';
-    this.outbox.settleAll(error ?? { kind: 'rejected', code: 'closed', message });
+    const unsent = error ?? ({ kind: 'rejected', code: 'closed', message } as const);
+    this.outbox.settleAll(unsent);
+    this._parts.presence?._saying._settleAll(unsent);
     this.#token = this._life = undefined;
     this._tell({ kind: 'finished', error });
   }

@@ -112,10 +112,10 @@ export class Outbox {
 
   /** The server answered. */
   published(frame: PublishedFrame): void {
-    const { plain, rare } = this._machine._parts;
+    const { plain, rare, presence } = this._machine._parts;
     const entry = this._find(frame.ref);
     if (!entry) {
-      plain?._answered(frame);
+      if (!presence?._saying._answered(frame.ref)) plain?._answered(frame);
     } else if (entry._results || frame.results) {
       rare?._published(entry, frame);
     } else {

@@ -10,6 +10,7 @@ import {
 import type { PresenceChangeKind } from './effects.js';
 import type { Join } from './join.js';
 import type { Lifecycle } from './lifecycle.js';
+import { Saying } from './saying.js';
 
 /** What a message of each presence type does. */
 export const KINDS: ReadonlyMap<string, Exclude<PresenceChangeKind, 'snapshot'>> = new Map([
@@ -35,10 +36,12 @@ export interface Change {
 /** The part `presence` of a session. */
 export class Presence {
   private readonly _map = new PresenceMap();
-  private readonly _own = new OwnPresence();
-  private _number = 0;
+  /** What the user says of itself. */
+  readonly _saying: Saying;
 
-  constructor(private readonly _session: Lifecycle) {}
+  constructor(private readonly _session: Lifecycle) {
+    this._saying = new Saying(_session);
+  }
 
   // ---------------------------------------------------------------- of others
 
@@ -118,29 +121,6 @@ export class Presence {
 
   private _tellOne({ _event: { sub } }: Join, change: Change): void {
     this._session._tell({ kind: 'presenceChanged', sub, ...change });
-  }
-
-  // ---------------------------------------------------------------- our own
-
-  /** Say something of ourselves on a topic; undefined for all. */
-  _say(topic: string | undefined, data: JsonObject): void {
-    this._own.update(topic, data);
-    if (this._session._peer) this._send(topic, data);
-  }
-
-  /** Say on a new connection what was said before. */
-  _sayAgain(): void {
-    for (const [topic, data] of this._own.items()) this._send(topic, data);
-  }
-
-  /** Forget what was said on topics that no subscription takes any more. */
-  _keepOwn(): void {
-    this._own.keep((topic) => this._session.joins._routes._find(topic).length > 0);
-  }
-
-  private _send(topic: string | undefined, data: JsonObject): void {
-    this._number += 1;
-    this._session._send({ type: 'presence.update', topic, data, ref: `m${this._number}` });
   }
 }
 
@@ -276,45 +256,6 @@ export class PresenceMap {
     }
     this._rooms.set(topic, room);
     return room;
-  }
-}
-
-/** What the user said of itself, to be said again on a new connection (PRES-3). */
-export class OwnPresence {
-  private readonly _said = new Map<string | undefined, JsonObject>();
-
-  /** Merge an update: the last word on each key counts; null deletes on the server. */
-  update(topic: string | undefined, data: JsonObject): void {
-    if (topic === undefined) {
-      for (const [other, said] of this._said) {
-        const left = Object.entries(said).filter(([key]) => !Object.hasOwn(data, key));
-        if (left.length) this._said.set(other, Object.fromEntries(left));
-        else this._said.delete(other);
-      }
-    }
-    const said = this._said.get(topic);
-    this._said.delete(topic);
-    this._said.set(topic, { ...said, ...data });
-    for (const oldest of this._said.keys()) {
-      if (this._said.size <= MAX_TOPICS) break;
-      this._said.delete(oldest);
-    }
-  }
-
-  /** What to say: first that for all topics, then that for each. */
-  items(): [topic: string | undefined, data: JsonObject][] {
-    const all = [...this._said];
-    return [
-      ...all.filter(([topic]) => topic === undefined),
-      ...all.filter(([topic]) => topic !== undefined),
-    ];
-  }
-
-  /** Forget what was said on topics that nobody wants any more. */
-  keep(wanted: (topic: string) => boolean): void {
-    for (const topic of this._said.keys()) {
-      if (topic !== undefined && !wanted(topic)) this._said.delete(topic);
-    }
   }
 }
 

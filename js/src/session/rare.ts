@@ -41,13 +41,18 @@ export class Rare {
   /** The server refused something. */
   _error(frame: ErrorFrame): void {
     const { outbox, _peer } = this._session;
-    const { code, message, topic, ref } = frame;
+    const { code, message, topic, ref, retry_after_ms: retryAfter } = frame;
     const entry = outbox._find(ref);
+    const saying = this._session._parts.presence?._saying;
     if (entry) {
       this._refused(entry, frame);
+    } else if (code === RATE_LIMITED && saying?._postponed(ref)) {
+      this._pause(retryAfter || PAUSE);
+    } else if (saying?._refused(frame)) {
+      return;
     } else if (!this._session._parts.plain?._answered(frame) && !this._refuse(frame)) {
-      if (_peer && code === RATE_LIMITED) this._pause(frame.retry_after_ms || PAUSE);
-      this._session._tell({ kind: 'problem', code, message, topic });
+      if (_peer && code === RATE_LIMITED) this._pause(retryAfter || PAUSE);
+      this._session._tell({ kind: 'problem', code, message, topic, retryAfter });
     }
   }
 

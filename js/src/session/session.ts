@@ -112,7 +112,7 @@ export class Session extends Lifecycle {
       }
       case 'unsubscribe':
         this.joins.unsubscribe(event.sub);
-        this._parts.presence?._keepOwn();
+        this._parts.presence?._saying._keep();
         break;
       case 'publish':
         if (ended) {
@@ -126,7 +126,11 @@ export class Session extends Lifecycle {
         this.outbox.expire(event.ref);
         break;
       case 'updatePresence':
-        if (!FINAL.has(this.state)) this._parts.presence?._say(event.topic, event.data);
+        if (!FINAL.has(this.state)) {
+          this._parts.presence?._saying._say(event.topic, event.data, event.ref);
+        } else if (event.ref) {
+          this._tell({ kind: 'settle', ref: event.ref, outcome: { kind: 'rejected', ...closed } });
+        }
         break;
       default:
         this._fire(event.kind, event);
@@ -137,6 +141,7 @@ export class Session extends Lifecycle {
     const { name } = event;
     if (name === 'pace') {
       this.outbox.paced();
+      this._parts.presence?._saying._flush();
     } else if (name === 'rejoin') {
       this.joins.rejoin();
     } else {

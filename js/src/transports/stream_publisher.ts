@@ -110,7 +110,7 @@ export class StreamPublisher {
     const { error, ...published } = results[0] ?? {};
     const batch = frame.type === 'publish' && frame.messages;
     if (error && !batch) this._refuse(frame, error);
-    else if (frame.type === 'publish') {
+    else {
       const answer = batch ? { results } : published;
       this._put(compact<PublishedFrame>({ type: 'published', ...answer, ref: frame.ref }));
     }

@@ -188,6 +188,7 @@ export class FakePeer {
       const positions = this._seq ? { positions: {} } : {};
       return [{ type: 'subscribed', topics, timestamp: 1, ...(ref ? { ref } : {}), ...positions }];
     }
+    if (type === 'presence.update' && ref) return [{ type: 'published', ref }];
     if (type === 'publish' && ref) {
       const messages = (frame['messages'] ?? [frame['message']]) as readonly Frame[];
       const results = messages.map(({ id }) => ({ id, timestamp: 1 }));

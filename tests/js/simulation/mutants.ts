@@ -184,12 +184,12 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     to: '',
   },
   'what was said is not said again': {
-    file: 'presence.ts',
-    from: 'for (const [topic, data] of this._own.items()) this._send(topic, data);',
+    file: 'saying.ts',
+    from: 'for (const [topic, data] of this._own.items()) this._later.update(topic, data);',
     to: '',
   },
   'the last word is the only one': {
-    file: 'presence.ts',
+    file: 'saying.ts',
     from: '{ ...said, ...data }',
     to: '{ ...data }',
   },

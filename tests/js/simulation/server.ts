@@ -151,6 +151,7 @@ export class Server {
     } else if (frame.type === 'presence.update') {
       const topics = frame.topic === undefined ? this.rooms.occupied() : [frame.topic];
       for (const topic of topics) this.rooms.update(topic, OWN, frame.data);
+      if (frame.ref !== undefined) connection.send({ type: 'published', ref: frame.ref });
     }
   }
 

@@ -57,7 +57,11 @@ export type StepEvent = {
     readonly batch?: boolean;
   };
   readonly expire?: number;
-  readonly update_presence?: { readonly topic?: string; readonly data: JsonObject };
+  readonly update_presence?: {
+    readonly topic?: string;
+    readonly data: JsonObject;
+    readonly ref?: number;
+  };
 };
 
 /** The event of a step. */
@@ -89,8 +93,7 @@ export function readEvent(step: StepEvent): Event {
   }
   if (step.expire !== undefined) return { kind: 'expire', ref: step.expire };
   if (step.update_presence) {
-    const { topic, data } = step.update_presence;
-    return { kind: 'updatePresence', topic, data };
+    return { kind: 'updatePresence', topic: undefined, ...step.update_presence };
   }
   throw new TypeError(`no event: ${JSON.stringify(step)}`);
 }

@@ -125,11 +125,14 @@ async def test_the_flat_form_of_a_publish_is_published_too(client: Client, plain
 
 async def test_presence_goes_as_a_publish(client: Client, peer: Peer) -> None:
     await client.authenticate()
-    client.send(PresenceUpdateFrame(topic="a.b", data={"status": "typing"}))
+    client.send(PresenceUpdateFrame(topic="a.b", data={"status": "typing"}, ref="6"))
     await until(lambda: peer.sent("/v1/topics/a.b/messages"))
     assert peer.sent("/v1/topics/a.b/messages") == [
         {"type": "presence.update", "data": {"status": "typing"}}
     ]
+    (done,) = await client.next()
+    assert isinstance(done, PublishedFrame)
+    assert done.ref == "6"
     client.send(PresenceUpdateFrame(data={"status": "idle"}, ref="7"))
     (frame,) = await client.next()
     assert isinstance(frame, ErrorFrame)

@@ -94,6 +94,7 @@ class Driver:
         self._timers: dict[str, TimerHandle] = {}
         self._drain_ms: int | None = None
         self._fetches: dict[int, asyncio.Task[None]] = {}
+        self._numbers = 0
         self._settles: dict[int, asyncio.Future[Outcome]] = {}
         self._keeper = TaskKeeper(clock)
         self.spawn = self._keeper.spawn
@@ -196,10 +197,17 @@ class Driver:
             self.feed(events.Unsubscribe(sub))
             self._notify()
 
-    def begin(self, event: events.Publish) -> asyncio.Future[Outcome]:
-        """Publish; the future gets the outcome."""
+    def number(self) -> int:
+        """A number that names nothing else of this client in what the session settles."""
+        self._numbers += 1
+        return self._numbers
+
+    def begin(
+        self, event: events.Publish | events.UpdatePresence, ref: int
+    ) -> asyncio.Future[Outcome]:
+        """Have the session handle what it settles as `ref`; the future gets the outcome."""
         settled: asyncio.Future[Outcome] = self.loop.create_future()
-        self._settles[event.ref] = settled
+        self._settles[ref] = settled
         self.feed(event)
         return settled
 
@@ -386,7 +394,14 @@ class Driver:
         self._notify()
 
     def _problem(self, effect: effects.Problem) -> None:
-        self._on_error(from_code(effect.code, effect.message, topic=effect.topic), effect.topic)
+        wait = effect.retry_after
+        error = from_code(
+            effect.code,
+            effect.message,
+            topic=effect.topic,
+            retry_after=None if wait is None else wait / 1000,
+        )
+        self._on_error(error, effect.topic)
 
     def _finish(self, effect: effects.Finished) -> None:
         self.finished = True

@@ -24,6 +24,7 @@ from hanzoai.pubsub.runtime.states import StateStream, reason_of, standing
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
 from hanzoai.pubsub.session import events
+from hanzoai.pubsub.session.effects import Rejected
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_choice, check_number
 from hanzoai.pubsub.topics import validate_topic
@@ -272,11 +273,39 @@ class Operations:
         self._driver.refuse_ended()
         driver = self._driver
         driver.connect()
-        driver.feed(events.UpdatePresence(topic, dict(data)))
-        seconds = self._driver.patience(timeout)
-        if not await driver.until(lambda: driver.state == "connected", seconds):
-            self._driver.refuse_ended()
-            raise self._not_connected(seconds, code="not_connected", topic=topic)
+        seconds = driver.patience(timeout)
+        ref = driver.number()
+        settled = driver.begin(events.UpdatePresence(topic, dict(data), ref), ref)
+
+        def give_up() -> None:
+            settled.cancel()
+
+        timer = self._clock.call_later(seconds, give_up)
+        try:
+            outcome = await settled
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            if driver.state != "connected":
+                raise self._not_connected(seconds, code="not_connected", topic=topic) from None
+            where = standing(driver.last_failure, driver.state)
+            raise OperationTimeout(
+                f"The server did not answer the update of presence within {seconds:g} s. {where}",
+                topic=topic,
+                remedy="None is needed: it is said again until it is answered.",
+                outcome_unknown=True,
+            ) from None
+        finally:
+            timer.cancel()
+        if isinstance(outcome, Rejected):
+            wait = outcome.retry_after
+            raise from_code(
+                outcome.code,
+                outcome.message,
+                remedy=outcome.remedy,
+                topic=outcome.topic or topic,
+                retry_after=None if wait is None else wait / 1000,
+            )
 
     # ------------------------------------------------------------ over HTTP
 

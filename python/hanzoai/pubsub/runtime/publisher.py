@@ -7,7 +7,6 @@ of their own.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, get_args
 
@@ -59,7 +58,6 @@ class Publisher:
         self._http = http
         self._options = options
         self._clock = clock
-        self._refs = itertools.count(1)
         self._turnstile = Turnstile(has_room, clock)
         driver.on_settle = self._turnstile.check
         driver.on_finish = self._turnstile.open
@@ -165,12 +163,13 @@ class Publisher:
                     outcome_unknown=False,
                 )
             self._driver.refuse_ended()
-        ref = next(self._refs)
         driver = self._driver
+        ref = driver.number()
         policy = "error" if queue.policy == "block" else queue.policy
         publications = tuple(item.publication for item in items)
         driver.remember_own(item.id for item in items)
-        settled = driver.begin(events.Publish(ref, publications, size, policy, key, batch))
+        event = events.Publish(ref, publications, size, policy, key, batch)
+        settled = driver.begin(event, ref)
         self._turnstile.check()
         expired = False
 

@@ -219,6 +219,8 @@ class Problem:
     code: str
     message: str
     topic: str | None = None
+    retry_after: int | None = None
+    """Milliseconds to wait before another try."""
 
 
 @dataclass(frozen=True, slots=True)

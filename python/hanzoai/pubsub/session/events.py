@@ -189,6 +189,8 @@ class UpdatePresence:
 
     topic: str | None
     data: Mapping[str, Any]
+    ref: int | None = None
+    """Chosen by the caller, not used before; names the update in `Settle`. None: nobody waits."""
 
 
 SessionTimer: TypeAlias = Literal["pace", "rejoin"]

@@ -6,7 +6,7 @@ timers are effects by name, and `random` is an argument, drawn once for each del
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.defaults import CLIENT
 from hanzoai.pubsub.generated.errors import CODES
@@ -17,7 +17,6 @@ from hanzoai.pubsub.generated.wire import (
     ClientInfo,
     ErrorFrame,
     PingFrame,
-    PresenceUpdateFrame,
 )
 from hanzoai.pubsub.session.causes import cause, retry_after, unexplained
 from hanzoai.pubsub.session.credentials import MAX_TIMER
@@ -144,8 +143,7 @@ class Lifecycle(Machine):
     def rejoin(self, event: Event, /) -> None:
         """Ask for every subscription, and say again what was said of our presence."""
         self.joins.connected(self._peer, self._out)
-        for topic, data in self._own.items():
-            self._send_presence(topic, data)
+        self.saying.connected(self._peer, self._out)
 
     def flush(self, event: Event, /) -> None:
         """Send what waited."""
@@ -158,6 +156,7 @@ class Lifecycle(Machine):
             self._stop(timer)
         self.joins.lost()
         self.outbox.lost(self._out)
+        self.saying.lost()
         self.start_suspend(event)
 
     def send_ping(self, event: Event, /) -> None:
@@ -265,6 +264,7 @@ class Lifecycle(Machine):
         )
         error = Rejected(str(code), message or "", remedy)
         self.outbox.settle_all(error, self._out)
+        self.saying.settle_all(error, self._out)
         self._credentials.forget()
         self._out.append(Finished(error))
 
@@ -272,6 +272,7 @@ class Lifecycle(Machine):
         """End as asked."""
         unsent = Rejected("closed", "The client was closed before it could be sent.")
         self.outbox.settle_all(unsent, self._out)
+        self.saying.settle_all(unsent, self._out)
         self._credentials.forget()
         self._out.append(Finished(None))
 
@@ -294,8 +295,3 @@ class Lifecycle(Machine):
     def _live_for(self, life: int | None, timer: TimerName) -> None:
         if life is not None and 0 < life <= MAX_TIMER:
             self._start(timer, life)
-
-    def _send_presence(self, topic: str | None, data: dict[str, Any]) -> None:
-        self._refs += 1
-        ref = f"m{self._refs}" if self._peer.ref else None
-        self._out.append(Send(PresenceUpdateFrame(topic=topic, data=data, ref=ref)))

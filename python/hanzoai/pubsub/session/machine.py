@@ -16,7 +16,7 @@ from hanzoai.pubsub.session.events import Probed, Received, TimerFired, TokenFai
 from hanzoai.pubsub.session.joins import Joins
 from hanzoai.pubsub.session.outbox import Outbox
 from hanzoai.pubsub.session.peer import Peer
-from hanzoai.pubsub.session.presence import OwnPresence
+from hanzoai.pubsub.session.saying import Saying
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ class Machine(Steps["Event"]):
         self._options: Final = options
         self._random: Final = random
         self._credentials: Final = Credentials(renewable=options.renewable)
-        self._own: Final = OwnPresence()
+        self.saying: Final = Saying(lambda: self.outbox.paused)
         self._timers: Final[dict[TimerName, None]] = {}
         self._out: list[Effect] = []
         self._transport: TransportName = "sse" if options.transport == "sse" else "websocket"
@@ -72,7 +72,6 @@ class Machine(Steps["Event"]):
         self._retry_in: int | None = None
         # Milliseconds the server asked for before it ended the connection, or is about to.
         self._stay_away = 0
-        self._refs = 0
         self._peer = Peer()
 
     # ---------------------------------------------------------------- the table

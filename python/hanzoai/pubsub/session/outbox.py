@@ -79,6 +79,11 @@ class Outbox:
         """Bytes that wait."""
         return self._queued[1]
 
+    @property
+    def paused(self) -> bool:
+        """Whether the server has asked to wait."""
+        return self._paused
+
     def has_room(self, messages: int, size: int) -> bool:
         """Whether one more publish fits; an empty queue takes a publish of any size."""
         return not self._queue or (

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from hanzoai.pubsub.generated.wire import PresenceMember
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import Envelope
 
@@ -162,33 +162,6 @@ class PresenceMap:
         else:
             self._rooms.move_to_end(topic)
         return room
-
-
-class OwnPresence:
-    """What the user said of itself, to be said again on a new connection (PRES-3)."""
-
-    def __init__(self) -> None:
-        self._said: dict[str | None, dict[str, Any]] = {}
-
-    def update(self, topic: str | None, data: Mapping[str, Any]) -> None:
-        """Merge an update: the last word on each key counts; null deletes on the server."""
-        if topic is None:
-            for said in self._said.values():
-                for key in data:
-                    said.pop(key, None)
-            self._said = {t: said for t, said in self._said.items() if said}
-        said = self._said.pop(topic, {})
-        self._said[topic] = {**said, **data}
-        while len(self._said) > MAX_TOPICS:
-            del self._said[next(iter(self._said))]
-
-    def items(self) -> Iterable[tuple[str | None, dict[str, Any]]]:
-        """What to say: first that for all topics, then that for each."""
-        return sorted(self._said.items(), key=lambda item: item[0] is not None)
-
-    def keep(self, wanted: Callable[[str], bool]) -> None:
-        """Forget what was said on topics that nobody wants any more."""
-        self._said = {t: said for t, said in self._said.items() if t is None or wanted(t)}
 
 
 def _in_order(room: _Room) -> tuple[PresenceMember, ...]:

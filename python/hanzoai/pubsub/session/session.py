@@ -117,6 +117,7 @@ class Session(Lifecycle):
         del self._timers[event.name]
         if event.name == "pace":
             self.outbox.paced(self._out)
+            self.saying.flush(self._out)
         elif event.name == "rejoin":
             self.joins.rejoin(self._out)
         else:
@@ -135,7 +136,7 @@ class Session(Lifecycle):
 
     def _unsubscribe(self, event: events.Unsubscribe) -> None:
         self.joins.unsubscribe(event.sub, self._out)
-        self._own.keep(self.joins.wants)
+        self.saying.keep(self.joins.wants)
 
     def _publish(self, event: events.Publish) -> None:
         if self._draining or self.state in FINAL:
@@ -144,11 +145,10 @@ class Session(Lifecycle):
             self.outbox.publish(event, self._out)
 
     def _update_presence(self, event: events.UpdatePresence) -> None:
-        if self.state in FINAL:
-            return
-        self._own.update(event.topic, event.data)
-        if self._online:
-            self._send_presence(event.topic, dict(event.data))
+        if self.state not in FINAL:
+            self.saying.say(event.topic, event.data, event.ref, self._out)
+        elif event.ref is not None:
+            self._out.append(Settle(event.ref, Rejected("closed", "The client is closed.")))
 
     def _received(self, event: Received) -> None:
         frame = event.frame
@@ -168,7 +168,8 @@ class Session(Lifecycle):
             case wire.SubscribedFrame():
                 self.joins.subscribed(frame, event.at, self._out)
             case wire.PublishedFrame():
-                self.outbox.published(frame, self._out)
+                if not self.saying.answered(frame.ref, self._out):
+                    self.outbox.published(frame, self._out)
             case wire.PresenceSnapshotFrame():
                 self.joins.snapshot(frame, self._out)
             case _:
@@ -181,11 +182,18 @@ class Session(Lifecycle):
             self._fire("auth.error", event)
         elif not self._online:
             if self._linked:
-                self._out.append(Problem(frame.code, frame.message, frame.topic))
+                self._out.append(_problem(frame))
+        elif frame.code == "rate_limited" and self.saying.postponed(frame.ref, self._out):
+            self.outbox.pause(frame.retry_after_ms)
         elif not (
-            self.outbox.failed(frame, self._out)
+            self.saying.refused(frame, self._out)
+            or self.outbox.failed(frame, self._out)
             or self.joins.failed(frame, self.outbox.may_be_about, self._out)
         ):
             if frame.code == "rate_limited":
                 self.outbox.pause(frame.retry_after_ms)
-            self._out.append(Problem(frame.code, frame.message, frame.topic))
+            self._out.append(_problem(frame))
+
+
+def _problem(frame: ErrorFrame) -> Problem:
+    return Problem(frame.code, frame.message, frame.topic, frame.retry_after_ms)

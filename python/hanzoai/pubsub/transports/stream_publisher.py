@@ -140,7 +140,7 @@ class StreamPublisher:
                     ref=frame.ref,
                 )
             )
-        elif isinstance(frame, PublishFrame):
+        else:
             self._put(
                 PublishedFrame(
                     id=first.id,

@@ -1,0 +1,91 @@
+/** Updates of the own presence: each call learns what became of it, and the last word wins. */
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import {
+  InvalidPayload,
+  NotFound,
+  OperationTimeout,
+  type PubSubError,
+} from '../../../js/src/index.js';
+import { Server } from './server.js';
+import { turns, virtualClient } from './virtual.js';
+
+let server: Server;
+
+before(async () => {
+  server = await Server.start('--publish-rate-user', '5');
+});
+after(() => server.stop());
+
+test('many updates in a row end with the last word, and no call and no listener hears of a limit', async () => {
+  const ps = server.client({ token: server.token('--user', 'alice') });
+  const problems: Error[] = [];
+  ps.on('error', (error) => void problems.push(error));
+  await ps.subscribe('demo.typing', { onMessage: () => {}, onPresence: () => {} });
+  const typing = Array.from({ length: 15 }, () =>
+    ps.updatePresence('demo.typing', { status: 'typing' }),
+  );
+  await Promise.all([...typing, ps.updatePresence('demo.typing', { status: 'here' })]);
+  assert.deepEqual(
+    (await ps.presence('demo.typing')).map(({ status }) => status),
+    ['here'],
+  );
+  for (let n = 0; n < 8; n += 1) await ps.updatePresence('demo.typing', { status: `at ${n}` });
+  assert.deepEqual(
+    (await ps.presence('demo.typing')).map(({ status }) => status),
+    ['at 7'],
+  );
+  assert.deepEqual(problems, []);
+  await ps.close();
+});
+
+test('an update that the server refuses rejects in its own call', async () => {
+  const ps = server.client({ token: server.token('--user', 'bob') });
+  const problems: Error[] = [];
+  ps.on('error', (error) => void problems.push(error));
+  const nobody = await ps.updatePresence('demo.apart', { status: 'x' }).catch((error) => error);
+  assert.ok(nobody instanceof NotFound);
+  assert.equal(nobody.topic, 'demo.apart');
+  assert.match(nobody.remedy, /^Subscribe to the topic by its name/);
+  await ps.subscribe('demo.refusals', { onMessage: () => {}, presence: true });
+  const wrong = await ps.updatePresence('demo.refusals', { status: 5 }).catch((error) => error);
+  assert.ok(wrong instanceof InvalidPayload);
+  assert.match(wrong.message, /^`data\.status` must be a string/);
+  await ps.updatePresence('demo.refusals', { status: 'fine' });
+  assert.deepEqual(problems, []);
+  await ps.close();
+});
+
+test('an update that is not answered in time says so, and is said again', async () => {
+  const { ps, peer, clock } = virtualClient();
+  await ps.subscribe('a.b');
+  peer.silent.add('presence.update');
+  const late = ps.updatePresence('a.b', { status: 'x' }, { timeout: 300 }).then(
+    () => assert.fail('nobody answered'),
+    (error: PubSubError) => error,
+  );
+  await clock.advance(301);
+  const error = await late;
+  assert.ok(error instanceof OperationTimeout && error.outcomeUnknown);
+  assert.match(error.message, /within 300 ms\. State: connected\.$/);
+  peer.socket.drop();
+  await clock.advance(5_000);
+  await turns();
+  assert.deepEqual(
+    peer.socket.frames('presence.update').map(({ data }) => data),
+    [{ status: 'x' }],
+  );
+  await ps.close();
+});
+
+test('the end of the client is told to updates that wait', async () => {
+  const { ps, peer } = virtualClient();
+  await ps.connect();
+  peer.silent.add('presence.update');
+  const told = assert.rejects(ps.updatePresence('a.b', { status: 'x' }), { code: 'closed' });
+  await turns();
+  await ps.close({ timeout: 0 });
+  await told;
+});
