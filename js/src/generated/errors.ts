@@ -130,7 +130,7 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
   AuthError: {
     unauthenticated: [
       'reauth',
-      'Pass a token, or a callback that gives one; the server answers nothing but `auth` before that.',
+      'Pass a token or a callback for it; the server answers nothing but `auth` before that.',
       4401,
     ],
     token_invalid: ['reauth', 'Get a new token from the issuer that the server trusts.', 4401],
@@ -141,13 +141,13 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     ],
     token_unavailable: [
       'again',
-      'Mend the callback: the cause tells what went wrong; an `AuthRefused` out of it ends the client.',
+      'Mend the callback, see the cause; an AuthRefused out of it ends the client.',
     ],
   },
   TokenExpired: {
     token_expired: [
       'reauth',
-      'Pass a callback that gives tokens in place of a fixed token, so that the client can renew it.',
+      'Pass a callback for tokens in place of a fixed token, so that the client can renew it.',
       4401,
     ],
   },
@@ -159,10 +159,7 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     ],
   },
   NotFound: {
-    not_found: [
-      'retry',
-      'Check the name of what was asked for; over HTTP also that the URL is the one of the HTTP port.',
-    ],
+    not_found: ['retry', 'Check the name, and that the URL is the one of the HTTP port.'],
   },
   Conflict: {
     conflict: ['retry', 'Use one id for one message; retry a message unchanged.'],
@@ -206,7 +203,7 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     unsupported: ['retry', 'Check the `features` of `auth.ok`.'],
   },
   Unavailable: {
-    unavailable: ['again', 'Try again, not before the time that the error names.', 1013],
+    unavailable: ['again', 'Try again, as late as the error says.', 1013],
     internal: ['again', "Try again; look into the server's log for this time.", 1011],
   },
   AuthRefused: {
@@ -241,7 +238,7 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     closed: ['stop', 'Build a new client.', undefined, 'The client is closed.'],
   },
   UsageError: {
-    usage: ['stop', 'Change the program: the message says what does not go together.'],
+    usage: ['stop', 'Change the program as the message says.'],
     wrong_loop: ['stop', 'Use one client a loop, or the blocking client `PubSub`.'],
   },
 };

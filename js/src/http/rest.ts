@@ -29,8 +29,7 @@ const NOT_DONE: readonly number[] = [429, 503];
 /** Codes of Node for a connection that never came about. */
 const NOT_SENT: readonly string[] = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'];
 
-const DERIVED =
-  'derived from `url`: pass `restUrl` where the HTTP API is elsewhere; `hanzo-pubsub doctor` finds the first cause.';
+const DERIVED = 'derived from `url`: pass `restUrl` where the HTTP API is elsewhere.';
 
 /** Where the token of a request comes from. */
 export interface Tokens {

@@ -11,7 +11,6 @@ import {
   ClosedError,
   ConnectionFailed,
   fromCode,
-  InvalidOption,
   ProtocolError,
   type PubSubError,
 } from '../errors.js';
@@ -22,7 +21,7 @@ import type { Event, Publish, Subscribe, TimerName } from '../session/events.js'
 import type { PartName } from '../session/parts.js';
 import { Session } from '../session/session.js';
 import { checkPatience } from '../settings/checks.js';
-import { type ClientOptions, sessionOptionsOf } from '../settings/options.js';
+import type { ClientOptions } from '../settings/options.js';
 import type { StateChange, StateName, SubscriptionEvent } from '../values.js';
 import type { HttpApi } from './http_operations.js';
 import type { Inbox } from './inbox.js';
@@ -31,7 +30,7 @@ import { Listeners } from './listeners.js';
 import { PARTS } from './parts.js';
 import { Reader } from './reader.js';
 import type { Recent } from './stream.js';
-import type { Surroundings } from './surroundings.js';
+import { type Surroundings, settingsOf } from './surroundings.js';
 import { TokenSource, tokenProblem } from './tokens.js';
 import type { Turnstile } from './turnstile.js';
 import { type Waiting, within } from './waiting.js';
@@ -41,9 +40,6 @@ const RECONNECTS = 4000;
 
 /** What a connection without a close code counts as (docs/errors.md). */
 const LOST = 1006;
-
-const NO_WEBSOCKET = 'This platform has no WebSocket; Node has one since version 22.';
-const PASS_ONE = 'Pass `WebSocket`, for example that of the package `ws`.';
 
 /** Ids of own messages that are remembered with `echo: false`: what may be on its way back. */
 const OWN_IDS = 10_000;
@@ -70,8 +66,6 @@ export class Driver {
   onHandled: () => void = () => {};
   private _error: PubSubError | undefined;
   private _closing = false;
-  /** Nothing can make a WebSocket here. */
-  private readonly _isBare: boolean;
   private _drain: number | undefined;
   private _fetching: AbortController | undefined;
   private _stopWatching: (() => void) | undefined;
@@ -98,16 +92,7 @@ export class Driver {
     this.clock = around.clock;
     this.listeners = new Listeners(options.logger);
     this.tokens = new TokenSource(options, this.clock);
-    const { transport } = options;
-    this._isBare = transport !== 'sse' && around.hasWebSocket?.(options) === false;
-    if (this._isBare && transport === 'websocket') {
-      throw new InvalidOption(NO_WEBSOCKET, { remedy: PASS_ONE, field: 'WebSocket' });
-    }
-    const settings = sessionOptionsOf(options);
-    this.session = new Session(
-      this._isBare ? { ...settings, transport: 'sse' } : settings,
-      around.random,
-    );
+    this.session = new Session(settingsOf(options, around), around.random);
     this._reader = new Reader(
       {
         receive: (frame, at) => {
@@ -285,16 +270,12 @@ export class Driver {
     if (!this._closing && !this.finished) return;
     if (!cause) throw new ClosedError();
     // An error of its own for each call: its stack leads to the caller.
-    const { code, message, remedy, topic } = cause;
-    throw fromCode(code, message, { remedy, topic, cause });
+    throw fromCode(cause.code, cause.message, { ...cause, cause });
   }
 
   /** Connect, unless that was asked for before. */
   connect(): void {
     if (this._stopWatching || this.state !== 'initialized') return;
-    if (this._isBare) {
-      this.options.logger.warn(`${NO_WEBSOCKET} Server-sent events serve instead. ${PASS_ONE}`);
-    }
     this._stopWatching = this.around.watch(this);
     this.feed({ kind: 'connect' });
   }

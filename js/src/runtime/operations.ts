@@ -94,13 +94,36 @@ function notConnected(
 }
 
 /** Where a client stands that did not answer in time, in words. */
-export function standing({ lastFailure, state }: Driver): string {
+function standing({ lastFailure, state }: Driver): string {
   const why = lastFailure ? ` Last failure: ${reasonOf(lastFailure, state)}` : '';
   return `State: ${state}.${why}`;
 }
 
+/** Why a publish was not sent in so many milliseconds. */
+export function unsent(driver: Driver, patience: number): string {
+  return `It could not be sent within ${patience} ms. ${standing(driver)}`;
+}
+
+/** A subscription without an answer, and whether it stays in force. */
+export function late(
+  driver: Driver,
+  patience: number,
+  topic: string | undefined,
+  stays: boolean,
+): OperationTimeout {
+  const still = stays ? '; it stays in force and may still be answered' : '';
+  return new OperationTimeout(
+    `The server did not answer the subscription within ${patience} ms${still}. ${standing(driver)}`,
+    {
+      topic,
+      outcomeUnknown: stays,
+      remedy: 'Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause.',
+    },
+  );
+}
+
 /** Why a client is not connected, in words. */
-export function reasonOf(failure: StateChange | undefined, state: StateName): string {
+function reasonOf(failure: StateChange | undefined, state: StateName): string {
   if (!failure) return `nothing failed yet, the state is ${state}.`;
   const said = failure.reason.replace(/\.$/, '') || `the state is ${failure.to}`;
   return failure.code === undefined || failure.code === 1006

@@ -216,8 +216,7 @@ async function send(
   const late = outcome ? undefined : LATE;
   let found = outcome ?? (await settled);
   if (found.kind === 'rejected' && found.code === 'timeout') {
-    const where = (await operations()).standing(driver);
-    found = { ...found, message: `It could not be sent within ${patience} ms. ${where}` };
+    found = { ...found, message: (await operations()).unsent(driver, patience) };
   }
   return items.map((item, n) => {
     if (found.kind === 'acked') return published(found.results[n], item);

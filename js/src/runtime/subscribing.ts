@@ -1,6 +1,5 @@
 /** `subscribe`: its arguments, checked, and the subscription made of them. */
 
-import { OperationTimeout } from '../errors.js';
 import type { Subscribe } from '../session/events.js';
 import { isSignal } from '../settings/checks.js';
 import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
@@ -19,15 +18,12 @@ import { Inbox } from './inbox.js';
 import { operations } from './lazy.js';
 import { Subscription } from './subscription.js';
 import { isTime } from './times.js';
-import { type Waiting, within } from './waiting.js';
+import { onAbort, type Waiting, within } from './waiting.js';
 
 /** @internal Patterns that one subscription takes. */
 export const PATTERNS_MAX = 1_000;
 /** @internal Messages of a topic that `history` may ask for. */
 export const HISTORY_MAX = 10_000;
-
-/** What to do about an answer that does not come. */
-const REMEDY = 'Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause.';
 
 /** Arguments in which nothing is wrong; what is wrong with others, `refuseSubscription` knows. */
 const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
@@ -99,11 +95,11 @@ export async function subscribe<Data>(
   const inbox = new Inbox(event.topics, bounds, event.after);
   const handlers = new Handlers(options, driver.listeners);
   const subscription = new Subscription<Data>(inbox, handlers, () => {
-    signal?.removeEventListener('abort', end);
+    ignore();
     driver.remove(event.sub);
   });
   const end = (): void => void subscription.unsubscribe();
-  signal?.addEventListener('abort', end);
+  const ignore = onAbort(signal, end);
   if (onPresence && !onMessage) {
     // Beside an iteration there is nobody else to call `onPresence`.
     inbox.presence = new Inbox(event.topics, bounds);
@@ -112,14 +108,9 @@ export async function subscribe<Data>(
   if (onMessage || onPresence) void handlers.run(inbox.presence);
   const { clock } = driver;
   if (!(await within(inbox.answered, signal, clock, patience))) {
-    const stays = onMessage ? '; it stays in force and may still be answered' : '';
     // Without a handler there is nobody left who could read it.
-    if (!stays) end();
-    const where = (await operations()).standing(driver);
-    throw new OperationTimeout(
-      `The server did not answer the subscription within ${patience} ms${stays}. ${where}`,
-      { topic: event.topics[0], outcomeUnknown: Boolean(stays), remedy: REMEDY },
-    );
+    if (!onMessage) end();
+    throw (await operations()).late(driver, patience, event.topics[0], Boolean(onMessage));
   }
   signal?.throwIfAborted();
   if (inbox.error) throw inbox.error;

@@ -1,8 +1,10 @@
 /** What a client stands on: time, randomness, how it reaches a server, what tells of sleep. */
 
 import { type Clock, SystemClock } from '../clock.js';
+import { InvalidOption } from '../errors.js';
 import type { TransportName } from '../session/effects.js';
-import type { ClientOptions } from '../settings/options.js';
+import { type ClientOptions, sessionOptionsOf } from '../settings/options.js';
+import type { SessionOptions } from '../settings/session.js';
 import type { Transport } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
 import type { Driver } from './driver.js';
@@ -28,6 +30,23 @@ export interface Surroundings {
    * @returns Stops it.
    */
   watch(driver: Driver): () => void;
+}
+
+/**
+ * What the session of a client is set to.
+ *
+ * @throws InvalidOption A WebSocket is wanted where there is none.
+ */
+export function settingsOf(options: ClientOptions, around: Surroundings): SessionOptions {
+  const settings = sessionOptionsOf(options);
+  if (settings.transport === 'sse' || around.hasWebSocket?.(options) !== false) return settings;
+  const problem = new InvalidOption('This platform has no WebSocket.', {
+    remedy: 'Pass `WebSocket`, as of the package `ws`; Node has one since version 22.',
+    field: 'WebSocket',
+  });
+  if (settings.transport !== 'auto') throw problem;
+  options.logger.warn(`Server-sent events serve. ${problem}`);
+  return { ...settings, transport: 'sse' };
 }
 
 /** Those of the platform; what a first connection does not need is loaded beside it. */

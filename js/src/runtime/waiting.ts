@@ -10,6 +10,30 @@ export interface Waiting {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Who waits for each signal: it has one listener, however many calls it is given to. */
+const waiting = new WeakMap<AbortSignal, Set<() => void>>();
+
+/**
+ * @internal Have a function called when a signal is aborted; it must not be aborted yet.
+ *
+ * @returns Stops it.
+ */
+export function onAbort(signal: AbortSignal | undefined, abort: () => void): () => void {
+  if (!signal) return () => {};
+  let calls = waiting.get(signal);
+  if (!calls) {
+    const all = new Set<() => void>();
+    waiting.set(signal, all);
+    const tell = (): void => {
+      for (const call of [...all]) call();
+    };
+    signal.addEventListener('abort', tell, { once: true });
+    calls = all;
+  }
+  const added = calls.add(abort);
+  return () => void added.delete(abort);
+}
+
 /**
  * @internal The value of a promise, or undefined where the time passes first.
  *
@@ -26,11 +50,11 @@ export function within<T>(
   const givenUp = new Promise<undefined>((resolve, reject) => {
     const abort = (): void => reject(signal?.reason);
     const timer = clock?.callLater(milliseconds, () => resolve(undefined));
-    signal?.addEventListener('abort', abort);
     if (signal?.aborted) abort();
+    const ignore = onAbort(signal, abort);
     end = () => {
       timer?.cancel();
-      signal?.removeEventListener('abort', abort);
+      ignore();
     };
   });
   return Promise.race([promise, givenUp]).finally(end);

@@ -59,11 +59,7 @@ export class OwnPresence {
 
   /** What to say: first that for all topics, then that for each. */
   items(): [topic: Topic, data: JsonObject][] {
-    const all = [...this._said];
-    return [
-      ...all.filter(([topic]) => topic === undefined),
-      ...all.filter(([topic]) => topic !== undefined),
-    ];
+    return [...this._said].sort(([one], [other]) => Number(!other) - Number(!one));
   }
 
   has(topic: Topic): boolean {

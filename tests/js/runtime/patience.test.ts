@@ -1,6 +1,7 @@
 /** What takes too long, and who is given up. */
 
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 
 import {
@@ -257,6 +258,26 @@ for (const [what, field, call] of WRONG) {
     await ps.close();
   });
 }
+
+test('a signal has one listener, however many calls it is given to', async () => {
+  const { ps, peer } = virtualClient();
+  await ps.connect();
+  peer.silent.add('publish');
+  const abort = new AbortController();
+  const { signal } = abort;
+  const subs = await Promise.all(
+    Array.from({ length: 20 }, (_, n) => ps.subscribe(`a.${n}`, { signal })),
+  );
+  const given = Array.from({ length: 20 }, (_, data) =>
+    assert.rejects(ps.publish('a.b', { data }, { signal }), reason),
+  );
+  await turns();
+  assert.equal(getEventListeners(signal, 'abort').length, 1);
+  abort.abort(reason);
+  await Promise.all(given);
+  assert.ok(subs.every(({ active }) => !active));
+  await ps.close({ timeout: 0 });
+});
 
 test('clients and subscriptions end with their block', async () => {
   const { ps, peer } = virtualClient();

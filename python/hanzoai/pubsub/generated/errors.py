@@ -160,7 +160,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "unauthenticated": ErrorRecord(
         code="unauthenticated",
         meaning="No valid token was presented.",
-        remedy="Pass a token, or a callback that gives one; the server answers nothing but `auth` before that.",
+        remedy="Pass a token or a callback for it; the server answers nothing but `auth` before that.",
         retryable=False,
         action="reauth",
         status=401,
@@ -182,7 +182,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "token_expired": ErrorRecord(
         code="token_expired",
         meaning="The token has expired.",
-        remedy="Pass a callback that gives tokens in place of a fixed token, so that the client can renew it.",
+        remedy="Pass a callback for tokens in place of a fixed token, so that the client can renew it.",
         retryable=False,
         action="reauth",
         status=401,
@@ -215,7 +215,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "not_found": ErrorRecord(
         code="not_found",
         meaning="There is nothing at this address.",
-        remedy="Check the name of what was asked for; over HTTP also that the URL is the one of the HTTP port.",
+        remedy="Check the name, and that the URL is the one of the HTTP port.",
         retryable=False,
         action="retry",
         status=404,
@@ -303,7 +303,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "unavailable": ErrorRecord(
         code="unavailable",
         meaning="The server cannot do this at the moment.",
-        remedy="Try again, not before the time that the error names.",
+        remedy="Try again, as late as the error says.",
         retryable=True,
         action="retry",
         status=503,
@@ -369,7 +369,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "token_unavailable": ErrorRecord(
         code="token_unavailable",
         meaning="The token callback failed.",
-        remedy="Mend the callback: the cause tells what went wrong; an `AuthRefused` out of it ends the client.",
+        remedy="Mend the callback, see the cause; an AuthRefused out of it ends the client.",
         retryable=True,
         action="retry",
         status=None,
@@ -457,7 +457,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "usage": ErrorRecord(
         code="usage",
         meaning="The client is used in a way it cannot work.",
-        remedy="Change the program: the message says what does not go together.",
+        remedy="Change the program as the message says.",
         retryable=False,
         action="stop",
         status=None,
