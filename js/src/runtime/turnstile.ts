@@ -3,6 +3,7 @@
 import type { Outcome } from '../session/effects.js';
 import type { Publish } from '../session/events.js';
 import type { Driver } from './driver.js';
+import { onAbort } from './waiting.js';
 
 /** A publish that was let in. */
 export interface Entered {
@@ -37,10 +38,11 @@ export class Turnstile {
       const leave = (answer: () => void): void => {
         this._waiting.splice(this._waiting.indexOf(turn), 1);
         timer.cancel();
-        signal?.removeEventListener('abort', abort);
+        ignore();
         answer();
         this._check();
       };
+      let ignore = (): void => {};
       const abort = (): void => leave(() => reject(signal?.reason));
       const timer = this._driver.clock.callLater(patience, () => {
         leave(() => resolve({ settled: Promise.resolve(outcome) }));
@@ -50,7 +52,7 @@ export class Turnstile {
         admit: () => leave(() => resolve({ settled: this._driver.publish(event) })),
       };
       this._waiting.push(turn);
-      signal?.addEventListener('abort', abort);
+      ignore = onAbort(signal, abort);
       if (signal?.aborted) abort();
       else this._check();
     });

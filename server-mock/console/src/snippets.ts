@@ -31,9 +31,11 @@ asyncio.run(main())`,
     {
       name: 'TypeScript',
       code: `import { PubSub } from '@hanzoai/pubsub';
+// Node 20 has no WebSocket: import { WebSocket } from 'ws', and pass it, too.
 
 const ps = new PubSub({
   url: '${ws}',
+  restUrl: '${http}',
   token: process.env.HANZO_PUBSUB_TOKEN,
 });
 await ps.publish('demo.hello', { data: { text: 'hello' } });
