@@ -18,7 +18,7 @@ import { checkPresence } from './refusals.js';
 import { type Waiting, within } from './waiting.js';
 
 export { probe } from './probe.js';
-export { refuseMessage, refuseSubscription } from './refusals.js';
+export { refuseMany, refuseMessage, refuseSubscription } from './refusals.js';
 export { Turnstile } from './turnstile.js';
 export { watch } from './watch.js';
 

@@ -123,11 +123,7 @@ export async function publishMany(
 ): Promise<(Published | PubSubError)[]> {
   const { maxPayload } = driver;
   if (typeof Object(messages)[Symbol.iterator] !== 'function') {
-    throw invalid(
-      'messages',
-      `is ${kind(messages)}, not a list`,
-      'Give [topic, { type, data }] pairs.',
-    );
+    return (await driver.part(operations(), options)).refuseMany(messages);
   }
   const items: Prepared[] = [];
   for (const given of messages) {

@@ -1,7 +1,14 @@
 /** What is wrong with the arguments of `publish` and `subscribe`: loaded only to say so. */
 
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
-import { checkCall, checkFlag, checkFunction, checkNumber, kind } from '../settings/checks.js';
+import {
+  checkCall,
+  checkFlag,
+  checkFunction,
+  checkNumber,
+  invalid,
+  kind,
+} from '../settings/checks.js';
 import { readReceiveQueue } from '../settings/options.js';
 import { checkName } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
@@ -81,6 +88,15 @@ export function refuseMessage(
             : ['message', 'is not valid'];
   if (field === 'message') checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
   throw new InvalidOption(`\`${field}\` ${said}.`, { field, topic: name });
+}
+
+/** Refuse what is no list of messages. */
+export function refuseMany(messages: unknown): never {
+  throw invalid(
+    'messages',
+    `is ${kind(messages)}, not a list`,
+    'Give [topic, { type, data }] pairs.',
+  );
 }
 
 /**

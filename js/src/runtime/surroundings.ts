@@ -41,11 +41,11 @@ export function settingsOf(options: ClientOptions, around: Surroundings): Sessio
   const settings = sessionOptionsOf(options);
   if (settings.transport === 'sse' || around.hasWebSocket?.(options) !== false) return settings;
   const problem = new InvalidOption('This platform has no WebSocket.', {
-    remedy: 'Pass `WebSocket`, as of the package `ws`; Node has one since version 22.',
+    remedy: 'Pass `WebSocket`, as of the package `ws`.',
     field: 'WebSocket',
   });
   if (settings.transport !== 'auto') throw problem;
-  options.logger.warn(`Server-sent events serve. ${problem}`);
+  options.logger.warn(`${problem}`);
   return { ...settings, transport: 'sse' };
 }
 

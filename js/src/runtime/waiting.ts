@@ -20,18 +20,15 @@ const waiting = new WeakMap<AbortSignal, Set<() => void>>();
  */
 export function onAbort(signal: AbortSignal | undefined, abort: () => void): () => void {
   if (!signal) return () => {};
-  let calls = waiting.get(signal);
-  if (!calls) {
-    const all = new Set<() => void>();
-    waiting.set(signal, all);
-    const tell = (): void => {
-      for (const call of [...all]) call();
-    };
-    signal.addEventListener('abort', tell, { once: true });
-    calls = all;
+  const calls = waiting.get(signal) ?? new Set();
+  if (!waiting.has(signal)) {
+    waiting.set(signal, calls);
+    signal.addEventListener('abort', () => {
+      for (const call of [...calls]) call();
+    });
   }
-  const added = calls.add(abort);
-  return () => void added.delete(abort);
+  calls.add(abort);
+  return () => void calls.delete(abort);
 }
 
 /**

@@ -5,7 +5,7 @@ import socket
 import ssl
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -26,7 +26,27 @@ from hanzoai.pubsub.errors import (
     Unsupported,
 )
 from hanzoai.pubsub.http.problems import read_error
+from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, retry_after_of, why_unreachable
+from hanzoai.pubsub.settings.options import read_options
+from tests.python.rest.rig import OLD, QuickClock, Tokens
+
+if TYPE_CHECKING:
+    import respx
+
+
+async def test_an_answer_that_is_nobodys_names_the_address_and_how_it_came_about(
+    respx_mock: respx.MockRouter,
+) -> None:
+    respx_mock.get("http://127.0.0.1:24057/v1/topics/a.b/presence").respond(404, text="no")
+    for given, derived in (({}, True), ({"rest_url": "http://127.0.0.1:24057"}, False)):
+        options = read_options("ws://127.0.0.1:24057/ws", OLD, environ={}, **given)
+        rest = Rest(options, Tokens(), QuickClock())
+        with pytest.raises(NotFound) as told:
+            await rest.presence("a.b")
+        await rest.close()
+        assert told.value.message == "127.0.0.1:24057 answered HTTP 404 without saying why."
+        assert ("pass `rest_url`" in told.value.remedy) == derived
 
 
 @pytest.mark.parametrize(

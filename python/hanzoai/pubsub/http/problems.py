@@ -37,7 +37,13 @@ _CODES: Final[Mapping[int, str]] = {
 
 
 def read_error(
-    status: int, headers: Mapping[str, str], body: bytes, topic: str | None = None
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    topic: str | None = None,
+    *,
+    host: str = "The server",
+    remedy: str | None = None,
 ) -> PubSubError:
     """The exception that an HTTP error stands for.
 
@@ -49,6 +55,8 @@ def read_error(
         headers: Of the answer.
         body: Of the answer.
         topic: What the request concerned.
+        host: Who answered.
+        remedy: What to do where that may be somebody else than the server.
     """
     fields = _parse_object(body)
     word = word_of(fields.get("error"))
@@ -63,10 +71,11 @@ def read_error(
         or word_of(fields.get("title"))
     )
     known = _CODES.get(status) or ("internal" if status >= 500 else "invalid_frame")
+    elsewhere = code is None and known == "not_found"
     if code is None or (code not in CODES and code.isdecimal()):
         code = known
     if message is None and not fields:
-        message = f"The server answered HTTP {status} without saying why."
+        message = f"{host} answered HTTP {status} without saying why."
     milliseconds = fields.get("retry_after_ms")
     wait = retry_after_of(_header(headers, "Retry-After"))
     if isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool):
@@ -74,7 +83,7 @@ def read_error(
     return from_code(
         code,
         message,
-        remedy=word_of(fields.get("remedy")),
+        remedy=word_of(fields.get("remedy")) or (remedy if elsewhere else None),
         topic=word_of(fields.get("topic")) or topic,
         field=word_of(fields.get("field")),
         retry_after=wait,

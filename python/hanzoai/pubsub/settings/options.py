@@ -185,6 +185,7 @@ class ClientOptions:
         compression: Whether permessage-deflate is offered; default False.
         proxy: URL of a proxy; True takes the system's, False none; default True.
         ssl_context: TLS settings; None means the system's certificates.
+        http_derived: Nobody named `http_url`: it was made of another address.
     """
 
     socket_url: str
@@ -221,6 +222,7 @@ class ClientOptions:
     compression: bool = False
     proxy: str | bool = True
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
+    http_derived: bool = False
 
     def __post_init__(self) -> None:
         for name in _TIMES:
@@ -388,6 +390,7 @@ def read_options(
     return ClientOptions(
         socket_url=found.socket,
         http_url=found.http,
+        http_derived=rest_url is None and not url.lstrip().lower().startswith("http"),
         token=token,
         get_token=get_token,
         transport=transport,
