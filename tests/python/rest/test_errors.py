@@ -39,8 +39,8 @@ async def test_an_answer_that_is_nobodys_names_the_address_and_how_it_came_about
     respx_mock: respx.MockRouter,
 ) -> None:
     respx_mock.get("http://127.0.0.1:24057/v1/topics/a.b/presence").respond(404, text="no")
-    for given, derived in (({}, True), ({"rest_url": "http://127.0.0.1:24057"}, False)):
-        options = read_options("ws://127.0.0.1:24057/ws", OLD, environ={}, **given)
+    for rest_url, derived in ((None, True), ("http://127.0.0.1:24057", False)):
+        options = read_options("ws://127.0.0.1:24057/ws", OLD, rest_url=rest_url, environ={})
         rest = Rest(options, Tokens(), QuickClock())
         with pytest.raises(NotFound) as told:
             await rest.presence("a.b")
