@@ -10,7 +10,7 @@ import atexit
 import contextlib
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
 
 from hanzoai.pubsub.client import PubSubClient
 from hanzoai.pubsub.errors import ClosedError
@@ -110,6 +110,11 @@ class PubSub:
     def client_id(self) -> str | None:
         """The id the server gave this client; None before it was ever connected."""
         return self._client.client_id
+
+    @property
+    def transport(self) -> Literal["websocket", "sse"] | None:
+        """How the client is connected; see ``PubSubClient.transport``."""
+        return self._client.transport
 
     @property
     def url(self) -> str:

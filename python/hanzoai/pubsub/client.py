@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
 from hanzoai.pubsub.runtime.operations import Operations
 from hanzoai.pubsub.runtime.publishing import Batch
 from hanzoai.pubsub.runtime.subscribing import Request
 from hanzoai.pubsub.runtime.surroundings import surroundings
+from hanzoai.pubsub.settings.checks import check_function
 from hanzoai.pubsub.topic import TopicHandle
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ class PubSubClient:
         tracing: Tracing | None = None,
         **settings: Unpack[Settings],
     ) -> None:
+        check_function("on_state", on_state)
+        check_function("on_error", on_error)
         self._around = surroundings(url)
         self._options = self._around.read_options(
             url,
@@ -126,6 +129,15 @@ class PubSubClient:
         own; before the first stream it is the one of requests over HTTP.
         """
         return None if self._operations is None else self._operations.client_id
+
+    @property
+    def transport(self) -> Literal["websocket", "sse"] | None:
+        """How the client is connected at this moment; None where it is not connected.
+
+        ``sse`` in place of ``websocket`` says that the WebSocket could not be used; the log said
+        why, at WARNING.
+        """
+        return None if self._operations is None else self._operations.transport
 
     @property
     def url(self) -> str:

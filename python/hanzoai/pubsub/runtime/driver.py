@@ -18,6 +18,7 @@ from hanzoai.pubsub.generated.wire import AuthOkFrame, Limits
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.keeper import TaskKeeper
 from hanzoai.pubsub.runtime.reader import Reader
+from hanzoai.pubsub.runtime.troubles import Troubles, describe_failure
 from hanzoai.pubsub.runtime.watch import Watch
 from hanzoai.pubsub.session import effects, events
 from hanzoai.pubsub.session.effects import Deliver
@@ -75,10 +76,7 @@ class Driver:
         self.tokens = tokens
         self.loop = asyncio.get_running_loop()
         self.state: StateName = "initialized"
-        self.last_failure: StateChange | None = None
-        """What ended the last connection or attempt, until there is a connection again."""
-        self.token_failure: PubSubError | None = None
-        """Why there is no token, until there is one."""
+        self.troubles = Troubles(options)
         self.finished = False
         self.error: PubSubError | None = None
         self.client_id: str | None = None
@@ -111,7 +109,7 @@ class Driver:
             effects.StateChanged: self._change_state,
             effects.Fetch: self._fetch,
             effects.AbandonFetch: self._abandon_fetch,
-            effects.Dial: lambda effect: self._reader.dial(effect.transport),
+            effects.Dial: self._dial,
             effects.HangUp: lambda effect: self._reader.hang_up(effect.code),
             effects.Send: lambda effect: self._reader.send(effect.frame),
             effects.StartTimer: self._start_timer,
@@ -292,7 +290,12 @@ class Driver:
 
     def dropped(self, code: int | None, reason: str, retry_after: int | None) -> None:
         """See ``Receiver``."""
+        self.troubles.dropped(reason)
         self.feed(events.Dropped(_LOST if code is None else code, reason, retry_after))
+
+    def _dial(self, effect: effects.Dial) -> None:
+        self.troubles.dialed(effect.transport)
+        self._reader.dial(effect.transport)
 
     def _probe(self, _: effects.Probe) -> None:
         self.spawn(self._run_probe(), "probe")
@@ -315,20 +318,13 @@ class Driver:
         except Exception as error:
             self._fetches.pop(effect.id, None)
             refused = isinstance(error, AuthRefused)
-            # What a stranger's exception says may hold a secret; its class says enough.
-            said = (
-                error.message
-                if isinstance(error, PubSubError)
-                else f"get_token raised {type(error).__name__}."
-            )
+            said = describe_failure(error)
             if not refused:
-                logger.warning("get_token failed: %s", type(error).__name__)
-                self.token_failure = from_code("token_unavailable", said, cause=error)
-                self._on_error(self.token_failure, None)
+                self.troubles.token_failed(error)
+                self._on_error(from_code("token_unavailable", f"{said}.", cause=error), None)
             self.feed(events.TokenFailed(effect.id, refused, said))
             return
         self._fetches.pop(effect.id, None)
-        self.token_failure = None
         ends = token.expires_at
         left = None if ends is None else max(0, ends - self.clock.wall_ms())
         self.feed(events.Token(effect.id, token.value, left))
@@ -385,15 +381,14 @@ class Driver:
             retry_in=effect.retry_in,
             attempt=effect.attempt,
         )
-        if effect.public == "connected":
-            self.last_failure = None
-        elif effect.code is not None or effect.reason:
-            self.last_failure = change
+        self.troubles.changed(change)
         logger.debug("%s -> %s %s", before, effect.public, effect.code or "")
         self._on_state(change)
         self._notify()
 
     def _problem(self, effect: effects.Problem) -> None:
+        if effect.code == "going_away":
+            self.troubles.announced()
         wait = effect.retry_after
         error = from_code(
             effect.code,

@@ -56,6 +56,8 @@ class Inbox:
         self.joined = False
         self.finished = False
         self.error: PubSubError | None = None
+        self.told = False
+        """Set where a call or an iteration raises the error, or has it reported."""
         self.positions: dict[str, int] = {}
         self.policy: Literal["gap", "block", "error"] = bounds.policy
         self.full = False

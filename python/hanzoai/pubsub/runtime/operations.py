@@ -20,7 +20,7 @@ from hanzoai.pubsub.runtime.handlers import Listener
 from hanzoai.pubsub.runtime.http_operations import HttpApi
 from hanzoai.pubsub.runtime.publisher import Publisher
 from hanzoai.pubsub.runtime.publishing import PRESENCE_UPDATE
-from hanzoai.pubsub.runtime.states import StateStream, reason_of, standing
+from hanzoai.pubsub.runtime.states import StateStream
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
 from hanzoai.pubsub.session import events
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.handlers import Handler
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.surroundings import Surroundings
+    from hanzoai.pubsub.session.effects import TransportName
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import (
         Message,
@@ -101,6 +102,7 @@ class Operations:
             None if on_error is None else Listener(on_error, "on_error", driver.spawn)
         )
         self._streams: set[StateStream] = set()
+        self._end_told = False
         driver.on_welcome = self._http.learn
         self.publisher = Publisher(
             driver, self._http, options, around.clock, self._session.outbox.has_room
@@ -117,6 +119,11 @@ class Operations:
     def client_id(self) -> str | None:
         """The id the server gave."""
         return self._driver.client_id
+
+    @property
+    def transport(self) -> TransportName | None:
+        """How it is connected."""
+        return self._driver.troubles.transport
 
     @property
     def error(self) -> PubSubError | None:
@@ -176,6 +183,17 @@ class Operations:
         else:
             logger.error("A handler of topic %s raised an exception", topic, exc_info=error)
 
+    def report_end(self, error: PubSubError, topics: tuple[str, ...]) -> None:
+        """Tell of the error that ended a subscription with handlers, where nobody awaits it.
+
+        What ended the client ends all of them, and is told once.
+        """
+        if error is self._driver.error:
+            if self._end_told:
+                return
+            self._end_told = True
+        self.report(error, error.topic or topics[0])
+
     def _state_changed(self, change: StateChange) -> None:
         if self._state_listener is not None:
             self._state_listener.tell(change)
@@ -188,14 +206,13 @@ class Operations:
         self, seconds: float, *, code: str | None = None, topic: str | None = None
     ) -> PubSubError:
         """Of what kind the last failure was, the program learns by the error's class."""
-        driver = self._driver
-        lost = driver.last_failure
-        message = f"Not connected within {seconds:g} s: {reason_of(lost, driver.state)}"
-        of = None if lost is None else lost.code
-        failure = driver.token_failure
-        if failure is not None and of == failure.code:
-            return from_code(failure.code, message, topic=topic, cause=failure.__cause__)
-        known = CODES.get(str(of)) if code is None and of != "timeout" else None
+        troubles = self._driver.troubles
+        message = f"Not connected within {seconds:g} s: {troubles.why(self.state)}"
+        last = None if troubles.last is None else troubles.last.code
+        if troubles.cause is not None and isinstance(last, str):
+            remedy = troubles.remedy(None)
+            return from_code(last, message, topic=topic, remedy=remedy, cause=troubles.cause)
+        known = CODES.get(str(last)) if code is None and last != "timeout" else None
         remedy = None if known is None else known.remedy
         return ConnectionFailed(message, code=code, topic=topic, remedy=remedy)
 
@@ -223,12 +240,13 @@ class Operations:
         """Wait until the server has answered a subscription, or it has ended."""
         seconds = self._options.operation_timeout
         if not await self._driver.until(lambda: inbox.joined or inbox.finished, seconds):
+            troubles = self._driver.troubles
             raise OperationTimeout(
                 f"The server did not answer the subscription within {seconds:g} s; it stays in "
-                f"force and may still be answered. "
-                f"{standing(self._driver.last_failure, self.state)}",
+                f"force and may still be answered. {troubles.standing(self.state)}",
                 topic=inbox.topics[0],
-                remedy=_REMEDY,
+                remedy=troubles.remedy(_REMEDY),
+                cause=troubles.cause,
                 outcome_unknown=True,
             )
 
@@ -288,7 +306,7 @@ class Operations:
                 raise
             if driver.state != "connected":
                 raise self._not_connected(seconds, code="not_connected", topic=topic) from None
-            where = standing(driver.last_failure, driver.state)
+            where = driver.troubles.standing(driver.state)
             raise OperationTimeout(
                 f"The server did not answer the update of presence within {seconds:g} s. {where}",
                 topic=topic,

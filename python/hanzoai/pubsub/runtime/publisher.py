@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, get_args
 from hanzoai.pubsub.errors import OperationTimeout, PubSubError, from_code
 from hanzoai.pubsub.runtime.http_operations import failure, published
 from hanzoai.pubsub.runtime.publishing import Prepared, prepare, split_item
-from hanzoai.pubsub.runtime.states import standing
 from hanzoai.pubsub.runtime.turnstile import Turnstile
 from hanzoai.pubsub.session import events
 from hanzoai.pubsub.session.effects import Acked, Rejected, Unknown
@@ -133,10 +132,9 @@ class Publisher:
                 published(result, item) for result, item in zip(outcome.results, items, strict=True)
             ]
         if isinstance(outcome, Rejected) and outcome.code == "timeout":
-            where = standing(self._driver.last_failure, self._driver.state)
-            message = f"It could not be sent within {seconds:g} s. {where}"
+            message = f"It could not be sent within {seconds:g} s. {self._standing()}"
             outcome = replace(outcome, message=message)
-        return [_failure(outcome, item, expired=expired) for item in items]
+        return [self._failure(outcome, item, expired=expired) for item in items]
 
     def _goes_over_http(self, via: Via) -> bool:
         """Whether a publish takes a request of its own.
@@ -157,7 +155,7 @@ class Publisher:
         if queue.policy == "block":
             if not await self._turnstile.enter(len(items), size, seconds):
                 raise OperationTimeout(
-                    f"The queue of publishes had no room within {seconds:g} s.",
+                    f"The queue of publishes had no room within {seconds:g} s. {self._standing()}",
                     topic=items[0].publication.topic,
                     id=items[0].id,
                     outcome_unknown=False,
@@ -188,6 +186,45 @@ class Publisher:
         finally:
             timer.cancel()
 
+    def _failure(self, outcome: Outcome, item: Prepared, *, expired: bool) -> PubSubError:
+        topic, id = item.publication.topic, item.id
+        if isinstance(outcome, Unknown):
+            if expired:
+                return OperationTimeout(
+                    "No answer came in time; whether it was published is unknown.",
+                    topic=topic,
+                    id=id,
+                    outcome_unknown=True,
+                )
+            return OperationTimeout(code="outcome_unknown", topic=topic, id=id)
+        assert not isinstance(outcome, Acked)
+        if outcome.code == "timeout":
+            troubles = self._driver.troubles
+            return OperationTimeout(
+                outcome.message,
+                topic=topic,
+                remedy=troubles.remedy(None),
+                cause=troubles.cause,
+                outcome_unknown=False,
+                id=id,
+            )
+        return from_code(
+            outcome.code,
+            outcome.message,
+            remedy=outcome.remedy,
+            topic=outcome.topic or topic,
+            retry_after=None if outcome.retry_after is None else outcome.retry_after / 1000,
+        )
+
+    def _standing(self) -> str:
+        """What keeps publishes from being sent, in words."""
+        driver = self._driver
+        said = driver.troubles.standing(driver.state)
+        rate = driver.limits.publish_rate
+        if driver.state == "connected" and rate:
+            said += f" Publishes are paced at {rate:g} a second, which the server allows."
+        return said
+
 
 def chunks(items: Sequence[Prepared], most: int) -> list[list[Prepared]]:
     """Split a batch by the server's limit and by bytes, in order."""
@@ -200,26 +237,3 @@ def chunks(items: Sequence[Prepared], most: int) -> list[list[Prepared]]:
         found[-1].append(item)
         size += item.size
     return found
-
-
-def _failure(outcome: Outcome, item: Prepared, *, expired: bool) -> PubSubError:
-    topic, id = item.publication.topic, item.id
-    if isinstance(outcome, Unknown):
-        if expired:
-            return OperationTimeout(
-                "No answer came in time; whether it was published is unknown.",
-                topic=topic,
-                id=id,
-                outcome_unknown=True,
-            )
-        return OperationTimeout(code="outcome_unknown", topic=topic, id=id)
-    assert not isinstance(outcome, Acked)
-    if outcome.code == "timeout":
-        return OperationTimeout(outcome.message, topic=topic, id=id, outcome_unknown=False)
-    return from_code(
-        outcome.code,
-        outcome.message,
-        remedy=outcome.remedy,
-        topic=outcome.topic or topic,
-        retry_after=None if outcome.retry_after is None else outcome.retry_after / 1000,
-    )

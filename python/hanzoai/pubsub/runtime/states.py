@@ -77,9 +77,3 @@ def reason_of(failure: StateChange | None, state: StateName) -> str:
     if failure.code is None or failure.code == 1006:
         return f"{said}."
     return f"{said} ({failure.code})."
-
-
-def standing(failure: StateChange | None, state: StateName) -> str:
-    """Where a client stands that did not answer in time, in words."""
-    why = "" if failure is None else f" Last failure: {reason_of(failure, state)}"
-    return f"State: {state}.{why}"

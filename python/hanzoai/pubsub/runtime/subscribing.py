@@ -139,7 +139,14 @@ class _Place:
         operations = self._operations = self._ready()
         operations.add(self._event, self.inbox, self._presence)
         if self.handlers.on_message is not None or self._presence is not self.inbox:
-            operations.spawn(self.handlers.run(self._presence), "handlers")
+            operations.spawn(self._run_handlers(operations), "handlers")
+
+    async def _run_handlers(self, operations: Operations) -> None:
+        await self.handlers.run(self._presence)
+        error = self.inbox.error
+        if error is not None and not self.inbox.told:
+            self.inbox.told = True
+            operations.report_end(error, self._event.topics)
 
     def leave(self) -> None:
         self._presence.finish()

@@ -47,6 +47,7 @@ class Subscription:
     ) -> None:
         self._inbox = inbox
         self._handlers = handlers
+        self._handled = handlers.on_message is not None
         self._begin = begin
         self._leave = leave
         self._joined = joined
@@ -97,6 +98,8 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Message:
+        if self._handled:
+            self._refuse_handled()
         inbox = self._inbox
         while True:
             entry = inbox.take()
@@ -108,7 +111,12 @@ class Subscription:
                 await self._handlers.gap(entry, inbox.positions)
 
     def take_nowait(self) -> Message | None:
-        """The next message if one waits and no gap is to be told before it, else None."""
+        """The next message if one waits and no gap is to be told before it, else None.
+
+        Raises:
+            UsageError: The messages go to ``on_message``.
+        """
+        self._refuse_handled()
         while (entry := self._inbox.peek()) is not None and type(entry) is not Gap:
             taken = self._inbox.take()
             if type(taken) is Message:
@@ -168,6 +176,10 @@ class Subscription:
             self._leave()
 
     def _begin_reading(self) -> None:
+        self._refuse_handled()
+        self._inbox.told = True
+
+    def _refuse_handled(self) -> None:
         if self._handlers.on_message is not None:
             raise UsageError(
                 "This subscription hands its messages to `on_message`.",
@@ -184,6 +196,7 @@ class Subscription:
 
     async def _wait_entry(self) -> None:
         inbox = self._inbox
+        inbox.told = True
         if inbox.finished:
             if inbox.error is not None:
                 raise inbox.error.with_traceback(None)
@@ -194,10 +207,14 @@ class Subscription:
 
     async def _wait_joined(self) -> Self:
         self.start()
-        await self._joined()
-        error = self._inbox.error
-        if error is not None:
-            raise error.with_traceback(None)
+        inbox = self._inbox
+        heard, inbox.told = inbox.told, True
+        try:
+            await self._joined()
+        finally:
+            inbox.told = heard or inbox.error is not None
+        if inbox.error is not None:
+            raise inbox.error.with_traceback(None)
         return self
 
 

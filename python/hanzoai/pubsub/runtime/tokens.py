@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from hanzoai.pubsub.errors import AuthError, ClosedError, InvalidOption, PubSubError
+from hanzoai.pubsub.runtime.troubles import describe_failure
 from hanzoai.pubsub.settings.options import check_token
 from hanzoai.pubsub.values import Token, TokenContext
 
@@ -140,9 +141,8 @@ class TokenSource:
         except PubSubError:
             raise
         except Exception as error:
-            # Its words may hold a secret; its class says enough.
             raise AuthError(
-                f"get_token raised {type(error).__name__}.", code="token_unavailable", cause=error
+                f"{describe_failure(error)}.", code="token_unavailable", cause=error
             ) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
 from typing import Final
 
@@ -67,6 +68,30 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise InvalidOption(
             f"`{name}` is none of its choices.", remedy=f"{hint}Use one of {listed}.", field=name
         )
+
+
+def check_function(name: str, function: object, remedy: str | None = None) -> None:
+    """Something that can be called with one argument, or None."""
+    if function is None:
+        return
+    if not callable(function):
+        raise InvalidOption(
+            f"`{name}` is {kind(function)}, not a function.",
+            remedy=remedy or "Pass a function or a coroutine function.",
+            field=name,
+        )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # written in C, as many are that take an argument
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise InvalidOption(
+            f"`{name}` cannot be called with one argument.",
+            remedy=remedy or "Pass a function or a coroutine function of one argument.",
+            field=name,
+        ) from None
 
 
 def check_instance(name: str, value: object, wanted: type) -> None:

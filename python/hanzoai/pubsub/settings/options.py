@@ -16,13 +16,13 @@ from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
 from hanzoai.pubsub.settings.checks import (
     check_choice,
     check_flag,
+    check_function,
     check_instance,
     check_name,
     check_proxy,
     check_seconds,
     check_token,
     check_whole,
-    kind,
 )
 from hanzoai.pubsub.settings.session import SessionOptions
 from hanzoai.pubsub.settings.urls import endpoints, refuse_plaintext
@@ -364,12 +364,11 @@ def read_options(
             field="url",
         )
     found = endpoints(url, rest_url)
-    if get_token is not None and not callable(get_token):
-        raise InvalidOption(
-            f"`get_token` is {kind(get_token)}, not a function.",
-            remedy="Pass a function or a coroutine function that returns the token.",
-            field="get_token",
-        )
+    check_function(
+        "get_token",
+        get_token,
+        "Pass a function or a coroutine function that takes a TokenContext and returns the token.",
+    )
     if token is not None and get_token is not None:
         raise InvalidOption(
             "Both `token` and `get_token` were given.", remedy="Pass one of them.", field="token"

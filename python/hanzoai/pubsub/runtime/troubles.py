@@ -1,0 +1,136 @@
+"""What stands between a client and its server: the last failure, and what the log says of it.
+
+The session decides what to do about a failure. This keeps what people want to know of it: once for
+each outage why there is no connection, once why the way is not the one that was asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.errors import PubSubError
+from hanzoai.pubsub.runtime.states import reason_of
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.session.effects import TransportName
+    from hanzoai.pubsub.settings.options import ClientOptions
+    from hanzoai.pubsub.values import StateChange, StateName
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_TOKEN: Final = "token_unavailable"
+_TOKEN_REMEDY: Final = (
+    "Mend `get_token`: it is called with a TokenContext and returns a string or a Token; its "
+    "exception is the `__cause__` of this one."
+)
+
+
+class Troubles:
+    """What went wrong with one client.
+
+    Args:
+        options: Where it connects, and how.
+
+    Attributes:
+        last: What ended the last connection or attempt, until there is a connection again.
+        cause: The exception of ``get_token`` behind it, if that is what failed.
+    """
+
+    def __init__(self, options: ClientOptions) -> None:
+        self.last: StateChange | None = None
+        self.cause: Exception | None = None
+        self._url = options.socket_url
+        self._auto = options.transport == "auto"
+        self._way: TransportName | None = None
+        self._connected = False
+        self._socket_failed = "it did not open in time"
+        self._told = False
+        self._told_fallback = False
+
+    @property
+    def transport(self) -> TransportName | None:
+        """The way of the present connection; None where there is none."""
+        return self._way if self._connected else None
+
+    # ------------------------------------------------------------ what happens
+
+    def dialed(self, way: TransportName) -> None:
+        """A transport is opened."""
+        self._way = way
+
+    def dropped(self, reason: str) -> None:
+        """It is gone, or did not open."""
+        if self._way == "websocket":
+            self._socket_failed = reason.rstrip(".") or "it ended without a reason"
+
+    def announced(self) -> None:
+        """The server said that it will be gone for a while; that was told already."""
+        self._told = True
+
+    def token_failed(self, error: Exception) -> None:
+        """``get_token`` raised."""
+        self.cause = error
+
+    def changed(self, change: StateChange) -> None:
+        """The public state has changed."""
+        self._connected = change.to == "connected"
+        if self._connected:
+            self.last = self.cause = None
+            self._told = False
+            self._tell_fallback()
+        elif change.code is not None or change.reason:
+            self.last = change
+            if change.code != _TOKEN:
+                self.cause = None
+            if change.to in ("reconnecting", "suspended"):
+                self._tell_outage(change)
+
+    # ------------------------------------------------------------ what is said of it
+
+    def why(self, state: StateName) -> str:
+        """Why there is no connection, in words."""
+        return reason_of(self.last, state)
+
+    def standing(self, state: StateName) -> str:
+        """The state, and what failed last, in words."""
+        why = f" Last failure: {self.why(state)}" if self.last is not None else ""
+        return f"State: {state}.{why}"
+
+    def remedy(self, usual: str | None) -> str | None:
+        """What to do about the last failure, where that is known better than usual."""
+        return _TOKEN_REMEDY if self.last is not None and self.last.code == _TOKEN else usual
+
+    def _tell_outage(self, change: StateChange) -> None:
+        # Of a callback that fails, each failure is told as an error by itself.
+        if not self._told and change.code != _TOKEN:
+            self._told = True
+            why = self.why(change.to)
+            logger.warning("No connection to %s: %s The client goes on trying.", self._url, why)
+
+    def _tell_fallback(self) -> None:
+        fallen_back = self._auto and self._way == "sse"
+        if fallen_back and not self._told_fallback:
+            logger.warning(
+                "The WebSocket %s failed (%s); server-sent events are used",
+                self._url,
+                self._socket_failed,
+            )
+        self._told_fallback = fallen_back
+
+
+def describe_failure(error: Exception) -> str:
+    """What is said of an exception of ``get_token``.
+
+    The words of a stranger's exception may hold a secret; its class and where it was raised do not.
+    """
+    if isinstance(error, PubSubError):
+        return error.message.rstrip(".")
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" in {PurePath(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"get_token raised {type(error).__name__}{place}"
+
+
+__all__ = ["Troubles", "describe_failure"]

@@ -1,0 +1,288 @@
+"""What a program and its log learn of a server that cannot be reached, and of refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hanzoai.pubsub import (
+    AuthError,
+    AuthError,
+    InvalidOption,
+    Message,
+    OperationTimeout,
+    PermissionDenied,
+    PubSub,
+    PubSubClient,
+    PubSubError,
+    TokenContext,
+    UsageError,
+)
+from hanzoai.pubsub.testing import MemoryServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(20)
+
+
+def said(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= level]
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[MemoryServer]:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        'rules:\n  - pattern: "open.**"\n    require: {authenticated: true}\n', "utf-8"
+    )
+    async with MemoryServer(rules=str(rules)) as server:
+        yield server
+
+
+# ---------------------------------------------------------------- refusals
+
+
+async def test_a_refused_subscription_with_a_handler_is_told_to_on_error(
+    guarded: MemoryServer,
+) -> None:
+    errors: list[Exception] = []
+    ps = guarded.client(guarded.token("alice"), on_error=errors.append)
+    sub = ps.subscribe("secret.a", on_message=print)
+    await guarded.clock.settle()
+    (error,) = errors
+    assert isinstance(error, PermissionDenied)
+    assert (error.topic, sub.active) == ("secret.a", False)
+
+
+async def test_a_refused_subscription_with_a_handler_is_logged_without_on_error(
+    guarded: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = guarded.client(guarded.token("alice"))
+    ps.subscribe("secret.a", on_presence=print)
+    await guarded.clock.settle()
+    (line,) = said(caplog, logging.ERROR)
+    assert "forbidden" in line
+    assert "secret.a" in line
+
+
+async def test_what_ends_the_client_is_told_once_for_all_its_handlers(
+    guarded: MemoryServer,
+) -> None:
+    errors: list[Exception] = []
+    ps = guarded.client("garbage", on_error=errors.append)
+    subs = [ps.subscribe(f"open.{n}", on_message=print) for n in range(3)]
+    await guarded.clock.settle()
+    (error,) = errors
+    assert isinstance(error, AuthError)
+    assert not any(sub.active for sub in subs)
+
+
+async def test_where_somebody_awaits_or_iterates_the_error_is_raised_and_not_told(
+    guarded: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors: list[Exception] = []
+    ps = guarded.client(guarded.token("alice"), on_error=errors.append)
+    with pytest.raises(PermissionDenied):
+        await ps.subscribe("secret.a", on_message=print)
+    with pytest.raises(PermissionDenied):
+        async with ps.subscribe("secret.b", on_message=print):
+            pass
+    with pytest.raises(PermissionDenied):
+        async for _ in ps.subscribe("secret.c", on_presence=print):
+            pass
+    with pytest.raises(PermissionDenied):
+        await anext(ps.subscribe("secret.d"))
+    await guarded.clock.settle()
+    assert (errors, said(caplog)) == ([], [])
+
+
+async def test_a_refusal_that_follows_an_impatient_wait_is_told(guarded: MemoryServer) -> None:
+    errors: list[Exception] = []
+    ps = guarded.client(guarded.token("alice"), on_error=errors.append, operation_timeout=1)
+    await ps.connect()
+    with guarded.frozen():
+        sub = ps.subscribe("secret.a", on_message=print)
+        task = asyncio.ensure_future(sub)
+        await guarded.clock.advance(2)
+        with pytest.raises(OperationTimeout):
+            await task
+    await guarded.clock.settle()
+    assert [type(error) for error in errors] == [PermissionDenied]
+
+
+async def test_messages_that_go_to_a_handler_cannot_be_taken_by_hand(
+    pubsub_memory: MemoryServer,
+) -> None:
+    got: list[Message] = []
+    sub = await pubsub_memory.client().subscribe("a.b", on_message=got.append)
+    with pytest.raises(UsageError, match="on_message"):
+        await anext(sub)
+    with pytest.raises(UsageError, match="on_message"):
+        sub.take_nowait()
+
+
+# ---------------------------------------------------------------- no connection
+
+
+async def test_an_outage_is_one_warning_with_its_reason(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client()
+    for _ in range(2):
+        with pubsub_memory.refusing(None, "The cable is cut."):
+            ps.subscribe("a.b", on_message=print)
+            await pubsub_memory.clock.advance(60)
+            assert ps.transport is None
+        await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
+    first, second = said(caplog)
+    assert first == second
+    assert first.startswith(f"No connection to {ps.url}: The cable is cut.")
+
+
+async def test_a_restart_that_the_server_announces_is_one_warning(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+    troubles = ps._ready()._driver.troubles
+    troubles.announced()
+    pubsub_memory.cut(1001, "going away")
+    await pubsub_memory.clock.advance_until(lambda: ps.state == "connected", 60)
+    assert said(caplog) == []
+    pubsub_memory.cut(1001, "going away")
+    await pubsub_memory.clock.advance_until(lambda: ps.state == "connected", 60)
+    assert len(said(caplog)) == 1
+
+
+async def test_a_publish_that_was_not_sent_in_time_says_what_failed(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    with pubsub_memory.refusing(None, "The cable is cut."):
+        task = asyncio.create_task(ps.publish("a.b", {"data": 1}, timeout=3))
+        await pubsub_memory.clock.advance(3)
+        with pytest.raises(OperationTimeout) as told:
+            await task
+    assert not told.value.outcome_unknown
+    assert told.value.message.startswith("It could not be sent within ")
+    assert told.value.message.endswith(" Last failure: The cable is cut.")
+
+
+@pytest.mark.pubsub_server(publish_rate_user=10)
+async def test_a_publish_that_pacing_held_back_says_so(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client(pubsub_memory.token("alice"))
+    await ps.connect()
+    calls = [ps.publish("a.b", {"data": n}, timeout=2) for n in range(60)]
+    gathered = asyncio.ensure_future(asyncio.gather(*calls, return_exceptions=True))
+    await pubsub_memory.clock.advance_until(gathered.done)
+    late = [error for error in await gathered if isinstance(error, OperationTimeout)]
+    assert late
+    assert "State: connected. Publishes are paced at 10 a second" in late[0].message
+
+
+# ---------------------------------------------------------------- the way
+
+
+def way_of(ps: PubSubClient) -> str | None:
+    return ps.transport
+
+
+async def test_a_way_that_was_not_meant_is_one_warning_and_can_be_asked_for(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client()
+    assert way_of(ps) is None
+    with pubsub_memory.refusing(None, "HTTP 404 from the proxy.", transport="websocket"):
+        ps.subscribe("a.b", on_message=print)
+        await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
+        assert way_of(ps) == "sse"
+        pubsub_memory.cut()
+        await pubsub_memory.clock.advance_until(lambda: ps.transport is None)
+        await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
+    fallbacks = [line for line in said(caplog) if "server-sent events" in line]
+    assert fallbacks == [
+        f"The WebSocket {ps.url} failed (HTTP 404 from the proxy); server-sent events are used"
+    ]
+    await pubsub_memory.clock.advance_until(lambda: ps.transport == "websocket")
+
+
+async def test_server_sent_events_that_were_asked_for_are_no_warning(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client(transport="sse")
+    await ps.connect()
+    assert (way_of(ps), said(caplog)) == ("sse", [])
+    await ps.close()
+    assert way_of(ps) is None
+
+
+def test_the_blocking_client_tells_its_way(caplog: pytest.LogCaptureFixture) -> None:
+    with PubSub("ws://127.0.0.1:1/ws", "t") as ps:
+        assert ps.transport is None
+
+
+# ---------------------------------------------------------------- get_token
+
+
+@pytest.mark.parametrize("name", ["get_token", "on_state", "on_error"])
+@pytest.mark.parametrize("wrong", ["x", lambda: "x", lambda _a, _b: "x"])
+def test_a_callback_that_cannot_take_its_argument_is_refused_at_once(
+    name: str, wrong: object
+) -> None:
+    token = None if name == "get_token" else "t"
+    with pytest.raises(InvalidOption) as told:
+        PubSubClient("ws://127.0.0.1/ws", token, **{name: wrong})  # type: ignore[arg-type]
+    assert told.value.field == name
+
+
+@pytest.mark.parametrize("right", [print, lambda *_: "x", lambda _, more=1: "x", str.lower])
+def test_a_callback_that_can_take_one_argument_is_taken(right: object) -> None:
+    PubSubClient("ws://127.0.0.1/ws", get_token=right, on_state=right)  # type: ignore[arg-type]
+
+
+async def test_a_callback_that_fails_is_named_with_its_place_and_is_the_cause(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def get_token(context: TokenContext) -> str:
+        raise LookupError("hunter2")
+
+    async def ask(context: TokenContext) -> str:
+        return get_token(context)
+
+    ps = pubsub_memory.client(get_token=ask, operation_timeout=5)
+    sub = ps.subscribe("a.b")
+    calls: list[Callable[[], Awaitable[object]]] = [
+        ps.connect,
+        lambda: sub,
+        lambda: ps.publish("a.b", {"data": 1}),
+    ]
+    for call in calls:
+        task = asyncio.ensure_future(call())
+        await pubsub_memory.clock.advance(5)
+        with pytest.raises(PubSubError) as told:
+            await task
+        assert isinstance(told.value.__cause__, LookupError)
+        assert "get_token raised LookupError in test_troubles.py, line " in told.value.message
+        assert "get_token" in told.value.remedy
+        assert "hunter2" not in str(told.value)
+    errors = said(caplog, logging.ERROR)
+    assert errors == said(caplog)
+    assert "test_troubles.py, line " in errors[0]
+    assert "hunter2" not in " ".join(errors)
+
+
+async def test_a_callback_that_returns_no_token_is_named(pubsub_memory: MemoryServer) -> None:
+    async def get_token(context: TokenContext) -> str:
+        return 7  # type: ignore[return-value]
+
+    ps = pubsub_memory.client(get_token=get_token)
+    task = asyncio.create_task(ps.connect(2))
+    await pubsub_memory.clock.advance(2)
+    with pytest.raises(AuthError, match="`get_token` returned int") as told:
+        await task
+    assert isinstance(told.value.__cause__, InvalidOption)
