@@ -293,7 +293,9 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "claims": claims,
     "faults": fault_kinds,
     "limits": limits,
-    "client-options": lambda: options(ClientOptions, skip=("socket_url", "http_url", *ARGUMENTS)),
+    "client-options": lambda: options(
+        ClientOptions, skip=("socket_url", "http_url", "http_derived", *ARGUMENTS)
+    ),
     "send-queue": lambda: options(SendQueue),
     "receive-queue": lambda: options(ReceiveQueue),
     "retry": lambda: options(RetryOptions),

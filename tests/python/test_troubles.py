@@ -10,7 +10,6 @@ import pytest
 
 from hanzoai.pubsub import (
     AuthError,
-    AuthError,
     InvalidOption,
     Message,
     OperationTimeout,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
+import stat
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO
 
 from hanzoai.pubsub.cli.arguments import (
     Parser,
@@ -41,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command."""
     args = _parser().parse_args(argv)
     output = Output(as_json=args.json)
-    if args.data is None and not sys.stdin.isatty():
+    if args.data is None and not _is_terminal(sys.stdin):
         args.data = "-"
     if args.data is None:
         usage_error("Nothing to publish.", remedy="Pass --data JSON, --data @FILE or --data -.")
@@ -189,7 +191,7 @@ async def _publish_lines(args: Namespace, output: Output) -> int:
         await ps.connect(timeout)
         async with asyncio.TaskGroup() as group:
             line_number = 0
-            async for line in _lines(sys.stdin.buffer):
+            async for line in _lines(_input(sys.stdin)):
                 line_number += 1
                 if not line.strip():
                     continue
@@ -236,6 +238,24 @@ async def _publish_line(
         slots.release()
 
 
+def _is_terminal(stdin: TextIO | None) -> bool:
+    return stdin is not None and stdin.isatty()
+
+
+def _input(stdin: TextIO | None) -> BinaryIO:
+    """Standard input; Python has none where it was closed, and then there is nothing to read."""
+    return io.BytesIO() if stdin is None else stdin.buffer
+
+
+def _can_be_waited_for(stream: BinaryIO) -> bool:
+    """Whether an event loop can tell when there is something to read.
+
+    Files and devices such as /dev/null are always ready, and no loop takes them.
+    """
+    mode = os.fstat(stream.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and stream.isatty())
+
+
 async def _lines(stream: BinaryIO) -> AsyncIterator[bytes]:
     """Lines as they come, without a thread that outlives an interrupt.
 
@@ -244,6 +264,8 @@ async def _lines(stream: BinaryIO) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_MAX)
     try:
+        if not _can_be_waited_for(stream):
+            raise ValueError  # noqa: TRY301
         pipe = os.fdopen(os.dup(stream.fileno()), "rb")
         transport, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), pipe

@@ -29,6 +29,7 @@ from hanzoai.pubsub.errors import (
     ProtocolError,
     PubSubError,
 )
+from hanzoai.pubsub.http.address import doubt_address
 from hanzoai.pubsub.http.connection import authorization, make_client
 from hanzoai.pubsub.http.problems import read_error
 from hanzoai.pubsub.http.status import why_unreachable
@@ -116,12 +117,6 @@ class Performer:
         self._transport = transport
         self._host = urlsplit(options.http_url).hostname or ""
         self._netloc = urlsplit(options.http_url).netloc
-        self._elsewhere = (
-            f"{options.http_url} was derived from `url`: pass `rest_url` where the HTTP API is "
-            "elsewhere."
-            if options.http_derived
-            else None
-        )
         self._made: httpx.AsyncClient | None = None
         self._closed = False
         self._running: dict[asyncio.Timeout, bool] = {}
@@ -253,10 +248,12 @@ class Performer:
             if other is not None:
                 status, headers, body = await self._exchange(call, other)
         if 200 <= status < 300:
-            return call.read(body)
-        error = read_error(
-            status, headers, body, call.topic, host=self._netloc, remedy=self._elsewhere
-        )
+            try:
+                return call.read(body)
+            except ProtocolError as strange:
+                raise doubt_address(strange, self._options, body) from None
+        error = read_error(status, headers, body, call.topic, host=self._netloc)
+        doubt_address(error, self._options, body)
         unknown = status >= 500 and status not in _NOT_DONE and status != 501
         again = status in _NOT_DONE or (unknown and self._is_repeatable(call))
         raise _Failed(error, again=again, unknown=unknown)
@@ -274,14 +271,16 @@ class Performer:
                 return response.status_code, response.headers, await self._read(response)
         except _NOT_SENT as error:
             reason = why_unreachable(error, self._host)
-            failed = ConnectionFailed(reason, topic=call.topic, cause=error, remedy=self._elsewhere)
+            failed = ConnectionFailed(reason, topic=call.topic, cause=error)
+            doubt_address(failed, self._options)
             raise _Failed(failed, again=True, unknown=False) from None
         except httpx.HTTPError as error:
             again = self._is_repeatable(call)
             if call.carries_ids:
                 raise _Failed(_lost(call, error), again=again, unknown=True) from None
             reason = why_unreachable(error, self._host)
-            failed = ConnectionFailed(reason, topic=call.topic, cause=error, remedy=self._elsewhere)
+            failed = ConnectionFailed(reason, topic=call.topic, cause=error)
+            doubt_address(failed, self._options)
             raise _Failed(failed, again=again, unknown=False) from None
 
     async def _read(self, response: httpx.Response) -> bytes:

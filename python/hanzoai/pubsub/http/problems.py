@@ -43,7 +43,6 @@ def read_error(
     topic: str | None = None,
     *,
     host: str = "The server",
-    remedy: str | None = None,
 ) -> PubSubError:
     """The exception that an HTTP error stands for.
 
@@ -56,7 +55,6 @@ def read_error(
         body: Of the answer.
         topic: What the request concerned.
         host: Who answered.
-        remedy: What to do where that may be somebody else than the server.
     """
     fields = _parse_object(body)
     word = word_of(fields.get("error"))
@@ -71,7 +69,6 @@ def read_error(
         or word_of(fields.get("title"))
     )
     known = _CODES.get(status) or ("internal" if status >= 500 else "invalid_frame")
-    elsewhere = code is None and known == "not_found"
     if code is None or (code not in CODES and code.isdecimal()):
         code = known
     if message is None and not fields:
@@ -83,7 +80,7 @@ def read_error(
     return from_code(
         code,
         message,
-        remedy=word_of(fields.get("remedy")) or (remedy if elsewhere else None),
+        remedy=word_of(fields.get("remedy")),
         topic=word_of(fields.get("topic")) or topic,
         field=word_of(fields.get("field")),
         retry_after=wait,

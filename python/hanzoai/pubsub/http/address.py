@@ -1,0 +1,40 @@
+"""What to say where something answers at the address of the HTTP API, and it is not that API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from hanzoai.pubsub.errors import (
+    ConnectionFailed,
+    NotFound,
+    ProtocolError,
+    PubSubError,
+    Unsupported,
+)
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.settings.options import ClientOptions
+
+_FOREIGN: Final = (NotFound, ProtocolError, Unsupported)
+
+E = TypeVar("E", bound=PubSubError)
+
+
+def doubt_address(error: E, options: ClientOptions, body: bytes = b"") -> E:
+    """Have the remedy of an error name an address that was derived, where that may be wrong.
+
+    Args:
+        error: Of a request: it found nobody, or somebody who does not know the path.
+        options: With both addresses.
+        body: What was answered; a problem document with a code comes from the API itself.
+    """
+    foreign = isinstance(error, _FOREIGN) and b'"code"' not in body
+    if options.http_derived and (foreign or isinstance(error, ConnectionFailed)):
+        found = f"`rest_url` was derived from `url` as {options.http_url}; "
+        error.remedy = (
+            f"{found}pass `rest_url` (HANZO_PUBSUB_REST_URL), the URL of the server's HTTP port."
+            if foreign
+            else f"{error.remedy} {found}pass `rest_url` (HANZO_PUBSUB_REST_URL) where it is "
+            "elsewhere."
+        )
+    return error

@@ -1,0 +1,64 @@
+"""An address of the HTTP API that was derived, and where somebody else answers, or nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from hanzoai.pubsub.errors import ConnectionFailed, NotFound, PubSubError
+from hanzoai.pubsub.http.rest import Rest
+from hanzoai.pubsub.settings.options import read_options
+from tests.python.rest.rig import OLD, QuickClock, Tokens
+
+if TYPE_CHECKING:
+    import respx
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(404, b""), (404, b'{"detail": "Not Found"}'), (426, b"Upgrade"), (405, b""), (200, b"<p>")],
+)
+@pytest.mark.parametrize("rest_url", [None, "http://127.0.0.1:9"])
+async def test_an_answer_of_somebody_else_names_an_address_that_was_derived(
+    respx_mock: respx.MockRouter, status: int, body: bytes, rest_url: str | None
+) -> None:
+    options = read_options("ws://127.0.0.1:21057/ws", OLD, rest_url=rest_url, environ={})
+    respx_mock.get(f"{options.http_url}/v1/topics/a.b/history").respond(status, content=body)
+    rest = Rest(options, Tokens(), QuickClock())
+    with pytest.raises(PubSubError) as told:
+        await rest.history("a.b")
+    await rest.close()
+    derived = "`rest_url` was derived from `url` as http://127.0.0.1:21057; pass `rest_url`"
+    assert (derived in told.value.remedy) == (rest_url is None)
+
+
+async def test_what_the_api_itself_does_not_have_is_no_doubt_about_its_address(
+    respx_mock: respx.MockRouter,
+) -> None:
+    options = read_options("ws://127.0.0.1:21057/ws", OLD, environ={})
+    respx_mock.get(f"{options.http_url}/v1/topics/a.b/history").respond(
+        404, json={"code": "not_found", "title": "There is no such message."}
+    )
+    rest = Rest(options, Tokens(), QuickClock())
+    with pytest.raises(NotFound) as told:
+        await rest.history("a.b", before="m1")
+    await rest.close()
+    assert "derived" not in told.value.remedy
+
+
+async def test_a_derived_address_where_nobody_listens_is_named(
+    respx_mock: respx.MockRouter,
+) -> None:
+    options = read_options(
+        "ws://127.0.0.1:21057/ws", OLD, settings={"rest_attempts": 1}, environ={}
+    )
+    respx_mock.get(f"{options.http_url}/v1/topics/a.b/history").mock(
+        side_effect=httpx.ConnectError("nobody")
+    )
+    rest = Rest(options, Tokens(), QuickClock())
+    with pytest.raises(ConnectionFailed) as told:
+        await rest.history("a.b")
+    await rest.close()
+    assert "derived from `url` as http://127.0.0.1:21057" in told.value.remedy
