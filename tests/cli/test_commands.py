@@ -164,6 +164,17 @@ async def test_subscribe_without_count_ends_well_when_the_time_is_over(
     assert [m["data"] for m in outcome.records] == ["x\ny"]
 
 
+async def test_subscribe_says_which_of_its_topics_were_granted_and_which_denied(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", server.token("alice"))
+    outcome = await run("subscribe", "demo.x", "chat.session.q", "--timeout", "1s")
+    assert outcome.code == Exit.OK
+    assert outcome.note("subscribed")["topics"] == ["demo.x"]
+    denied = outcome.note("denied")
+    assert (denied["topic"], denied["code"]) == ("chat.session.q", "forbidden")
+
+
 async def test_subscribe_prints_the_data_alone_with_raw(
     ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
 ) -> None:

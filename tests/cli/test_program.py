@@ -147,6 +147,18 @@ class _Extra:
         return 42
 
 
+@pytest.mark.parametrize("stdin", ["</dev/null", "--data - </dev/null", "<&-", "--data - <&-"])
+async def test_publish_ends_where_standard_input_has_nothing(
+    server: RunningServer, stdin: str
+) -> None:
+    line = f'exec "$0" -W error -m hanzoai.pubsub.cli publish demo.x {stdin}'
+    command = ("sh", "-c", line, sys.executable)
+    async with programs.started(*command, within=LIMIT, env=variables(server)) as process:
+        out, err = await process.communicate()
+    assert (process.returncode, err) == (Exit.OK, b"")
+    assert json.loads(out) == {"published": 0, "duplicates": 0, "failed": 0}
+
+
 @pytest.mark.parametrize(
     ("name", "code"), [("SIGINT", Exit.INTERRUPTED), ("SIGTERM", Exit.TERMINATED)]
 )

@@ -252,7 +252,10 @@ def _can_be_waited_for(stream: BinaryIO) -> bool:
 
     Files and devices such as /dev/null are always ready, and no loop takes them.
     """
-    mode = os.fstat(stream.fileno()).st_mode
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and stream.isatty())
 
 
@@ -261,17 +264,9 @@ async def _lines(stream: BinaryIO) -> AsyncIterator[bytes]:
 
     A line that is too long is cut, so that the caller finds it to be no JSON.
     """
-    loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_MAX)
-    try:
-        if not _can_be_waited_for(stream):
-            raise ValueError  # noqa: TRY301
-        pipe = os.fdopen(os.dup(stream.fileno()), "rb")
-        transport, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), pipe
-        )
-    except (OSError, ValueError, NotImplementedError):
-        # A regular file is no pipe, but reading it never waits for anybody.
+    transport = await _connect(stream, reader) if _can_be_waited_for(stream) else None
+    if transport is None:
         while line := stream.readline(LINE_MAX):
             yield line
             await asyncio.sleep(0)
@@ -283,6 +278,19 @@ async def _lines(stream: BinaryIO) -> AsyncIterator[bytes]:
         # The setting belongs to the terminal or pipe, which others go on using.
         os.set_blocking(stream.fileno(), True)
         transport.close()
+
+
+async def _connect(stream: BinaryIO, reader: asyncio.StreamReader) -> asyncio.ReadTransport | None:
+    """Have the loop read a stream; None where it cannot."""
+    loop = asyncio.get_running_loop()
+    try:
+        pipe = os.fdopen(os.dup(stream.fileno()), "rb")
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+    except (OSError, ValueError, NotImplementedError):
+        return None
+    return transport
 
 
 async def _next_line(reader: asyncio.StreamReader) -> bytes:

@@ -152,7 +152,17 @@ class _Reader:
 
     async def _consume(self, subscription: Subscription) -> None:
         async with subscription:
-            self._output.note("subscribed", " ".join(self._args.topics), topics=self._args.topics)
+            refused = {denial.topic for denial in subscription.denied}
+            granted = [topic for topic in subscription.topics if topic not in refused]
+            self._output.note("subscribed", " ".join(granted), topics=granted)
+            for denial in subscription.denied:
+                self._output.note(
+                    "denied",
+                    f"{denial.topic}: {denial.message or denial.code}",
+                    style="yellow",
+                    topic=denial.topic,
+                    code=denial.code,
+                )
             async for event in subscription.events():
                 if isinstance(event, Gap):
                     self._tell_gap(event)
