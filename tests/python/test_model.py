@@ -71,6 +71,27 @@ def test_repr_shows_neither_token_nor_payload_nor_unknown_fields() -> None:
     assert "topic='a'" in shown
 
 
+def test_the_repr_of_a_message_shows_how_its_data_begins() -> None:
+    def shown(data: object) -> str:
+        envelope = wire.Envelope(id="1", topic="a", type="t", data=data, meta={"m": 7}, timestamp=1)
+        assert str(envelope) == repr(envelope)
+        return repr(envelope)
+
+    assert shown("hi") == ("Message(id='1', topic='a', type='t', data='hi', timestamp=1, meta=...)")
+    assert "data=None" in shown(None)
+    long = shown({"text": "x" * 500})
+    assert "data={'text': 'xxx" in long
+    assert "xxx…, timestamp=1" in long
+    assert len(long) < 150
+
+
+def test_messages_inside_of_other_values_show_no_payload() -> None:
+    envelope = wire.Envelope(id="1", topic="a", type="t", data="s3cret", timestamp=1)
+    page = wire.HistoryPage(messages=[envelope], has_more=False)
+    assert "s3cret" not in repr(page)
+    assert "Message(id='1', topic='a'" in repr(page)
+
+
 def test_a_validation_error_shows_no_value() -> None:
     with pytest.raises(ValidationError) as caught:
         wire.AuthFrame.model_validate({"type": "auth", "token": ["s3cret"]})

@@ -11,7 +11,7 @@ from hanzoai.pubsub.runtime.operations import Operations
 from hanzoai.pubsub.runtime.publishing import Batch
 from hanzoai.pubsub.runtime.subscribing import Request
 from hanzoai.pubsub.runtime.surroundings import surroundings
-from hanzoai.pubsub.settings.checks import check_function
+from hanzoai.pubsub.settings.checks import check_function, check_seconds
 from hanzoai.pubsub.topic import TopicHandle
 
 if TYPE_CHECKING:
@@ -169,7 +169,12 @@ class PubSubClient:
         Args:
             timeout: Seconds for publishes still on their way; default ``close_timeout``. What is
                 not settled then raises in its own call. 0 ends at once.
+
+        Raises:
+            InvalidOption: The timeout is negative or no number.
         """
+        if timeout is not None:
+            check_seconds("timeout", timeout, low=0.0)
         self._closed = True
         if self._operations is not None:
             self._check_loop(self._operations)
@@ -319,7 +324,8 @@ class PubSubClient:
             One result a message, in the same order: what became of it, or the error.
 
         Raises:
-            InvalidTopic: A topic is not valid; nothing was sent.
+            InvalidTopic: A topic is not valid; nothing was sent. As of the errors below, ``field``
+                begins with the number of the item, as in ``[3].topic``.
             InvalidPayload: A payload is not JSON; nothing was sent.
             PayloadTooLarge: A payload is over the limit; nothing was sent.
         """
@@ -335,7 +341,7 @@ class PubSubClient:
         via: Via,
     ) -> list[Published | PubSubError]:
         publisher = self._ready().publisher
-        prepared = [publisher.prepare_item(item) for item in messages]
+        prepared = publisher.prepare_items(messages)
         return await publisher.publish_many(prepared, timeout=timeout, via=via)
 
     def batch(self, *, timeout: float | None = None, via: Via = "auto") -> Batch:

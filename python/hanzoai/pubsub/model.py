@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PRIVATE: Final = frozenset({"token", "data", "meta", "metadata"})
+_MESSAGE: Final = "Envelope"
+"""What programs know as `Message`, under the name that the wire has for it."""
+_DATA_SHOWN: Final = 60
+"""Characters of a message's data in its `repr`."""
 
 
 class Model(BaseModel):
@@ -17,7 +21,8 @@ class Model(BaseModel):
 
     Unknown fields are kept (``model_extra``) and written out again. Tokens, payloads and unknown
     fields are left out of ``repr``, and values out of validation errors, so that no log can show
-    them. A ``TypeAdapter`` of a union needs ``hide_input_in_errors`` of its own for that.
+    them. A ``TypeAdapter`` of a union needs ``hide_input_in_errors`` of its own for that. Only the
+    ``repr`` of a message by itself, which a program holds in its hands, shows how its data begins.
     """
 
     model_config = ConfigDict(
@@ -35,11 +40,18 @@ class Model(BaseModel):
         """
         return self.model_dump(exclude_none=True)
 
+    def __repr_name__(self) -> str:
+        name = type(self).__name__
+        return "Message" if name == _MESSAGE else name
+
     def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if value is not None:
-                yield name, _Hidden() if name in _PRIVATE else value
+        is_message = type(self).__name__ == _MESSAGE
+        for name, value in _shown(self):
+            told = is_message and name == "data"
+            yield name, _Beginning(getattr(self, name)) if told else value
+
+    def __str__(self) -> str:
+        return repr(self)
 
 
 class Payload(Model):
@@ -53,6 +65,41 @@ class Payload(Model):
         return fields
 
 
+class _Beginning:
+    def __init__(self, data: object) -> None:
+        self._data = data
+
+    def __repr__(self) -> str:
+        text = repr(self._data)
+        return text if len(text) <= _DATA_SHOWN else f"{text[:_DATA_SHOWN]}…"
+
+
+class _Closed:
+    def __init__(self, value: Model) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in _shown(self._value))
+        return f"{self._value.__repr_name__()}({shown})"
+
+
 class _Hidden:
     def __repr__(self) -> str:
         return "..."
+
+
+def _shown(value: Model) -> Iterator[tuple[str, object]]:
+    """What a ``repr`` says of a value: nothing private, nor of values in it."""
+    for name in type(value).model_fields:
+        field = getattr(value, name)
+        if field is None and name != "data":
+            continue
+        if name in _PRIVATE:
+            yield name, _Hidden()
+        elif isinstance(field, Model):
+            yield name, _Closed(field)
+        elif isinstance(field, list):
+            entries = cast("list[object]", field)
+            yield name, [_Closed(one) if isinstance(one, Model) else one for one in entries]
+        else:
+            yield name, field

@@ -24,6 +24,7 @@ from hanzoai.pubsub.session import effects, events
 from hanzoai.pubsub.session.effects import Deliver
 from hanzoai.pubsub.session.events import Received, TimerFired
 from hanzoai.pubsub.session.peer import Peer, read_peer
+from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange, StateName
 
 if TYPE_CHECKING:
@@ -220,8 +221,15 @@ class Driver:
             raise self.error.with_traceback(None) if self.error else ClosedError()
 
     def patience(self, timeout: float | None) -> float:
-        """Seconds that an operation may take."""
-        return self.options.operation_timeout if timeout is None else max(0.0, timeout)
+        """Seconds that an operation may take.
+
+        Raises:
+            InvalidOption: It is no time, or none that anything could be done in.
+        """
+        if timeout is None:
+            return self.options.operation_timeout
+        check_seconds("timeout", timeout)
+        return timeout
 
     async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         """Wait until a condition holds.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from hanzoai.pubsub.errors import OperationTimeout, PubSubError, from_code
 from hanzoai.pubsub.runtime.http_operations import failure, published
-from hanzoai.pubsub.runtime.publishing import Prepared, prepare, split_item
+from hanzoai.pubsub.runtime.publishing import Prepared, of_item, prepare, split_item
 from hanzoai.pubsub.runtime.turnstile import Turnstile
 from hanzoai.pubsub.session import events
 from hanzoai.pubsub.session.effects import Acked, Rejected, Unknown
@@ -21,7 +21,7 @@ from hanzoai.pubsub.settings.checks import check_choice
 from hanzoai.pubsub.values import Published, Via
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.runtime.driver import Driver
@@ -72,16 +72,23 @@ class Publisher:
         """Check one message."""
         return prepare(topic, message, self.max_payload, ttl=ttl, id=id)
 
-    def prepare_item(self, item: object) -> Prepared:
-        """Check one item of ``publish_many``."""
-        topic, message = split_item(item)
-        return self.prepare(topic, message)
+    def prepare_items(self, items: Iterable[object]) -> list[Prepared]:
+        """Check the items of ``publish_many``; the error of one says which it is."""
+        prepared: list[Prepared] = []
+        for number, item in enumerate(items):
+            try:
+                topic, message = split_item(item)
+                prepared.append(self.prepare(topic, message))
+            except PubSubError as error:
+                raise of_item(error, number) from None
+        return prepared
 
     async def publish(
         self, one: Prepared, key: str | None, *, timeout: float | None, via: Via
     ) -> Published:
         """Publish one message; see ``PubSubClient.publish``."""
-        (result,) = await self._send([one], key, timeout, via, batch=False)
+        seconds = self._driver.patience(timeout)
+        (result,) = await self._send([one], key, seconds, via, batch=False)
         if isinstance(result, PubSubError):
             raise result
         return result
@@ -99,7 +106,7 @@ class Publisher:
             # What goes in one frame is granted as a whole.
             most = min(most, burst_of(limits.publish_rate))
         for chunk in chunks(items, most):
-            left = deadline - self._clock.now()
+            left = max(0.0, deadline - self._clock.now())
             try:
                 results += await self._send(chunk, None, left, via, batch=True)
             except PubSubError as error:
@@ -113,13 +120,12 @@ class Publisher:
         self,
         items: Sequence[Prepared],
         key: str | None,
-        timeout: float | None,
+        seconds: float,
         via: Via,
         *,
         batch: bool,
     ) -> list[Published | PubSubError]:
         self._driver.refuse_ended()
-        seconds = self._driver.patience(timeout)
         if self._goes_over_http(via):
             self._driver.remember_own(item.id for item in items)
             results = await self._http.publish(items, seconds, batch=batch, certain=via == "rest")

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from pydantic import ValidationError
 
-from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, PubSubError, UsageError
+from hanzoai.pubsub.errors import (
+    InvalidOption,
+    InvalidPayload,
+    InvalidTopic,
+    PubSubError,
+    UsageError,
+)
 from hanzoai.pubsub.generated.wire import Publication
 from hanzoai.pubsub.settings.checks import kind
 from hanzoai.pubsub.topics import validate_topic
@@ -24,6 +30,12 @@ if TYPE_CHECKING:
 PRESENCE_UPDATE: Final = "presence.update"
 """A message of this type changes the sender's presence (HIP-56, Client SDK)."""
 
+_REMEDIES: Final = {
+    "type": "Give 1 to 128 characters as a str.",
+    "ttl": "Give whole seconds, 0 or more; 0 keeps nothing.",
+    "id": "Give 1 to 128 characters as a str, or leave it out.",
+    "meta": "Give a dict of JSON values, or leave it out.",
+}
 _FIELDS: Final = ("topic", "type", "data", "ttl", "id", "meta")
 
 
@@ -89,13 +101,19 @@ def prepare(
         )
     if ttl is not None:
         fields["ttl"] = ttl
-    fields["id"] = id or fields.get("id") or message_id()
+    given = fields.get("id") if id is None else id
+    fields["id"] = message_id() if given is None else given
     try:
         publication = Publication(topic=topic, **fields)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"]) or "message"
-        raise InvalidOption(f"`{name}`: {first['msg']}.", field=name, topic=topic) from None
+        raise InvalidOption(
+            f"`{name}`: {first['msg']}.",
+            remedy=_REMEDIES.get(str(first["loc"][0])) if first["loc"] else None,
+            field=name,
+            topic=topic,
+        ) from None
     return Prepared(publication, check_publication(publication, limit))
 
 
@@ -121,6 +139,15 @@ def _fields(message: object) -> dict[str, Any]:
                 field=name,
             )
     return {name: value for name, value in fields.items() if name == "data" or value is not None}
+
+
+def of_item(error: PubSubError, number: int) -> PubSubError:
+    """An error of one item of ``publish_many``, with the number of the item in its ``field``."""
+    inside = error.field or ("topic" if isinstance(error, InvalidTopic) else None)
+    error.field = f"[{number}]" if inside in (None, "messages") else f"[{number}].{inside}"
+    error.message = f"Item {number}: {error.message}"
+    error.args = (error.message,)
+    return error
 
 
 def split_item(item: object) -> tuple[str | None, Outgoing]:

@@ -6,14 +6,13 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.runtime.handlers import Handlers
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.runtime.subscription import Subscription
 from hanzoai.pubsub.runtime.times import unix_ms
 from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
 from hanzoai.pubsub.session.events import Subscribe
-from hanzoai.pubsub.settings.checks import check_instance, check_whole
+from hanzoai.pubsub.settings.checks import check_function, check_instance, check_whole
 from hanzoai.pubsub.settings.options import ReceiveQueue
 
 if TYPE_CHECKING:
@@ -73,12 +72,9 @@ class Request:
             ("on_message", on_message),
             ("on_presence", on_presence),
             ("on_gap", on_gap),
-            ("state_loader", state_loader),
         ):
-            if handler is not None and not callable(handler):
-                raise InvalidOption(
-                    f"`{name}` is {type(handler).__name__}, not a function.", field=name
-                )
+            check_function(name, handler)
+        check_function("state_loader", state_loader, arguments=2)
         if history is not None:
             check_whole("history", history, low=0, high=_HISTORY_MAX, unit="messages")
         check_instance("queue", queue, ReceiveQueue)

@@ -13,6 +13,7 @@ _DAY: Final = 86_400.0
 _GIB: Final = 1 << 30
 _TOKEN_MAX: Final = 16_384
 _NAME_MAX: Final = 128
+_NUMBERS: Final = {1: "one argument", 2: "two arguments"}
 
 
 def check_number(name: str, value: object, low: float, high: float, unit: str) -> float:
@@ -70,8 +71,10 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         )
 
 
-def check_function(name: str, function: object, remedy: str | None = None) -> None:
-    """Something that can be called with one argument, or None."""
+def check_function(
+    name: str, function: object, remedy: str | None = None, arguments: int = 1
+) -> None:
+    """Something that can be called with so many arguments, or None."""
     if function is None:
         return
     if not callable(function):
@@ -85,11 +88,11 @@ def check_function(name: str, function: object, remedy: str | None = None) -> No
     except (TypeError, ValueError):
         return  # written in C, as many are that take an argument
     try:
-        signature.bind(None)
+        signature.bind(*(None,) * arguments)
     except TypeError:
         raise InvalidOption(
-            f"`{name}` cannot be called with one argument.",
-            remedy=remedy or "Pass a function or a coroutine function of one argument.",
+            f"`{name}` cannot be called with {_NUMBERS[arguments]}.",
+            remedy=remedy or f"Pass a function or a coroutine function of {_NUMBERS[arguments]}.",
             field=name,
         ) from None
 

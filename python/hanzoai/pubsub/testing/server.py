@@ -12,12 +12,14 @@ import itertools
 import random
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, cast, get_args, overload
 
 from typing_extensions import TypeVar
 
 from hanzoai.pubsub.client import PubSubClient
 from hanzoai.pubsub.errors import UsageError
+from hanzoai.pubsub.generated.wire import ServerFrame
+from hanzoai.pubsub.settings.checks import check_choice, check_whole
 from hanzoai.pubsub.testing.clock import VirtualClock
 from hanzoai.pubsub.testing.link import Link
 from hanzoai.pubsub.transports import TransportFailed, memory
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
 Kind = Literal["user", "service", "admin", "agent"]
 
 _KEPT: Final = 10_000
+_FRAMES: Final = tuple(
+    str(frame.model_fields["type"].default)
+    for frame in get_args(get_args(ServerFrame.__value__)[0])
+)
+"""Types of the frames that a server sends."""
 _names: Final = itertools.count(1)
 
 
@@ -273,7 +280,13 @@ class MemoryServer(Generic[C]):
                 link.thaw()
 
     def lose_next(self, type: str, count: int = 1) -> None:
-        """Lose the next frames of a type on their way to clients, for example ``published``."""
+        """Lose the next frames of a type on their way to clients, for example ``published``.
+
+        Raises:
+            InvalidOption: A server sends no frames of this type, or the count is not at least 1.
+        """
+        check_choice("type", type, _FRAMES)
+        check_whole("count", count)
         self._losing[type] = self._losing.get(type, 0) + count
 
     def lose_nothing(self) -> None:

@@ -1,0 +1,118 @@
+"""Arguments that cannot mean anything are refused by name, with what would be right."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub import InvalidOption, InvalidPayload, InvalidTopic, PubSubError
+from hanzoai.pubsub.testing import MemoryServer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from hanzoai.pubsub import PubSubClient
+
+pytestmark = pytest.mark.timeout(20)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), True, "5", 1e9])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda ps, t: ps.connect(t),
+        lambda ps, t: ps.publish("a.b", {"data": 1}, timeout=t),
+        lambda ps, t: ps.publish("a.b", {"data": 1}, timeout=t, via="rest"),
+        lambda ps, t: ps.publish_many([("a.b", {"data": 1})], timeout=t),
+        lambda ps, t: ps.presence("a.b", timeout=t),
+        lambda ps, t: anext(ps.history("a.b", timeout=t)),
+    ],
+)
+async def test_a_timeout_in_which_nothing_can_be_done_is_refused(
+    pubsub_memory: MemoryServer,
+    call: Callable[[PubSubClient, Any], Awaitable[object]],
+    timeout: object,
+) -> None:
+    with pytest.raises(InvalidOption) as told:
+        await call(pubsub_memory.client(), timeout)
+    assert told.value.field == "timeout"
+
+
+async def test_closing_may_take_no_time_but_not_less(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+    with pytest.raises(InvalidOption):
+        await ps.close(-1)
+    assert ps.state == "connected"
+    await ps.close(0)
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "right"),
+    [
+        ("type", 7, "1 to 128 characters"),
+        ("ttl", "60", "whole seconds"),
+        ("id", "", "1 to 128 characters"),
+        ("meta", "x", "dict"),
+    ],
+)
+async def test_a_wrong_field_of_a_message_is_refused_with_what_it_takes(
+    pubsub_memory: MemoryServer, field: str, wrong: object, right: str
+) -> None:
+    ps = pubsub_memory.client()
+    with pytest.raises(InvalidOption) as told:
+        await ps.publish("a.b", {"data": 1, field: wrong})
+    assert told.value.field == field
+    assert right in told.value.remedy
+    with pytest.raises(InvalidOption, match="128 characters"):
+        await ps.publish("a.b", {"data": 1}, id="")
+
+
+@pytest.mark.parametrize(
+    ("item", "error", "field"),
+    [
+        (("a.b", {"data": {1}}), InvalidPayload, "[2].data"),
+        (("a.b", {"data": {"x": [{1}]}}), InvalidPayload, "[2].data.x[0]"),
+        (("a.*", {"data": 1}), InvalidTopic, "[2].topic"),
+        ({"topic": "a.b", "data": 1, "ttl": -1}, InvalidOption, "[2].ttl"),
+        ("a.b", InvalidPayload, "[2]"),
+    ],
+)
+async def test_the_error_of_one_of_many_says_which_it_is(
+    pubsub_memory: MemoryServer, item: Any, error: type[PubSubError], field: str
+) -> None:
+    good = ("a.b", {"data": 1})
+    with pytest.raises(error, match=r"^Item 2: ") as told:
+        await pubsub_memory.client().publish_many([good, good, item])
+    assert told.value.field == field
+
+
+async def test_seconds_in_place_of_milliseconds_are_refused(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    with pytest.raises(InvalidOption, match="seconds, not milliseconds"):
+        ps.subscribe("a.b", since=int(time.time()))
+    with pytest.raises(InvalidOption, match="seconds, not milliseconds"):
+        await anext(ps.history("a.b", since=int(time.time())))
+    await ps.subscribe("a.b", since=0, on_message=print)
+
+
+@pytest.mark.parametrize("name", ["on_message", "on_presence", "on_gap", "state_loader"])
+@pytest.mark.parametrize("wrong", ["x", lambda: None])
+async def test_a_handler_that_cannot_be_called_is_refused_at_once(
+    pubsub_memory: MemoryServer, name: str, wrong: Any
+) -> None:
+    with pytest.raises(InvalidOption) as told:
+        pubsub_memory.client().subscribe("a.b", **{name: wrong})
+    assert told.value.field == name
+    assert "function" in told.value.remedy
+
+
+def test_a_frame_that_no_server_sends_cannot_be_lost() -> None:
+    server = MemoryServer()
+    with pytest.raises(InvalidOption, match="Did you mean `published`"):
+        server.lose_next("publishd")
+    with pytest.raises(InvalidOption):
+        server.lose_next("published", 0)
+    server.lose_next("pong", 2)
