@@ -19,13 +19,14 @@ async def main() -> None:
             await ps.publish(TOPIC, {"type": "count", "data": {"value": n}}) for n in counts
         ]
         last_seen = published[0].seq or 0
-        async for event in ps.subscribe(TOPIC, after={TOPIC: last_seen}).events():
-            if isinstance(event, Gap):
-                print(f"missed {event.missed} ({event.reason}): loading the counter anew")
-            elif isinstance(event, Message):
-                print(f"counter is {event.data['value']}")
-                if event.data["value"] == counts[-1]:
-                    break
+        async with ps.subscribe(TOPIC, after={TOPIC: last_seen}) as sub:
+            async for event in sub.events():
+                if isinstance(event, Gap):
+                    print(f"missed {event.missed} ({event.reason}): loading the counter anew")
+                elif isinstance(event, Message):
+                    print(f"counter is {event.data['value']}")
+                    if event.data["value"] == counts[-1]:
+                        break
 
 
 if __name__ == "__main__":

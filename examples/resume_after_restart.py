@@ -33,4 +33,6 @@ def read(file: Path) -> dict[str, int]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python resume_after_restart.py FILE COUNT")
     asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

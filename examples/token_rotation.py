@@ -36,4 +36,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: python token_rotation.py COMMAND [ARGUMENT ...]")
     asyncio.run(main())

@@ -40,13 +40,14 @@ def variables(server: RunningServer, token: str | None = None) -> dict[str, str]
 def started(
     name: str, *arguments: str, env: dict[str, str]
 ) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
-    command = (sys.executable, "-W", "error", str(EXAMPLES / name), *arguments)
+    command = (sys.executable, "-X", "dev", "-W", "error", str(EXAMPLES / name), *arguments)
     return programs.started(*command, within=LIMIT, env=env)
 
 
 async def output(process: asyncio.subprocess.Process) -> list[str]:
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
+    assert b"ResourceWarning" not in err, err.decode()
     return out.decode().splitlines()
 
 
@@ -95,6 +96,16 @@ async def test_resume_after_restart_neither_skips_nor_repeats(
     first = await run("resume_after_restart.py", file, "5", env=env)
     second = await run("resume_after_restart.py", file, "4", env=env)
     assert first + second == [str(number) for number in range(9)]
+
+
+@pytest.mark.parametrize("name", ["resume_after_restart.py", "token_rotation.py"])
+async def test_a_program_that_takes_arguments_says_so_without_them(
+    server: RunningServer, name: str
+) -> None:
+    async with started(name, env=variables(server)) as process:
+        _, err = await process.communicate()
+    assert process.returncode == 1
+    assert err.startswith(f"usage: python {name} ".encode())
 
 
 async def test_batch_publish_tells_one_result_a_message(server: RunningServer) -> None:

@@ -52,6 +52,11 @@ def test_every_public_class_and_method_has_a_docstring() -> None:
                 assert found.__doc__, f"{name}.{member}"
 
 
+@pytest.mark.parametrize("name", ["Denial", "Sender", "SendPolicy", "ReceivePolicy"])
+def test_what_programs_need_for_their_annotations_is_public(name: str) -> None:
+    assert name in hanzoai.pubsub.__all__
+
+
 def members(cls: type) -> dict[str, inspect.Signature | None]:
     return {
         name: None if isinstance(value, property) else inspect.signature(value)

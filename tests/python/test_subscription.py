@@ -19,6 +19,7 @@ from hanzoai.pubsub import (
     OperationTimeout,
     PermissionDenied,
     PresenceChange,
+    PubSubClient,
     PubSubError,
     ReceiveQueue,
     UsageError,
@@ -82,7 +83,7 @@ async def test_an_iteration_subscribes_by_itself_and_reads_in_order(
 async def test_leaving_a_loop_by_break_unsubscribes_with_a_hint_when_nothing_holds_it(
     pubsub_memory: MemoryServer,
 ) -> None:
-    ps = pubsub_memory.client()
+    ps = PubSubClient(pubsub_memory.url, pubsub_memory.token())
     await pubsub_memory.publish("a.b", {"data": 1})
 
     async def take_one() -> None:
@@ -93,6 +94,7 @@ async def test_leaving_a_loop_by_break_unsubscribes_with_a_hint_when_nothing_hol
         await take_one()
     await clock_of(pubsub_memory).settle()
     assert pubsub_memory.received[-1]["type"] == "unsubscribe"
+    await ps.close()
 
 
 async def test_a_subscription_with_handlers_lives_on_though_nobody_holds_it(

@@ -76,6 +76,9 @@ class PubSubClient:
         InsecureUrl: The token would go over an unencrypted connection.
     """
 
+    _warns = True
+    """Whether a subscription that is dropped without an end is worth a warning."""
+
     def __init__(
         self,
         url: str | None = None,
@@ -252,7 +255,7 @@ class PubSubClient:
             queue=queue or self._options.receive_queue,
             now_ms=self._around.clock.wall_ms(),
         )
-        subscription = request.subscription(self._ready)
+        subscription = request.subscription(self._ready, warns=self._warns)
         if _loop_is_running():
             subscription.start()
         return subscription

@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hanzoai.pubsub.generated.wire import (
+    Denial,
     Envelope,
     PositionList,
     PresenceMember,
     Publication,
+    Sender,
     TopicInfo,
     TopicPosition,
 )
@@ -186,6 +188,7 @@ Event: TypeAlias = Message | Gap | PresenceChange
 """What ``Subscription.events()`` yields, in order."""
 
 __all__ = [
+    "Denial",
     "Event",
     "Gap",
     "Message",
@@ -195,6 +198,7 @@ __all__ = [
     "PresenceMember",
     "Publication",
     "Published",
+    "Sender",
     "Since",
     "StateChange",
     "StateName",

@@ -94,7 +94,7 @@ class Request:
             state_loader,
         )
 
-    def subscription(self, ready: Callable[[], Operations]) -> Subscription:
+    def subscription(self, ready: Callable[[], Operations], *, warns: bool) -> Subscription:
         """Make the subscription; it takes effect when it is started, in the loop of that moment."""
         place = _Place(self, ready)
         return Subscription(
@@ -103,6 +103,7 @@ class Request:
             begin=place.begin,
             leave=place.leave,
             joined=place.joined,
+            warns=warns,
         )
 
 

@@ -44,6 +44,7 @@ class Subscription:
         begin: Callable[[], None],
         leave: Callable[[], None],
         joined: Callable[[], Awaitable[None]],
+        warns: bool,
     ) -> None:
         self._inbox = inbox
         self._handlers = handlers
@@ -51,6 +52,7 @@ class Subscription:
         self._begin = begin
         self._leave = leave
         self._joined = joined
+        self._warns = warns
         self._begun = False
 
     @property
@@ -152,12 +154,13 @@ class Subscription:
         handlers = self._handlers
         if self._inbox.finished or handlers.on_message or handlers.on_presence:
             return
-        warnings.warn(
-            f"{self!r} was dropped without unsubscribe(); use `async with`",
-            ResourceWarning,
-            stacklevel=2,
-            source=self,
-        )
+        if self._warns:
+            warnings.warn(
+                f"{self!r} was dropped without unsubscribe(); use `async with`",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
         self._inbox.finish()
         self._leave()
 

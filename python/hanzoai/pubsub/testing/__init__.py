@@ -2,6 +2,7 @@
 
 A program that reconnects, tested without a socket and without waiting::
 
+    from hanzoai.pubsub import Gap, Message
     from hanzoai.pubsub.testing import MemoryServer
 
 
@@ -17,8 +18,9 @@ A program that reconnects, tested without a socket and without waiting::
             await server.clock.advance_until(lambda: ps.state == "connected")
             await server.publish("chat.1", {"data": "hello again"})
             events = sub.events()
-            assert (await anext(events)).missed == 1
-            assert (await anext(events)).data == "hello again"
+            gap, message = await anext(events), await anext(events)
+            assert isinstance(gap, Gap) and gap.missed == 1
+            assert isinstance(message, Message) and message.data == "hello again"
 """
 
 from __future__ import annotations

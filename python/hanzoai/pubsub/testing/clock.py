@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import itertools
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class VirtualClock:
         self._now = 0.0
         self._wall = start_ms / 1000
         self._timers: list[tuple[float, int, VirtualTimer]] = []
-        self._numbers = itertools.count()
+        self._begun = 0
 
     def now(self) -> float:
         """Seconds that the test has let pass."""
@@ -69,7 +68,8 @@ class VirtualClock:
     def call_later(self, seconds: float, callback: Callable[[], None]) -> VirtualTimer:
         """Call ``callback`` when the test has moved the clock by ``seconds``."""
         timer = VirtualTimer(self._now + max(0.0, seconds), callback)
-        heapq.heappush(self._timers, (timer.due, next(self._numbers), timer))
+        self._begun += 1
+        heapq.heappush(self._timers, (timer.due, self._begun, timer))
         return timer
 
     async def sleep(self, seconds: float) -> None:
@@ -85,6 +85,11 @@ class VirtualClock:
     def pending(self) -> int:
         """How many timers could still fire: 0 once everything is closed."""
         return sum(1 for _, _, timer in self._timers if timer.pending)
+
+    @property
+    def begun(self) -> int:
+        """How many timers were started so far."""
+        return self._begun
 
     async def settle(self) -> None:
         """Let every task run, and every timer that is due, until all wait for time or the outside.

@@ -13,6 +13,8 @@ Importing this module imports neither the client nor the server.
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pytest
@@ -72,7 +74,20 @@ async def pubsub_memory(request: pytest.FixtureRequest) -> AsyncIterator[MemoryS
     from hanzoai.pubsub.testing.server import MemoryServer
 
     async with MemoryServer(**_settings(request)) as server:
+        server.tell = _on_the_terminal(request)
         yield server
+
+
+def _on_the_terminal(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Writes although pytest keeps what is written: a test that hangs never gets to show it."""
+    capture = cast("Any", request.config.pluginmanager.getplugin("capturemanager"))
+
+    def tell(sentence: str) -> None:
+        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+            sys.stderr.write(f"\n{request.node.nodeid}: {sentence}\n")
+            sys.stderr.flush()
+
+    return tell
 
 
 def _settings(request: pytest.FixtureRequest) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from hanzoai.pubsub.generated.wire import ServerFrame
 from hanzoai.pubsub.settings.checks import check_choice, check_whole
 from hanzoai.pubsub.testing.clock import VirtualClock
 from hanzoai.pubsub.testing.link import Link
+from hanzoai.pubsub.testing.standstill import Standstill, tell_stderr
 from hanzoai.pubsub.transports import TransportFailed, memory
 
 if TYPE_CHECKING:
@@ -49,6 +50,12 @@ _names: Final = itertools.count(1)
 C = TypeVar("C", bound="Clock", default=VirtualClock)
 
 
+class _Client(PubSubClient):
+    """One that the server closes: what a test drops at its end needs no warning."""
+
+    _warns = False
+
+
 class MemoryServer(Generic[C]):
     """A server for tests, reached by its ``url`` from anywhere in this process.
 
@@ -73,6 +80,8 @@ class MemoryServer(Generic[C]):
         url: What to pass as ``url`` to a client, or as ``HANZO_PUBSUB_URL``.
         received: Frames that clients sent, newest last, without tokens; at most 10,000.
         attempts: Transports that clients dialed, newest last; at most 10,000.
+        tell: Called, once for each standstill, where something waits for virtual time and nothing
+            has moved for five real seconds; default writes to standard error.
 
     Raises:
         UsageError: The server is not installed.
@@ -121,6 +130,8 @@ class MemoryServer(Generic[C]):
         self._refused: TransportName | None = None
         self._frozen = False
         self._losing: dict[str, int] = {}
+        self.tell: Callable[[str], None] = tell_stderr
+        self._standstill: Standstill | None = None
 
     # ------------------------------------------------------------ life
 
@@ -139,11 +150,19 @@ class MemoryServer(Generic[C]):
                 ) from None
             self._hub = MemoryHub(self.clock, self._rules, self._settings)
             self.url = memory.register(self._name, self)
+            if isinstance(self.clock, VirtualClock):
+                later = asyncio.get_running_loop().call_later
+                self._standstill = Standstill(
+                    self.clock, later, lambda sentence: self.tell(sentence)
+                )
+                self._standstill.start()
         return self
 
     async def stop(self) -> None:
         """Close the clients that ``client()`` made, and end."""
         self._frozen = False
+        if self._standstill is not None:
+            self._standstill.stop()
         for client in self._clients:
             await client.close(0)
         memory.forget(self._name)
@@ -175,7 +194,7 @@ class MemoryServer(Generic[C]):
         """
         if token is None and "get_token" not in options:
             token = self.token("tests", kind="service")
-        client = PubSubClient(self.url, token, **options)
+        client = _Client(self.url, token, **options)
         self._clients.append(client)
         return client
 

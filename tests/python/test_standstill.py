@@ -1,0 +1,126 @@
+"""A test that waits for virtual time says so; what the server closes needs no end of its own."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+from hanzoai.pubsub.testing.standstill import Standstill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytest_plugins = ["pytester"]
+
+
+class RealTime:
+    """What an event loop would call later; a test lets it pass."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> RealTime:
+        self.waiting.append(callback)
+        return self
+
+    def cancel(self) -> None:
+        self.waiting.clear()
+
+    def passes(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for callback in waiting:
+            callback()
+
+
+async def test_a_standstill_is_told_once_and_another_one_again() -> None:
+    clock, real, said = VirtualClock(), RealTime(), list[str]()
+    watch = Standstill(clock, real.call_later, said.append)
+    watch.start()
+    for _ in range(3):
+        real.passes()
+    assert said == []  # nothing waits for time
+    clock.call_later(5, lambda: None)
+    clock.call_later(5, lambda: None)
+    for _ in range(4):
+        real.passes()
+    assert len(said) == 1
+    assert said[0].startswith("virtual time stands still, 2 timers are pending: advance the clock")
+    await clock.advance(1)
+    for _ in range(4):
+        real.passes()
+    assert len(said) == 2
+    watch.stop()
+    assert real.waiting == []
+
+
+async def test_time_that_moves_is_no_standstill() -> None:
+    clock, real, said = VirtualClock(), RealTime(), list[str]()
+    Standstill(clock, real.call_later, said.append).start()
+    clock.call_later(100, lambda: None)
+    for _ in range(5):
+        real.passes()
+        await clock.advance(1)
+    assert said == []
+
+
+def test_a_test_that_hangs_says_why_though_pytest_keeps_its_output(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function")
+    pytester.makepyfile(
+        """
+        import asyncio
+        import os
+
+        async def test_it_hangs(pubsub_memory):
+            pubsub_memory._standstill._patience = 0.01
+            pubsub_memory._standstill.stop()
+            pubsub_memory._standstill.start()
+            tell = pubsub_memory.tell
+
+            def tell_and_die(sentence):
+                tell(sentence)
+                os._exit(3)
+
+            pubsub_memory.tell = tell_and_die
+            ps = pubsub_memory.client()
+            await ps.connect()
+            pubsub_memory.cut()
+            await ps.publish("x", {"data": 1})
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    assert result.ret == 3
+    result.stderr.fnmatch_lines(
+        ["*::test_it_hangs: virtual time stands still, * pending: advance*"]
+    )
+
+
+async def test_a_subscription_of_a_client_that_the_server_closes_is_dropped_without_a_warning(
+    pubsub_memory: MemoryServer, recwarn: pytest.WarningsRecorder
+) -> None:
+    ps = pubsub_memory.client()
+    sub = await ps.subscribe("a.b")
+    await pubsub_memory.publish("a.b", {"data": 1})
+    async for _ in sub:
+        break
+    del sub
+    gc.collect()
+    await pubsub_memory.clock.settle()
+    assert [str(warning.message) for warning in recwarn] == []
+    assert pubsub_memory.received[-1]["type"] == "unsubscribe"
+
+
+async def test_a_subscription_of_a_client_of_the_program_is_dropped_with_a_warning(
+    pubsub_memory: MemoryServer,
+) -> None:
+    async with PubSubClient(pubsub_memory.url, pubsub_memory.token()) as ps:
+        sub = await ps.subscribe("a.b")
+        kept = [sub]
+        del sub
+        with pytest.warns(ResourceWarning, match="without unsubscribe"):
+            kept.clear()
