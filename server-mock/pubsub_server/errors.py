@@ -19,7 +19,7 @@ class ServiceError(Exception):
         topic: The topic or pattern it concerns.
         field: The field at fault, as a path such as ``messages.3.topic``.
         retry_after_ms: Earliest time to try again, milliseconds from now.
-        remedy: In place of the remedy of the code.
+        remedy: What to do about it, where that of the table says less.
     """
 
     def __init__(

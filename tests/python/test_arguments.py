@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanzoai.pubsub import InvalidOption, InvalidPayload, InvalidTopic, PubSubError
+from hanzoai.pubsub import (
+    InvalidOption,
+    InvalidPayload,
+    InvalidTopic,
+    PermissionDenied,
+    PubSubClient,
+    PubSubError,
+)
 from hanzoai.pubsub.testing import MemoryServer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from hanzoai.pubsub import PubSubClient
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -107,6 +112,29 @@ async def test_a_handler_that_cannot_be_called_is_refused_at_once(
         pubsub_memory.client().subscribe("a.b", **{name: wrong})
     assert told.value.field == name
     assert "function" in told.value.remedy
+
+
+async def test_a_pattern_in_place_of_a_topic_is_refused_with_what_it_is_good_for(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    with pytest.raises(InvalidTopic, match="Ask for one topic by its full name"):
+        await anext(ps.history("demo.*"))
+    with pytest.raises(InvalidTopic, match="Ask for one topic by its full name"):
+        await ps.presence("demo.*")
+    with pytest.raises(InvalidTopic, match="Publish to one topic"):
+        await ps.publish("demo.*", {"data": 1})
+
+
+async def test_listing_topics_as_a_user_says_who_may(pubsub_memory: MemoryServer) -> None:
+    with pytest.raises(PermissionDenied, match="administrator"):
+        await pubsub_memory.client(pubsub_memory.token("alice")).topics()
+
+
+def test_an_unknown_option_is_told_where_options_are_listed() -> None:
+    with pytest.raises(InvalidOption) as told:
+        PubSubClient("ws://127.0.0.1/ws", "t", qqqqqq=1)  # type: ignore[call-arg]
+    assert told.value.remedy == "hanzoai.pubsub.Settings lists what there is."
 
 
 def test_a_frame_that_no_server_sends_cannot_be_lost() -> None:

@@ -127,7 +127,33 @@ async def test_a_body_that_is_wrong_is_refused_by_field(
 async def test_a_body_of_another_type_is_415(rest: httpx.AsyncClient, kind: str | None) -> None:
     headers = {"Content-Type": kind} if kind else {}
     answer = await rest.post(MESSAGES, content=b'{"data":1}', headers=headers)
-    assert problem(answer, 415, "unsupported")["field"] == "Content-Type"
+    said = problem(answer, 415, "unsupported")
+    assert said["field"] == "Content-Type"
+    assert "bodies of this type" in said["title"]
+
+
+@pytest.mark.parametrize(
+    ("path", "remedy"),
+    [
+        ("/v1/access", "Add it to the address: `?topic="),
+        ("/v1/subscribe", "Add it to the address: `?topics="),
+        (f"{HISTORY}?limit=x", "Give such a number"),
+        (f"{HISTORY}?limit=1&limit=2", "Give `limit` once"),
+        ("/v1/topics?prefix=*", "without wildcards"),
+    ],
+)
+async def test_a_wrong_parameter_is_told_with_what_to_do(
+    rest: httpx.AsyncClient, path: str, remedy: str
+) -> None:
+    assert remedy in problem(await rest.get(path), 400, "invalid_option")["remedy"]
+
+
+async def test_a_request_without_a_token_is_told_which_header_to_send(
+    server: RunningServer,
+) -> None:
+    async with api(server) as client:
+        said = problem(await client.get(HISTORY), 401, "unauthenticated")
+    assert said["remedy"] == "Send the header `Authorization: Bearer TOKEN`."
 
 
 async def test_a_compressed_body_is_415_and_not_unpacked(rest: httpx.AsyncClient) -> None:
@@ -392,7 +418,7 @@ async def test_another_method_is_405_and_says_which_there_are(
     assert answer.status_code == 405
     assert answer.headers["allow"] == allowed
     if method != "HEAD":
-        problem(answer, 405, "unsupported")
+        assert "method" in problem(answer, 405, "unsupported")["title"]
     options = await rest.options(path)
     assert (options.status_code, options.headers["allow"]) == (204, allowed)
 

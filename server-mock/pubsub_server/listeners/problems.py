@@ -17,6 +17,13 @@ CONTENT_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:hanzo:pubsub:error:"
 
 _CHALLENGE: Final = 'Bearer realm="pubsub"'
+_TITLES: Final = {
+    405: "The address does not take this method.",
+    415: "The server does not take bodies of this type.",
+}
+"""What HTTP has a status for, and the table of errors has no code."""
+_REMEDIES: Final = {"unauthenticated": "Send the header `Authorization: Bearer TOKEN`."}
+"""Where the table speaks of what a client of a socket does."""
 
 
 def problem(
@@ -33,18 +40,18 @@ def problem(
         error: What went wrong.
         request_id: Becomes `instance`, and is in the header `X-Request-Id` and in the log.
         status: In place of the status of the table, for example 405 or 415.
-        remedy: In place of the remedy of the table.
+        remedy: In place of the remedy of the error and of the table.
         headers: Further headers.
     """
     record = CODES.get(error.code, CODES["internal"])
     status = status or record.status or 500
     body: dict[str, object] = {
         "type": TYPE_PREFIX + error.code,
-        "title": record.meaning,
+        "title": _TITLES.get(status, record.meaning),
         "status": status,
         "code": error.code,
         "detail": error.message,
-        "remedy": remedy or error.remedy or record.remedy,
+        "remedy": remedy or error.remedy or _REMEDIES.get(error.code, record.remedy),
         "instance": request_id,
     }
     optional = {

@@ -86,12 +86,30 @@ def text(request: web.BaseRequest, name: str, limit: int = 256) -> str | None:
     if not values:
         return None
     if len(values) > 1:
-        raise ServiceError("invalid_option", f"`{name}` stands {len(values)} times", field=name)
+        raise ServiceError(
+            "invalid_option",
+            f"`{name}` stands {len(values)} times",
+            field=name,
+            remedy=f"Give `{name}` once.",
+        )
     if len(values[0]) > limit:
         raise ServiceError(
-            "invalid_option", f"`{name}` is longer than {limit} characters", field=name
+            "invalid_option",
+            f"`{name}` is longer than {limit} characters",
+            field=name,
+            remedy=f"Give at most {limit} characters.",
         )
     return values[0]
+
+
+def missing(name: str) -> ServiceError:
+    """A parameter of the query that is needed."""
+    return ServiceError(
+        "invalid_option",
+        f"`{name}` is missing",
+        field=name,
+        remedy=f"Add it to the address: `?{name}=chat.session.abc`.",
+    )
 
 
 def integer(
@@ -108,7 +126,10 @@ def integer(
     number = int(value) if _INTEGER.fullmatch(value) else None
     if number is None or not low <= number <= high:
         raise ServiceError(
-            "invalid_option", f"`{name}` must be a whole number from {low} to {high}", field=name
+            "invalid_option",
+            f"`{name}` must be a whole number from {low} to {high}",
+            field=name,
+            remedy=f"Give such a number, or leave `{name}` out.",
         )
     return number
 
@@ -123,7 +144,12 @@ def flag(request: web.BaseRequest, name: str) -> bool | None:
     if value is None:
         return None
     if value.lower() not in _TRUTH:
-        raise ServiceError("invalid_option", f"`{name}` is true or false", field=name)
+        raise ServiceError(
+            "invalid_option",
+            f"`{name}` is true or false",
+            field=name,
+            remedy=f"Give 1, 0, true or false, or leave `{name}` out.",
+        )
     return _TRUTH[value.lower()]
 
 

@@ -141,6 +141,7 @@ class RestApi:
                 "invalid_option",
                 "`prefix` has letters, digits, `_`, `-` and dots, at most 255",
                 field="prefix",
+                remedy="Give the beginning of names of topics, without wildcards.",
             )
         limit = requests.integer(request, "limit", 1, TOPICS_MAX) or TOPICS_DEFAULT
         reports, more = await self._service.topics(identity, prefix=prefix, limit=limit)
@@ -167,7 +168,7 @@ class RestApi:
         identity = await self._service.identify(requests.token(request))
         pattern = requests.text(request, "topic")
         if pattern is None:
-            raise ServiceError("invalid_option", "`topic` is missing", field="topic")
+            raise requests.missing("topic")
         try:
             validate_pattern(pattern)
         except InvalidTopic as error:
@@ -231,12 +232,14 @@ def _idempotency_key(request: web.Request, body: Mapping[str, object]) -> str | 
             "invalid_option",
             "Idempotency-Key is one value of 1 to 128 visible ASCII characters",
             field="Idempotency-Key",
+            remedy="Give the id of the message, for example a UUID.",
         )
     if body.get("id") not in (None, key):
         raise ServiceError(
             "invalid_option",
             "Idempotency-Key and `id` of the body differ; send one of them",
             field="Idempotency-Key",
+            remedy="Leave one of the two out.",
         )
     return key
 

@@ -118,7 +118,7 @@ class EventStreams:
             for part in value.split(",")
         ]
         if not any(patterns):
-            raise ServiceError("invalid_option", "`topics` is missing", field="topics")
+            raise requests.missing("topics")
         frame: dict[str, object] = {"topics": patterns}
         since = requests.integer(request, "since")
         if since is not None:

@@ -11,6 +11,7 @@ from hanzoai.pubsub.errors import (
     ConnectionFailed,
     InvalidPayload,
     OperationTimeout,
+    PermissionDenied,
     PubSubError,
     from_code,
 )
@@ -22,7 +23,7 @@ from hanzoai.pubsub.runtime.publisher import Publisher
 from hanzoai.pubsub.runtime.publishing import PRESENCE_UPDATE
 from hanzoai.pubsub.runtime.states import StateStream
 from hanzoai.pubsub.runtime.tokens import TokenSource
-from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
+from hanzoai.pubsub.runtime.topic_arguments import one_topic, pattern_list, position_map
 from hanzoai.pubsub.session import events
 from hanzoai.pubsub.session.effects import Rejected
 from hanzoai.pubsub.session.session import Session
@@ -340,7 +341,7 @@ class Operations:
         """Retained messages; see ``PubSubClient.history``."""
         self._driver.refuse_ended()
         return self._http.history(
-            validate_topic(topic),
+            one_topic(topic),
             since=since,
             before=before,
             after=after,
@@ -351,14 +352,18 @@ class Operations:
     async def presence(self, topic: str, *, timeout: float | None) -> list[PresenceMember]:
         """Everybody present on a topic."""
         self._driver.refuse_ended()
-        return await self._http.presence(validate_topic(topic), self._driver.patience(timeout))
+        return await self._http.presence(one_topic(topic), self._driver.patience(timeout))
 
     async def topics(
         self, prefix: str | None, *, limit: int | None, timeout: float | None
     ) -> list[TopicInfo]:
         """Active topics."""
         self._driver.refuse_ended()
-        return await self._http.topics(prefix, limit, self._driver.patience(timeout))
+        try:
+            return await self._http.topics(prefix, limit, self._driver.patience(timeout))
+        except PermissionDenied as error:
+            error.remedy = "Listing topics takes the token of an administrator."
+            raise
 
     async def positions(
         self,

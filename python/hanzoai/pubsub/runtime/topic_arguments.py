@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.errors import InvalidOption, InvalidTopic
 from hanzoai.pubsub.settings.checks import check_whole, kind
 from hanzoai.pubsub.topics import validate_pattern, validate_topic
 
@@ -32,6 +32,16 @@ def pattern_list(topics: object) -> tuple[str, ...]:
             field="topics",
         )
     return tuple(dict.fromkeys(validate_pattern(name) for name in names))
+
+
+def one_topic(name: str) -> str:
+    """A topic whose history or members are asked for; of a pattern there are none."""
+    try:
+        return validate_topic(name)
+    except InvalidTopic as error:
+        if "wildcard" in error.message:
+            error.remedy = "Ask for one topic by its full name; `*` and `**` are for subscriptions."
+        raise
 
 
 def position_map(after: object) -> dict[str, int]:

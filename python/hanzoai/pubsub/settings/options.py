@@ -409,7 +409,7 @@ def _refuse_unknown(settings: Mapping[str, object]) -> None:
             remedy = (
                 f"Did you mean `{near[0]}`?"
                 if near
-                else "hanzoai.pubsub.settings.options.Settings lists what there is."
+                else "hanzoai.pubsub.Settings lists what there is."
             )
             raise InvalidOption(f"There is no option `{name[:64]}`.", remedy=remedy, field=name)
 

@@ -131,7 +131,8 @@ async def check_tcp(addresses: list[Address], patience: float) -> Finding:
             )
         reached.append(address.text)
         await _close(writer)
-    return ok("tcp", f"{' and '.join(reached)} accept connections", _since(began))
+    accept = "accepts" if len(reached) == 1 else "accept"
+    return ok("tcp", f"{' and '.join(reached)} {accept} connections", _since(began))
 
 
 async def check_tls(addresses: list[Address], context: ssl.SSLContext, patience: float) -> Finding:
