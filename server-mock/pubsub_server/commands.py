@@ -18,6 +18,7 @@ from pubsub_server.access.setup import StartError
 from pubsub_server.auth import api_keys, dev_tokens
 from pubsub_server.auth.dev_tokens import KeyFileError
 from pubsub_server.auth.identity import KINDS
+from pubsub_server.complaints import FAILED, USAGE, Parser, complain, duration
 from pubsub_server.observe import logs
 from pubsub_server.settings import sources as config_sources
 from pubsub_server.settings.sources import SettingsError
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from pubsub_server.settings.sources import Examined
 
 OK: Final = 0
-FAILED: Final = 1
-USAGE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Command:
 
 
 def _serve(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="hanzo-pubsub serve",
         usage="hanzo-pubsub serve [--dev] [--config FILE] [--check-config] [--SETTING VALUE ...]",
         description="Runs a server of Hanzo PubSub until SIGTERM or Ctrl-C. When it accepts "
@@ -86,11 +85,11 @@ def _serve(argv: Sequence[str]) -> int:
     try:
         settings = config_sources.load(options, os.environ, path)
     except SettingsError as error:
-        return _fail(str(error), USAGE)
+        return complain(str(error), USAGE)
     try:
         access.check(settings)
     except StartError as error:
-        return _fail(str(error))
+        return complain(str(error), USAGE)
     logs.configure(settings)
     if worker is not None:
         folder, number = cast("list[str]", worker)
@@ -104,7 +103,7 @@ def _check(read: Examined) -> int:
         found = preflight.problems(read.settings)
         problems += [line for line in found if not read.caused(line)]
         sys.stdout.write(config_sources.dump(read.settings, read.sources))
-    return _fail("\n".join(problems), USAGE) if problems else OK
+    return complain("\n".join(problems), USAGE) if problems else OK
 
 
 def _supervise(settings: Settings, argv: Sequence[str]) -> int:
@@ -118,7 +117,7 @@ def _supervise(settings: Settings, argv: Sequence[str]) -> int:
         access.build_dev_key(settings)
         asyncio.run(supervise())
     except StartError as error:
-        return _fail(str(error))
+        return complain(str(error))
     return OK
 
 
@@ -133,14 +132,14 @@ def _run(settings: Settings, worker: tuple[Path, int] | None = None) -> int:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(run(settings, worker=worker))
     except StartError as error:
-        return _fail(str(error))
+        return complain(str(error))
     except KeyboardInterrupt:
         pass
     return OK
 
 
 def _token(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="hanzo-pubsub token",
         description="Prints a token that `hanzo-pubsub serve --dev` on this machine accepts, or "
         "with --api-key a new API key and its entry for the file of --api-keys-file.",
@@ -166,7 +165,7 @@ def _token(argv: Sequence[str]) -> int:
         may.add_argument(flag, dest=target, action="append", default=[], metavar="ID", help=text)
     parser.add_argument("--bulk", action="store_true", help="publishes in bulk")
     parser.add_argument(
-        "--ttl", type=float, default=3600, metavar="SECONDS", help="until it ends [3600]"
+        "--ttl", type=duration, default=3600.0, metavar="TIME", help="until it ends [1h]"
     )
     parser.add_argument(
         "--dev-key-file",
@@ -186,7 +185,7 @@ def _token(argv: Sequence[str]) -> int:
     try:
         key = dev_tokens.load_key(Path(named) if named else dev_tokens.default_key_file())
     except KeyFileError as error:
-        return _fail(str(error))
+        return complain(str(error))
     print(
         dev_tokens.mint(
             key,
@@ -217,12 +216,6 @@ def _api_key(
     print(json.dumps({"key": key, "entry": entry}, indent=2 if sys.stdout.isatty() else None))
     print("the key is shown this once; put `entry` under `keys:` of the file", file=sys.stderr)
     return OK
-
-
-def _fail(text: str, code: int = FAILED) -> int:
-    for line in text.splitlines():
-        print(f"hanzo-pubsub: {line}", file=sys.stderr)
-    return code
 
 
 serve = Command("serve", "run the reference server", _serve)

