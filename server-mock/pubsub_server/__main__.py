@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from pubsub_server.commands import USAGE, serve, token
+from pubsub_server.commands import serve, token
+from pubsub_server.complaints import USAGE
 
 
 def main(argv: list[str]) -> int:

@@ -29,6 +29,7 @@ from hanzoai.pubsub import PubSubClient, RetryOptions
 from pubsub_server import commands
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth import dev_tokens
+from pubsub_server.complaints import USAGE
 from pubsub_server.workers import bus, meeting
 from pubsub_server.workers.pool import together
 from tests.cluster.fleet import peer
@@ -364,7 +365,7 @@ def test_workers_without_a_store_say_what_to_install(
 
 def test_workers_on_the_memory_of_one_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ("--workers", "2", "--backplane", "memory")
-    assert commands.serve(["--dev", *flags]) == commands.USAGE
+    assert commands.serve(["--dev", *flags]) == USAGE
     assert "backplane is `memory` with 2 workers" in capsys.readouterr().err
 
 
