@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from hanzoai.pubsub.cli.doctor.findings import Status
+from hanzoai.pubsub.cli.doctor.network import Address, check_tcp
 from pubsub_server.testing import running_server
 from tests.cli.lab import (
     HOST,
@@ -71,6 +72,14 @@ async def test_a_healthy_server_has_no_cause() -> None:
     others = {f.name for f in report.findings if f.status is not Status.OK}
     assert others == {"tls"}, "unencrypted on this machine: skipped, not failed"
     assert len(fake.received[1]) > 262_000, "a frame of nearly the limit was sent"
+
+
+async def test_one_address_accepts_and_two_accept_connections() -> None:
+    async with listener(swallow) as port, listener(swallow) as other:
+        one = await check_tcp([Address("ws", HOST, port)], 3)
+        two = await check_tcp([Address("ws", HOST, port), Address("http", HOST, other)], 3)
+    assert one.message == f"{HOST}:{port} accepts connections"
+    assert two.message == f"{HOST}:{port} and {HOST}:{other} accept connections"
 
 
 async def test_real_servers_are_told_apart_by_their_ports() -> None:

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(20)
 
 
+CALLS: list[Callable[[PubSubClient, Any], Awaitable[object]]] = [
+    lambda ps, t: ps.connect(t),
+    lambda ps, t: ps.publish("a.b", {"data": 1}, timeout=t),
+    lambda ps, t: ps.publish("a.b", {"data": 1}, timeout=t, via="rest"),
+    lambda ps, t: ps.publish_many([("a.b", {"data": 1})], timeout=t),
+    lambda ps, t: ps.presence("a.b", timeout=t),
+    lambda ps, t: anext(ps.history("a.b", timeout=t)),
+]
+
+
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), True, "5", 1e9])
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda ps, t: ps.connect(t),
-        lambda ps, t: ps.publish("a.b", {"data": 1}, timeout=t),
-        lambda ps, t: ps.publish("a.b", {"data": 1}, timeout=t, via="rest"),
-        lambda ps, t: ps.publish_many([("a.b", {"data": 1})], timeout=t),
-        lambda ps, t: ps.presence("a.b", timeout=t),
-        lambda ps, t: anext(ps.history("a.b", timeout=t)),
-    ],
-)
+@pytest.mark.parametrize("call", CALLS)
 async def test_a_timeout_in_which_nothing_can_be_done_is_refused(
     pubsub_memory: MemoryServer,
     call: Callable[[PubSubClient, Any], Awaitable[object]],

@@ -228,8 +228,24 @@ def test_the_blocking_client_tells_its_way(caplog: pytest.LogCaptureFixture) -> 
 # ---------------------------------------------------------------- get_token
 
 
+def takes_nothing() -> str:
+    return "x"
+
+
+def takes_two(_: object, __: object) -> str:
+    return "x"
+
+
+def takes_one_or_two(_: object, __: object = None) -> str:
+    return "x"
+
+
+def takes_any(*_: object) -> str:
+    return "x"
+
+
 @pytest.mark.parametrize("name", ["get_token", "on_state", "on_error"])
-@pytest.mark.parametrize("wrong", ["x", lambda: "x", lambda _a, _b: "x"])
+@pytest.mark.parametrize("wrong", ["x", takes_nothing, takes_two])
 def test_a_callback_that_cannot_take_its_argument_is_refused_at_once(
     name: str, wrong: object
 ) -> None:
@@ -239,7 +255,7 @@ def test_a_callback_that_cannot_take_its_argument_is_refused_at_once(
     assert told.value.field == name
 
 
-@pytest.mark.parametrize("right", [print, lambda *_: "x", lambda _, more=1: "x", str.lower])
+@pytest.mark.parametrize("right", [print, takes_any, takes_one_or_two, str.lower])
 def test_a_callback_that_can_take_one_argument_is_taken(right: object) -> None:
     PubSubClient("ws://127.0.0.1/ws", get_token=right, on_state=right)  # type: ignore[arg-type]
 
