@@ -6,9 +6,12 @@ import asyncio
 import os
 import re
 import shutil
+import ssl
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import trustme
 
 from tests.cluster.store import free_port
 from tests.cluster.waiting import until
@@ -34,6 +37,7 @@ http {{
 {}
 }}
 """
+CERTIFICATE = "/etc/ssl/hanzo-pubsub/cert.pem"
 BOUND = 20
 
 
@@ -51,7 +55,7 @@ def program(kind: str) -> str:
 
 
 class Balancer:
-    """One address before several nodes.
+    """One address before several nodes. It ends TLS, with a certificate of its own making.
 
     Args:
         kind: `haproxy` or `nginx`.
@@ -59,13 +63,17 @@ class Balancer:
         nodes: What is behind it.
         sticky: A client comes to the same node again while that is there: by `client` in the URL of
             the WebSocket, by its address over HTTP.
+
+    Attributes:
+        trust: What a client takes its certificate with.
     """
 
     def __init__(self, kind: str, folder: Path, nodes: Sequence[Node], *, sticky: bool) -> None:
         self.kind = kind
         self.http_port, self.ws_port = free_port(), free_port()
-        self.http = f"http://127.0.0.1:{self.http_port}"
-        self.ws = f"ws://127.0.0.1:{self.ws_port}/ws"
+        self.http = f"https://127.0.0.1:{self.http_port}"
+        self.ws = f"wss://127.0.0.1:{self.ws_port}/ws"
+        self.trust = ssl.create_default_context()
         self._folder = folder
         self._nodes = nodes
         self._sticky = sticky
@@ -74,6 +82,7 @@ class Balancer:
     async def start(self) -> None:
         """Run it, and wait until it takes connections."""
         self._folder.mkdir()
+        self._certify()
         make = self._haproxy if self.kind == "haproxy" else self._nginx
         file = self._folder / "balancer.cfg"
         file.write_text(make(), encoding="utf-8")
@@ -93,6 +102,13 @@ class Balancer:
             process.terminate()
             await process.wait()
 
+    def _certify(self) -> None:
+        authority = trustme.CA()
+        authority.configure_trust(self.trust)
+        issued = authority.issue_cert("127.0.0.1")
+        issued.cert_chain_pems[0].write_to_path(self._folder / "cert.pem")
+        issued.private_key_pem.write_to_path(self._folder / "cert.pem.key")
+
     def _haproxy(self) -> str:
         text = (DEPLOY / "haproxy.cfg").read_text(encoding="utf-8")
         text = re.sub(r"inter \w+", "inter 100ms", text)
@@ -102,7 +118,7 @@ class Balancer:
             http = http.replace("balance leastconn", "balance source\n    hash-type consistent")
             ws = "\n    balance url_param client\n    hash-type consistent" + ws
             text = f"{http}backend ws{ws}"
-        return self._placed(text, "bind :{}", "bind 127.0.0.1:{}")
+        return self._placed(text, "bind :{} ssl", "bind 127.0.0.1:{} ssl")
 
     def _nginx(self) -> str:
         text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
@@ -110,10 +126,12 @@ class Balancer:
             http, ws = text.split("upstream pubsub_ws {\n    least_conn;")
             http = http.replace("least_conn;", "ip_hash;")
             text = f"{http}upstream pubsub_ws {{\n    hash $arg_client consistent;{ws}"
-        return NGINX.format(self._placed(text, "listen {};", "listen 127.0.0.1:{};"))
+        return NGINX.format(self._placed(text, "listen {} ssl;", "listen 127.0.0.1:{} ssl;"))
 
     def _placed(self, text: str, everywhere: str, here: str) -> str:
-        """The text with the addresses of this test."""
+        """The text with the addresses and the certificate of this test."""
+        assert CERTIFICATE in text
+        text = text.replace(CERTIFICATE, str(self._folder / "cert.pem"))
         for port, own in ((8056, self.http_port), (8057, self.ws_port)):
             assert everywhere.format(port) in text
             text = text.replace(everywhere.format(port), here.format(own))

@@ -92,6 +92,7 @@ class Cluster:
             f"{balancer.ws}?client={name}",
             dev_tokens.mint(self.key, name, kind="service"),
             rest_url=balancer.http,
+            ssl_context=balancer.trust,
             transport="sse" if streams else "websocket",
             retry=RetryOptions(base=0.2 * LOAD.slack, cap=2.0 * LOAD.slack),
             open_timeout=5 * LOAD.slack,

@@ -1,0 +1,71 @@
+"""What the balancers of server-mock/deploy/ do with one connection."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from hanzoai.pubsub import PubSubClient
+from pubsub_server.auth import dev_tokens
+from tests.cluster.balancers import Balancer
+from tests.cluster.nodes import Node
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+pytestmark = pytest.mark.parametrize("kind", ["haproxy", "nginx"])
+
+
+@asynccontextmanager
+async def balanced(kind: str, folder: Path, *flags: str) -> AsyncGenerator[Balancer]:
+    """A balancer before one node, which has all three places."""
+    node = Node("node", folder, "--dev-key-file", str(folder / "dev.key"), *flags)
+    await node.start()
+    balancer = Balancer(kind, folder / "balancer", [node] * 3, sticky=False)
+    try:
+        await balancer.start()
+        yield balancer
+    finally:
+        await balancer.end()
+        await node.end()
+
+
+def token(folder: Path) -> str:
+    return dev_tokens.mint(dev_tokens.load_key(folder / "dev.key"), "alice")
+
+
+async def test_a_client_talks_tls_on_either_port_and_finds_the_socket_on_both(
+    kind: str, tmp_path: Path
+) -> None:
+    async with balanced(kind, tmp_path) as balancer:
+        for url in (balancer.ws, f"wss://127.0.0.1:{balancer.http_port}/ws"):
+            async with (
+                PubSubClient(
+                    url,
+                    token(tmp_path),
+                    rest_url=balancer.http,
+                    ssl_context=balancer.trust,
+                    transport="websocket",
+                ) as ps,
+                asyncio.timeout(20),
+                await ps.subscribe("demo.x") as messages,
+            ):
+                await ps.publish("demo.x", {"data": {"url": url}})
+                assert (await anext(messages)).data == {"url": url}
+        async with httpx.AsyncClient(verify=balancer.trust) as http:
+            assert (await http.get(f"{balancer.http}/readyz")).status_code == 200
+
+
+async def test_nothing_is_passed_on_that_came_without_tls(kind: str, tmp_path: Path) -> None:
+    async with balanced(kind, tmp_path) as balancer, httpx.AsyncClient() as http:
+        for port in (balancer.http_port, balancer.ws_port):
+            try:
+                status = (await http.get(f"http://127.0.0.1:{port}/readyz")).status_code
+            except httpx.RemoteProtocolError:
+                status = 400
+            assert status == 400
