@@ -128,6 +128,11 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     parsed.optionxform = str  # type: ignore[assignment,method-assign]
     parsed.read_string(text)
     assert parsed.sections() == ["Unit", "Service", "Install"]
+    # It comes back with Redis, however late that is.
+    assert parsed["Unit"]["StartLimitIntervalSec"] == "0"
+    assert parsed["Service"]["Restart"] == "on-failure"
+    # What is written at a relative path is written where it may be.
+    assert parsed["Service"]["WorkingDirectory"] == f"%S/{parsed['Service']['StateDirectory']}"
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         return

@@ -196,6 +196,20 @@ def test_a_file_that_is_no_mapping_is_an_error(tmp_path: Path, text: str, said: 
     assert "cannot be read" in problems(file=file)
 
 
+def test_relative_paths_begin_at_the_folder_of_the_file_and_elsewhere_at_the_current_one(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "pubsub.yaml"
+    text = "audit_topics: ['**']\naudit_file: a.jsonl\nrules: /etc/rules.yaml\njwt_issuer: a/b\n"
+    file.write_text(text, encoding="utf-8")
+    settings = load({"dev_key_file": "key"}, {"HANZO_PUBSUB_API_KEYS_FILE": "keys.yaml"}, file)
+    assert settings.audit_file == tmp_path / "a.jsonl"
+    assert settings.rules == Path("/etc/rules.yaml")
+    assert settings.jwt_issuer == "a/b"
+    assert settings.dev_key_file == Path("key")
+    assert settings.api_keys_file == Path("keys.yaml")
+
+
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "pubsub.yaml"
     file.write_text("# nothing\nhttp_port:\n", encoding="utf-8")

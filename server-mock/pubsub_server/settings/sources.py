@@ -92,7 +92,7 @@ def load(
         flags: Values by setting name; None stands for a flag that was not given.
         environ: Environment variables; those that are no settings are ignored, except where
             the name is a slip of a setting's.
-        file: A YAML mapping of setting names.
+        file: A YAML mapping of setting names; relative paths in it begin at its folder.
 
     Raises:
         SettingsError: For each unknown name and each value of a wrong type or out of range.
@@ -218,6 +218,8 @@ def _from_file(file: Path, problems: list[str]) -> dict[str, _Given] | None:
         if name not in Settings.model_fields:
             problems.append(_unknown(name, source))
         elif value is not None:
+            if isinstance(value, str) and Path in get_args(Settings.model_fields[name].annotation):
+                value = str(file.parent / value)
             found[name] = _Given(value, source)
     return found
 
