@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from pubsub_server.instruments import Distribution
 
@@ -35,6 +35,18 @@ class WireForm(IntEnum):
 
 
 # ---------------------------------------------------------------- who and what they may
+
+
+class Caller(NamedTuple):
+    """From where a token comes.
+
+    Attributes:
+        address: The client's IP address; None where it is not known.
+        request_id: Of an HTTP request; None over a WebSocket.
+    """
+
+    address: str | None
+    request_id: str | None = None
 
 
 class Authenticator(Protocol):
@@ -161,6 +173,24 @@ class Audit(Protocol):
         """Note one operation; ``refused`` is the error code where it was not allowed."""
         ...
 
+    def auth(
+        self,
+        identity: Identity | None,
+        caller: Caller | None,
+        *,
+        client_id: str | None = None,
+        refused: str | None = None,
+    ) -> None:
+        """Note that a token was taken, or refused with an error code.
+
+        Args:
+            identity: Whom the token names; None where nobody knows.
+            caller: From where it came.
+            client_id: The connection, or the one that should be resumed; None for a request.
+            refused: The error code.
+        """
+        ...
+
 
 class Webhooks(Protocol):
     """Tells others what happened. Never blocks."""
@@ -245,6 +275,11 @@ class Stats:
 
 class Sink(Protocol):
     """A listener's side of one connection."""
+
+    @property
+    def caller(self) -> Caller | None:
+        """From where the connection comes; None where there is no network."""
+        ...
 
     def write(self, data: bytes) -> None:
         """Hand ready wire bytes to the transport at once; once a connection and loop turn.

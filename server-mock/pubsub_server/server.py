@@ -283,8 +283,6 @@ class Server:
 
     def _token_checked(self, identity: Identity | None, refused: str | None) -> None:
         self.hub.stats.token(refused)
-        if self._audit is not None:
-            self._audit.auth(identity, refused)
 
 
 def _rates(settings: Settings) -> RateLimiter:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from pubsub_server.interfaces import (
         AuthOk,
+        Caller,
         Identity,
         Member,
         Page,
@@ -50,8 +51,8 @@ class Service(Protocol):
         """Take one inbound frame. Never raises; asynchronous work (auth) runs in one task."""
         ...
 
-    async def identify(self, token: str) -> Identity:
-        """Who this is, for a request without a connection.
+    async def identify(self, token: str, caller: Caller | None = None) -> Identity:
+        """Who this is, for a request without a connection; `caller` is for the audit log.
 
         Raises:
             ServiceError: `token_invalid`, `token_expired`, `unavailable`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,23 @@ async def test_a_client_talks_tls_on_either_port_and_finds_the_socket_on_both(
                 assert (await anext(messages)).data == {"url": url}
         async with httpx.AsyncClient(verify=balancer.trust) as http:
             assert (await http.get(f"{balancer.http}/readyz")).status_code == 200
+
+
+async def test_a_refused_token_is_audited_with_the_address_of_the_client(
+    kind: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    flags = ("--audit-file", str(file), "--audit-topics", "org.**")
+    proxies = ("--trusted-proxies", "127.0.0.1")
+    async with balanced(kind, tmp_path, *flags, *proxies) as balancer:
+        client = httpx.AsyncHTTPTransport(verify=balancer.trust, local_address="127.0.0.2")
+        async with httpx.AsyncClient(transport=client) as http:
+            headers = {"Authorization": "Bearer bad", "X-Forwarded-For": "203.0.113.9"}
+            answer = await http.get(f"{balancer.http}/v1/session", headers=headers)
+            assert answer.status_code == 401
+    (record,) = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    assert record["address"] == "127.0.0.2"
+    assert record["request_id"] == answer.headers["X-Request-Id"]
 
 
 async def test_nothing_is_passed_on_that_came_without_tls(kind: str, tmp_path: Path) -> None:

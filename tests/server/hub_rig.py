@@ -81,6 +81,8 @@ class FakeSink:
         self.freezes: list[bool] = []
         self.holds: list[bool] = []
 
+    caller = None
+
     def write(self, data: bytes) -> None:
         assert self.ended is None, "nothing is written after the close"
         self.writes.append(data)

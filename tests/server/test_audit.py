@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import os
 import threading
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
+import websockets
 
 from pubsub_server.auth.identity import Identity
+from pubsub_server.interfaces import Caller
 from pubsub_server.observe.audit import AuditLog, FileSink
+from pubsub_server.testing import RunningServer, running_server
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
 ALICE = Identity("alice", key_id="t1")
@@ -85,12 +91,87 @@ def test_a_subscription_to_a_pattern_is_audited_where_it_could_take_an_audited_t
 
 def test_tokens_taken_and_refused_are_audited_without_the_token() -> None:
     audited, records = log()
-    audited.auth(ALICE, None)
-    audited.auth(None, "token_expired")
+    audited.auth(ALICE, None, client_id=None)
+    audited.auth(None, Caller("192.0.2.1", "req_1"), client_id="cl_1", refused="token_expired")
     assert [(r["event"], r["outcome"], r.get("user_id"), r.get("code")) for r in records] == [
         ("auth", "ok", "alice", None),
         ("auth", "denied", None, "token_expired"),
     ]
+    assert records[1] == {
+        "time": 1_000_500,
+        "event": "auth",
+        "outcome": "denied",
+        "code": "token_expired",
+        "client_id": "cl_1",
+        "address": "192.0.2.1",
+        "request_id": "req_1",
+    }
+
+
+@asynccontextmanager
+async def audited_server(file: Path, **settings: object) -> AsyncGenerator[RunningServer]:
+    """A server that audits tokens."""
+    async with running_server(audit_topics=["org.**"], audit_file=file, **settings) as server:
+        yield server
+
+
+async def test_whoever_is_refused_over_http_is_named_by_address_and_request(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    async with audited_server(file) as server, httpx.AsyncClient(base_url=server.http) as http:
+        bad = {"Authorization": "Bearer bad", "X-Forwarded-For": "192.0.2.1"}
+        for path in ("/v1/session", "/v1/subscribe?topics=demo.a"):
+            answer = await http.get(path, headers=bad)
+            assert answer.status_code == 401
+        session = {"Authorization": f"Bearer {server.token('alice')}", "X-Request-Id": "mine"}
+        assert (await http.get("/v1/session", headers=session)).status_code == 200
+    first, second, third = lines(file)
+    for refused in (first, second):
+        assert refused["address"] == "127.0.0.1"
+        assert "user_id" not in refused
+    assert second["request_id"] == answer.json()["instance"]
+    assert (third["user_id"], third["address"], third["request_id"]) == (
+        *("alice", "127.0.0.1", "mine"),
+    )
+
+
+async def test_a_connection_is_named_by_its_id_and_by_what_a_trusted_proxy_says(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    forwarded = {"X-Forwarded-For": "203.0.113.9, 192.0.2.1"}
+    async with audited_server(file, trusted_proxies="127.0.0.0/8") as server:
+        for token in ("bad", server.token("alice")):
+            async with websockets.connect(server.ws, additional_headers=forwarded) as socket:
+                auth = {"type": "auth", "token": token, "version": 1, "client_id": "cl_old"}
+                await socket.send(json.dumps(auth))
+                answer = json.loads(await socket.recv())
+        headers = {**forwarded, "Authorization": f"Bearer {server.token('bob')}"}
+        url = f"{server.http}/v1/subscribe?topics=demo.a"
+        async with httpx.AsyncClient() as http, http.stream("GET", url, headers=headers) as stream:
+            assert stream.status_code == 200
+            client_id = stream.headers["Client-Id"]
+    denied, taken, asked, streaming = lines(file)
+    assert {each["address"] for each in (denied, taken, asked, streaming)} == {"192.0.2.1"}
+    assert (denied["outcome"], denied["client_id"]) == ("denied", "cl_old")
+    assert (taken["outcome"], taken["client_id"]) == ("ok", answer["client_id"])
+    assert "client_id" not in asked
+    assert streaming["client_id"] == client_id
+    assert streaming["request_id"] == asked["request_id"]
+
+
+async def test_a_token_that_has_too_many_connections_is_named_with_its_user(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    async with audited_server(file, connections_per_user=1) as server:
+        auth = json.dumps({"type": "auth", "token": server.token("alice"), "version": 1})
+        async with websockets.connect(server.ws) as one, websockets.connect(server.ws) as two:
+            for socket in (one, two):
+                await socket.send(auth)
+                await socket.recv()
+    taken, denied = lines(file)
+    assert (taken["outcome"], taken["user_id"]) == ("ok", "alice")
+    assert (denied["code"], denied["user_id"]) == ("connection_limit", "alice")
 
 
 def test_records_are_lines_of_json_in_order(tmp_path: Path) -> None:

@@ -222,6 +222,8 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         ({"tls_cert": "c.pem"}, "tls_cert is set without tls_key"),
         ({"tls_key": "k.pem"}, "tls_key is set without tls_cert"),
         ({"audit_topics": "org.**"}, "audit_topics is set without audit_file"),
+        ({"trusted_proxies": "10.0.0.1/24"}, "trusted_proxies"),
+        ({"trusted_proxies": "balancer"}, "give addresses or networks"),
         ({"history_page_default": "9", "history_page_max": "8"}, "larger than history_page_max"),
         ({"webhooks": hook("ftp://x")}, "http:// or https://"),
         ({"webhooks": hook("http://a:b@x")}, "user or password"),

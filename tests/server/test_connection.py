@@ -32,6 +32,8 @@ class Sink:
         self.writes: list[bytes] = []
         self.connection: Connection | None = None
 
+    caller = None
+
     def write(self, data: bytes) -> None:
         self.writes.append(data)
         self.room -= len(data)

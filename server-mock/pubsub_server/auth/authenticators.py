@@ -76,7 +76,7 @@ class TokenRouter:
     Args:
         jwts: Takes JWTs, if any are accepted.
         api_keys: Takes API keys, if any are accepted.
-        on_auth: Told of every try, for audit.
+        on_auth: Told of every try, for counters.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.connection import NEVER
 from pubsub_server.hub.wire_forms import KEEPALIVE
-from pubsub_server.interfaces import AuthOk, WireForm
+from pubsub_server.interfaces import AuthOk, Caller, WireForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +58,19 @@ class Admission:
         connection.deadline = self._core.clock() + self._core.settings.auth_deadline / 1000
         self._core.schedule(connection, connection.deadline)
 
+    async def identify(self, token: str, caller: Caller | None) -> Identity:
+        """See `service.Service`."""
+        audit = self._core.audit
+        try:
+            identity = await self._core.authenticator.authenticate(token)
+        except ServiceError as error:
+            if audit is not None:
+                audit.auth(None, caller, refused=error.code)
+            raise
+        if audit is not None:
+            audit.auth(identity, caller)
+        return identity
+
     async def admit(
         self, connection: Connection, token: str, client_id: str | None = None
     ) -> AuthOk:
@@ -66,8 +79,31 @@ class Admission:
         Raises:
             ServiceError: `token_invalid`, `token_expired`, `connection_limit`, `unavailable`.
         """
+        audit = self._core.audit
+        # A transport that is gone does not know it any more.
+        caller = None if audit is None else connection.sink.caller
+        identity: Identity | None = None
+        try:
+            identity = await self._core.authenticator.authenticate(token)
+            await self._take(connection, identity, client_id)
+        except ServiceError as error:
+            if audit is not None:
+                known = connection.client_id or client_id
+                audit.auth(identity, caller, client_id=known, refused=error.code)
+            raise
+        if audit is not None:
+            audit.auth(identity, caller, client_id=connection.client_id)
+        return self.answer(identity, connection.client_id)
+
+    async def _take(
+        self, connection: Connection, identity: Identity, client_id: str | None
+    ) -> None:
+        """Let the connection be this one, first or again.
+
+        Raises:
+            ServiceError: `token_invalid`, `connection_limit`, `unavailable`.
+        """
         core = self._core
-        identity = await core.authenticator.authenticate(token)
         _still_open(connection)
         held = connection.identity
         if held is not None and (held.user_id, held.kind) != (identity.user_id, identity.kind):
@@ -88,7 +124,6 @@ class Admission:
             self._enter(connection, identity, client_id)
         else:
             self._renew(connection, identity, held)
-        return self.answer(identity, connection.client_id)
 
     def _enter(self, connection: Connection, identity: Identity, client_id: str | None) -> None:
         core = self._core

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from pubsub_server.interfaces import (
         Audit,
         Authenticator,
+        Caller,
         ConnectionLimiter,
         Identity,
         Policy,
@@ -290,9 +291,9 @@ class Hub:
         """See `service.Service`."""
         self.inbound.receive(connection, data)
 
-    async def identify(self, token: str) -> Identity:
+    async def identify(self, token: str, caller: Caller | None = None) -> Identity:
         """See `service.Service`."""
-        return await self.core.authenticator.authenticate(token)
+        return await self.admission.identify(token, caller)
 
     def session(self, identity: Identity) -> AuthOk:
         """See `service.Service`."""

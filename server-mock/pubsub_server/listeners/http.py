@@ -11,11 +11,13 @@ import aiohttp
 from aiohttp import web
 
 from pubsub_server.errors import ServiceError
+from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.accepting import stop_accepting
+from pubsub_server.listeners.callers import FORWARDED, Callers, peer
 from pubsub_server.listeners.console import is_console
 from pubsub_server.listeners.http_connection import HttpConnection
 from pubsub_server.listeners.problems import problem
-from pubsub_server.listeners.request_ids import REQUEST_ID, new_request_id, request_id
+from pubsub_server.listeners.request_ids import CALLER, REQUEST_ID, new_request_id, request_id
 from pubsub_server.listeners.requests import UnsupportedMedia
 from pubsub_server.listeners.rest import RestApi
 from pubsub_server.listeners.sse import EventStreams
@@ -76,6 +78,7 @@ class HttpListener:
         self.stopped = False
         """Whoever was accepted before and is here only now is cut."""
         self._settings = settings
+        self._callers = Callers(settings.trusted_proxies)
         self._metrics = metrics
         self._ready = ready
         self._openapi = openapi.read_bytes() if openapi is not None else None
@@ -153,6 +156,9 @@ class HttpListener:
             connection.head_received()
         identifier = request_id(request.headers.get("X-Request-Id"))
         request[REQUEST_ID] = identifier
+        forwarded = request.headers.getall(FORWARDED, [])
+        address = self._callers.address(peer(request.transport), forwarded)
+        request[CALLER] = Caller(address, identifier)
         began = time.perf_counter()
         response = await self._answer(request, handler, identifier)
         seconds = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Ids of requests: the client's own where it sent a good one, else one of ours."""
+"""What is noted on requests: an id, the client's own where it sent a good one; and its origin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Final
 
 from aiohttp import web
 
+from pubsub_server.interfaces import Caller
+
 REQUEST_ID: Final = web.RequestKey("request_id", str)
+CALLER: Final = web.RequestKey("caller", Caller)
 
 _GOOD: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
 

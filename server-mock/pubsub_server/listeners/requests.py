@@ -10,13 +10,16 @@ from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import codec
+from pubsub_server.listeners.request_ids import CALLER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aiohttp import web
 
+    from pubsub_server.interfaces import Caller, Identity
     from pubsub_server.listeners.http_connection import HttpConnection
+    from pubsub_server.service import Service
 
 MAX_INTEGER: Final = 2**53 - 1
 
@@ -24,6 +27,20 @@ _TOKEN_PARAMETERS: Final = ("token", "access_token", "api_key", "apikey", "autho
 _BEARER: Final = re.compile(r"(?:bearer\s+)?([\x21-\x7e]+)", re.IGNORECASE | re.ASCII)
 _INTEGER: Final = re.compile(r"-?\d{1,20}", re.ASCII)
 _TRUTH: Final = {"1": True, "true": True, "0": False, "false": False}
+
+
+def caller(request: web.Request) -> Caller | None:
+    """From where a request comes; None outside of the listener."""
+    return request.get(CALLER)
+
+
+async def identify(service: Service, request: web.Request) -> Identity:
+    """Whose the token of a request is.
+
+    Raises:
+        ServiceError: `unauthenticated`, `token_invalid`, `token_expired` or `unavailable`.
+    """
+    return await service.identify(token(request), caller(request))
 
 
 def token(request: web.BaseRequest) -> str:

@@ -60,7 +60,7 @@ class RestApi:
 
     async def publish(self, request: web.Request) -> web.Response:
         """`POST /v1/topics/{topic}/messages`: H-070, H-071."""
-        identity = await self._service.identify(requests.token(request))
+        identity = await requests.identify(self._service, request)
         topic = requests.topic(request)
         limit = self._settings.max_payload + FRAME_MARGIN
         body = await requests.json_object(request, limit, self._settings.body_timeout / 1000)
@@ -79,7 +79,7 @@ class RestApi:
 
     async def batch(self, request: web.Request) -> web.Response:
         """`POST /v1/messages:batch`: one result an item, in order."""
-        identity = await self._service.identify(requests.token(request))
+        identity = await requests.identify(self._service, request)
         settings = self._settings
         body = await requests.json_object(
             request, settings.max_batch_bytes, settings.body_timeout / 1000
@@ -104,7 +104,7 @@ class RestApi:
 
     async def history(self, request: web.Request) -> web.Response:
         """`GET /v1/topics/{topic}/history`: H-072."""
-        identity = await self._service.identify(requests.token(request))
+        identity = await requests.identify(self._service, request)
         topic = requests.topic(request)
         page = await self._service.history(
             identity,
@@ -118,7 +118,7 @@ class RestApi:
 
     async def positions(self, request: web.Request) -> web.Response:
         """`POST /v1/positions`: where logs stand, at once or when one moves."""
-        identity = await self._service.identify(requests.token(request))
+        identity = await requests.identify(self._service, request)
         body = await requests.json_object(
             request, MAX_POSITIONS, self._settings.body_timeout / 1000
         )
@@ -128,13 +128,13 @@ class RestApi:
 
     async def presence(self, request: web.Request) -> web.Response:
         """`GET /v1/topics/{topic}/presence`: H-073."""
-        identity = await self._service.identify(requests.token(request))
+        identity = await requests.identify(self._service, request)
         members = await self._service.presence(identity, requests.topic(request))
         return _json({"members": [_member(member) for member in members]})
 
     async def topics(self, request: web.Request) -> web.Response:
         """`GET /v1/topics`: H-074, H-075."""
-        identity = await self._service.identify(requests.token(request))
+        identity = await requests.identify(self._service, request)
         prefix = requests.text(request, "prefix") or ""
         if not _PREFIX.fullmatch(prefix):
             raise ServiceError(
@@ -149,7 +149,7 @@ class RestApi:
 
     async def session(self, request: web.Request) -> web.Response:
         """`GET /v1/session`: what `auth.ok` says on a socket."""
-        identity = await self._service.identify(requests.token(request))
+        identity = await requests.identify(self._service, request)
         ok = self._service.session(identity)
         return _json(
             _present(
@@ -165,7 +165,7 @@ class RestApi:
 
     async def access(self, request: web.Request) -> web.Response:
         """`GET /v1/access?topic=T`: what the caller may do there, and which rule decides."""
-        identity = await self._service.identify(requests.token(request))
+        identity = await requests.identify(self._service, request)
         pattern = requests.text(request, "topic")
         if pattern is None:
             raise requests.missing("topic")
@@ -190,7 +190,7 @@ class RestApi:
         """`POST /v1/faults`, for tests: an admin lets something go wrong; see `faults.Fault`."""
 
         async def inject(request: web.Request) -> web.Response:
-            identity = await self._service.identify(requests.token(request))
+            identity = await requests.identify(self._service, request)
             if not self._policy.may_administer(identity):
                 raise ServiceError("forbidden", "only an admin may inject faults")
             body = await requests.json_object(

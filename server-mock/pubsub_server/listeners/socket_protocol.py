@@ -20,7 +20,8 @@ from websockets.protocol import OPEN, Protocol
 from websockets.server import ServerProtocol
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import WireForm
+from pubsub_server.interfaces import Caller, WireForm
+from pubsub_server.listeners.callers import FORWARDED, peer
 from pubsub_server.listeners.text_frames import text_frames
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class SocketProtocol(asyncio.Protocol):
         "_closing",
         "_connection",
         "_deadline",
+        "_forwarded",
         "_fragments",
         "_head",
         "_listener",
@@ -79,6 +81,8 @@ class SocketProtocol(asyncio.Protocol):
         self._fragments: list[bytes] | None = None
         self._closing = False
         self._deadline = 0.0
+        # What a trusted proxy has said of the client.
+        self._forwarded: str | None = None
 
     # ------------------------------------------------------------ asyncio.Protocol
 
@@ -142,6 +146,13 @@ class SocketProtocol(asyncio.Protocol):
             self._listener.service.closed(connection, None)
 
     # ------------------------------------------------------------ Sink
+
+    @property
+    def caller(self) -> Caller:
+        """See `interfaces.Sink`."""
+        if self._forwarded is not None:
+            return Caller(self._forwarded)
+        return Caller(self._listener.callers.address(peer(self._transport), ()))
 
     def write(self, data: bytes) -> None:
         """See `interfaces.Sink`."""
@@ -226,6 +237,9 @@ class SocketProtocol(asyncio.Protocol):
             return
         request = events[0]
         assert isinstance(request, Request)
+        callers, here = self._listener.callers, peer(self._transport)
+        if callers.behind(here):
+            self._forwarded = callers.address(here, request.headers.get_all(FORWARDED))
         response = self._listener.respond(core, request)
         core.send_response(response)
         if response.status_code != 101:

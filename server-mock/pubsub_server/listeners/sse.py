@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pubsub_server.access.policy import Policy
-    from pubsub_server.interfaces import Identity
+    from pubsub_server.interfaces import Caller, Identity
     from pubsub_server.listeners.http_connection import HttpConnection
     from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
@@ -41,15 +41,22 @@ class StreamSink:
 
     Args:
         protocol: Of the HTTP connection.
+        caller: From where the request comes.
     """
 
-    __slots__ = ("_early", "_open", "_protocol", "ended")
+    __slots__ = ("_caller", "_early", "_open", "_protocol", "ended")
 
-    def __init__(self, protocol: HttpConnection) -> None:
+    def __init__(self, protocol: HttpConnection, caller: Caller | None) -> None:
         self._protocol = protocol
+        self._caller = caller
         self._open = False
         self._early: list[bytes] = []
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def caller(self) -> Caller | None:
+        """See `interfaces.Sink`."""
+        return self._caller
 
     def write(self, data: bytes) -> None:
         """Hands chunks to the transport; before the head of the response is out, keeps them."""
@@ -111,7 +118,7 @@ class EventStreams:
     async def get(self, request: web.Request) -> web.StreamResponse:
         """`GET /v1/subscribe?topics=…&since=…`: H-060."""
         token = requests.token(request)
-        await self._service.identify(token)
+        await self._service.identify(token, requests.caller(request))
         patterns = [
             part.strip()
             for value in request.query.getall("topics", [])
@@ -133,7 +140,7 @@ class EventStreams:
     async def post(self, request: web.Request) -> web.StreamResponse:
         """`POST /v1/subscribe`: each subscription with its own positions and answer."""
         token = requests.token(request)
-        await self._service.identify(token)
+        await self._service.identify(token, requests.caller(request))
         body = await requests.json_object(request, MAX_BODY, self._settings.body_timeout / 1000)
         items = documents.sequence(body.get("subscriptions"))
         if items is None or not 0 < len(items) <= MAX_SUBSCRIPTIONS:
@@ -169,7 +176,7 @@ class EventStreams:
         if mark:
             wanted = _resumed(wanted, mark)
         protocol: HttpConnection = request.protocol  # type: ignore[assignment]
-        sink = StreamSink(protocol)
+        sink = StreamSink(protocol, requests.caller(request))
         connection = self._service.open(sink, WireForm.EVENT_STREAM)
         try:
             await self._service.authenticate(connection, token, client_id=client_id)

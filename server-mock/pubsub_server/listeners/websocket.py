@@ -9,6 +9,7 @@ from websockets.protocol import SERVER, Protocol
 from websockets.typing import Origin
 
 from pubsub_server.listeners.accepting import stop_accepting
+from pubsub_server.listeners.callers import Callers
 from pubsub_server.listeners.socket_protocol import CLOSE_SECONDS, QUIET, SocketProtocol
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class WebSocketListener:
     def __init__(self, service: Hub, settings: Settings) -> None:
         self.service = service
         self.settings = settings
+        self.callers = Callers(settings.trusted_proxies)
         self.wheel = service.core.wheel
         self.clock = service.core.clock
         self.protocols: set[SocketProtocol] = set()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pubsub_server.auth.identity import Identity
-    from pubsub_server.interfaces import AuditAction
+    from pubsub_server.interfaces import AuditAction, Caller
 
 BATCH: Final = 1_000
 """Records of one write."""
@@ -70,9 +70,24 @@ class AuditLog:
             return
         self._put(action, refused, identity, topic=topic, client_id=client_id, id=message_id)
 
-    def auth(self, identity: Identity | None, refused: str | None) -> None:
-        """Notes that a token was taken, or refused with an error code."""
-        self._put("auth", refused, identity)
+    def auth(
+        self,
+        identity: Identity | None,
+        caller: Caller | None,
+        *,
+        client_id: str | None = None,
+        refused: str | None = None,
+    ) -> None:
+        """Notes that a token was taken, or refused with an error code; see `interfaces.Audit`."""
+        address, request_id = (None, None) if caller is None else caller
+        self._put(
+            "auth",
+            refused,
+            identity,
+            client_id=client_id,
+            address=address,
+            request_id=request_id,
+        )
 
     def _put(
         self, action: str, refused: str | None, identity: Identity | None, **more: str | None

@@ -8,6 +8,7 @@ A setting `history_max_messages` is the flag `--history-max-messages`, the envir
 from __future__ import annotations
 
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -63,6 +64,11 @@ class Settings(BaseModel):
     tls_key: Path | None = Field(default=None, description="private key of the certificate, PEM")
     behind_tls_proxy: Switch = Field(
         default=False, description="accept plaintext, because a proxy in front ends TLS"
+    )
+    trusted_proxies: Items = Field(
+        default=(),
+        description="addresses and networks of proxies whose `X-Forwarded-For` names the client in"
+        " the audit log",
     )
     ws_url: str | None = Field(
         default=None,
@@ -321,6 +327,16 @@ class Settings(BaseModel):
         if url is not None and not _SOCKET_URL.fullmatch(url):
             raise ValueError("must be a ws:// or wss:// URL, such as wss://pubsub.example.com/ws")
         return url
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for each in proxies:
+            try:
+                ip_network(each)
+            except ValueError as error:
+                raise ValueError(f"{error}; give addresses or networks, 10.0.0.0/24") from None
+        return proxies
 
     @field_validator("jwt_claims")
     @classmethod

@@ -8,6 +8,7 @@ from tests.server.hub_rig import Rig
 
 if TYPE_CHECKING:
     from pubsub_server.auth.identity import Identity
+    from pubsub_server.interfaces import Caller
 
 
 class Ears:
@@ -19,6 +20,12 @@ class Ears:
         message_id: str | None = None, refused: str | None = None,
     ) -> None:  # fmt: skip
         self.heard.append((action, identity.user_id, topic, refused))
+
+    def auth(
+        self, identity: Identity | None, caller: Caller | None, *,
+        client_id: str | None = None, refused: str | None = None,
+    ) -> None:  # fmt: skip
+        """Another file has those."""
 
     def wants(self, event: str, topic: str) -> bool:
         return topic != "quiet"

@@ -67,6 +67,11 @@ class Link:
 
     # ------------------------------------------------------------ the hub's sink
 
+    @property
+    def caller(self) -> None:
+        """See ``pubsub_server.interfaces.Sink``: memory has no addresses."""
+        return
+
     def write(self, data: bytes) -> None:
         """See ``pubsub_server.interfaces.Sink``."""
         if self._server.is_frozen:

@@ -1,0 +1,85 @@
+"""Whose a connection is: its address, or what a proxy that is trusted says of it."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+    Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+FORWARDED: Final = "X-Forwarded-For"
+
+
+class Callers:
+    """Tells clients from the proxies before the server.
+
+    Args:
+        trusted: Addresses and networks of proxies, such as `10.0.0.0/24`. Only what these say is
+            believed.
+
+    Raises:
+        ValueError: One is neither.
+    """
+
+    def __init__(self, trusted: Sequence[str]) -> None:
+        self._trusted: list[Network] = [ipaddress.ip_network(each) for each in trusted]
+
+    def address(self, peer: str | None, forwarded: Sequence[str]) -> str | None:
+        """The address of the client.
+
+        Args:
+            peer: Who is at the other end of the connection; None where nobody knows.
+            forwarded: What the request has as `X-Forwarded-For`.
+
+        Returns:
+            The last address there that is no trusted proxy's, where such a one sent it; else the
+            peer.
+        """
+        here = _parsed(peer) if self._trusted else None
+        if here is None or not self._is_trusted(here):
+            return peer
+        for said in reversed([each for line in forwarded for each in line.split(",")]):
+            before = _parsed(said)
+            if before is None:
+                # What stands before it may be anybody's invention.
+                break
+            here = before
+            if not self._is_trusted(here):
+                break
+        return str(here)
+
+    def behind(self, peer: str | None) -> bool:
+        """Whether this peer is a trusted proxy."""
+        here = _parsed(peer) if self._trusted else None
+        return here is not None and self._is_trusted(here)
+
+    def _is_trusted(self, address: Address) -> bool:
+        return any(address in network for network in self._trusted)
+
+
+def peer(transport: asyncio.BaseTransport | None) -> str | None:
+    """The address at the other end; None where there is none, as on a Unix socket."""
+    name: object = None if transport is None else transport.get_extra_info("peername")
+    host = cast("tuple[object, ...]", name)[0] if isinstance(name, tuple) and name else None
+    # A socket for both families says IPv4 addresses in this form.
+    return host.removeprefix("::ffff:") if isinstance(host, str) and host else None
+
+
+def _parsed(text: str | None) -> Address | None:
+    """An address, with or without a port."""
+    bare = (text or "").strip()
+    if bare.startswith("["):
+        bare = bare[1:].partition("]")[0]
+    elif bare.count(":") == 1:
+        bare = bare.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(bare.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = getattr(found, "ipv4_mapped", None)
+    return found if mapped is None else mapped
