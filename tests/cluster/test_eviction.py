@@ -6,6 +6,9 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from pubsub_server.backplanes.redis.link import Link
 from tests.cluster.fleet import nodes, peer
 from tests.cluster.store import Store
 from tests.cluster.test_backplane import collect
@@ -142,3 +145,18 @@ async def test_a_full_store_refuses_what_comes_and_keeps_what_it_has(tmp_path: P
         await socket.send({"type": "publish", "topic": "demo.x", "data": 3, "ref": "3"})
         assert (await socket.until("published"))["seq"] == first["seq"] + 1
         assert await history(a, "demo.x", since=1) == ([1, 3], False)
+
+
+@pytest.mark.parametrize(
+    ("memory", "policy", "warned"),
+    [("64mb", "allkeys-lru", True), ("64mb", "noeviction", False), ("0", "allkeys-lru", False)],
+)
+async def test_it_is_said_at_the_start_that_the_store_may_evict_any_key(
+    memory: str, policy: str, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with small(tmp_path, memory, policy) as store:
+        link = Link(store.url, cluster=False, durable=False)
+        await link.check("any")
+        await link.close()
+    told = [record.getMessage() for record in caplog.records if "evict" in record.getMessage()]
+    assert [f"maxmemory-policy {policy}" in each for each in told] == [True] * warned

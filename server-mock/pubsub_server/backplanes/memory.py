@@ -130,8 +130,10 @@ class MemoryBackplane:
         """See `backplane.Backplane`."""
         store = self.store
         return (
-            Reading("history_topics", "Logs kept in this process.", lambda: len(store)),
-            Reading("history_bytes", "Bytes of messages kept in this process.", lambda: store.size),
+            Reading(
+                "history_topics", "Logs kept in this process; not on Redis.", lambda: len(store)
+            ),
+            Reading("history_bytes", "Bytes of messages of those.", lambda: store.size),
         )
 
     async def finish_writing(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from hashlib import sha1
 from pathlib import Path
 from time import perf_counter
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(__file__).parent
 REDIRECTIONS: Final = 3
 SHARED: Final = "shared.lua"
+
+_LOG: Final = logging.getLogger("pubsub_server.backplanes.redis")
 
 _T = TypeVar("_T")
 
@@ -78,7 +81,7 @@ class Link:
         self._servers: One | Slots = Slots(url) if cluster else One(url)
 
     async def check(self, key: str) -> str:
-        """The version of the server that has this key.
+        """The version of the server that has this key; warns where it may evict any key.
 
         Raises:
             RedisError: It cannot be reached, refuses the credentials, or is older than 7.
@@ -87,6 +90,14 @@ class Link:
         version = str(info.get("redis_version", "0"))
         if int(version.split(".")[0]) < 7:
             raise ResponseError(f"Redis {version} has no sharded channels; 7.0 or later is needed")
+        memory: dict[str, Any] = await self._at(key, lambda readers: readers.info("memory"))
+        policy = str(memory.get("maxmemory_policy"))
+        if memory.get("maxmemory") and policy.startswith("allkeys"):
+            _LOG.warning(
+                "Redis may evict any key when it is full (maxmemory-policy %s): history, members"
+                " and counts go with them; set noeviction, and give it memory enough",
+                policy,
+            )
         return str(info.get("valkey_version") or version)
 
     async def publish(self, keys: Sequence[str], arguments: Sequence[Argument]) -> list[bytes]:
