@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import gc
 import json
+import logging
 import os
 import sys
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pubsub_server.settings.sources import Examined
 
 OK: Final = 0
+
+_LOG: Final = logging.getLogger("pubsub_server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ def _serve(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--check-config",
         action="store_true",
-        help="print the effective settings and everything that is wrong, and exit: 0 or 2",
+        help="print the effective settings and everything that is wrong, and exit: 0 or 2; asks"
+        " neither IAM nor Redis nor any other machine",
     )
     # What a supervisor gives its workers: its folder, and which one.
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
@@ -91,6 +95,9 @@ def _serve(argv: Sequence[str]) -> int:
     except StartError as error:
         return complain(str(error), USAGE)
     logs.configure(settings)
+    if worker is None:
+        for line in preflight.warnings(settings):
+            _LOG.warning("%s", line)
     if worker is not None:
         folder, number = cast("list[str]", worker)
         return _run(settings, (Path(folder), int(number)))
@@ -103,6 +110,8 @@ def _check(read: Examined) -> int:
         found = preflight.problems(read.settings)
         problems += [line for line in found if not read.caused(line)]
         sys.stdout.write(config_sources.dump(read.settings, read.sources))
+        for line in preflight.warnings(read.settings):
+            print(f"hanzo-pubsub: warning: {line}", file=sys.stderr)
     return complain("\n".join(problems), USAGE) if problems else OK
 
 

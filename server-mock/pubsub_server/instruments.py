@@ -28,6 +28,9 @@ SECONDS: Final = (
 )
 """Upper ends of the buckets of durations."""
 
+SWITCHES: Final = frozenset({"ready", "feed_up"})
+"""Readings that are 1 or 0; of several workers the least counts: one that is deaf must show."""
+
 
 class Distribution:
     """How often values were how large; an observation costs a fraction of a microsecond.

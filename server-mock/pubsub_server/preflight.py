@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from hanzoai.pubsub.errors import InvalidTopic
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
+from pubsub_server.auth import api_keys
 from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.topic_filter import TopicFilter
+from pubsub_server.settings.config import LOOPBACK
 from pubsub_server.workers import bus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pubsub_server.settings.config import Settings
 
@@ -25,6 +30,47 @@ def problems(settings: Settings) -> list[str]:
     answer shows at the start.
     """
     return [line for look in _LOOKS for line in look(settings)]
+
+
+def warnings(settings: Settings) -> list[str]:
+    """What a server starts with, and is likely to be meant otherwise, one line each."""
+    return [*_doubts(settings)]
+
+
+def _doubts(settings: Settings) -> Iterator[str]:
+    if settings.server_ping_interval >= settings.presence_timeout:
+        yield (
+            f"server_ping_interval ({settings.server_ping_interval} ms) is not less than"
+            f" presence_timeout ({settings.presence_timeout} ms), so that clients which only listen"
+            " are cut; take at most half of it"
+        )
+    if settings.audit_file is not None and not settings.audit_topics:
+        yield (
+            "audit_file is set without audit_topics, so that only sign-ins are recorded; say of"
+            " which topics"
+        )
+    url = urlsplit(settings.jwks_url or "")
+    if url.scheme == "http" and url.hostname not in LOOPBACK:
+        yield (
+            f"the keys of IAM are fetched from {url.hostname} by http://, where whoever is on the"
+            " way can put in keys of his own; set iam_jwks_url to an https:// URL"
+        )
+    if settings.api_keys_file is not None:
+        yield from _expired_keys(settings.api_keys_file)
+
+
+def _expired_keys(file: Path) -> Iterator[str]:
+    try:
+        keys = api_keys.load(file)
+    except api_keys.ApiKeysError:
+        # This keeps the server from starting, and is said there.
+        return
+    for _, identity in keys.values():
+        if identity.expires_at is not None and identity.expires_at <= time.time() * 1000:
+            yield (
+                f"api_keys_file {file}: the key {identity.key_id} has expired; take it out, or set"
+                " its expires_at anew"
+            )
 
 
 def _said(step: Callable[[Settings], object]) -> Callable[[Settings], Iterator[str]]:

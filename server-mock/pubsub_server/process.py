@@ -11,6 +11,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
+from pubsub_server.observe.descriptors import raise_limit
 from pubsub_server.server import Server, server_version
 from pubsub_server.workers.meeting import Meeting
 
@@ -36,6 +37,7 @@ async def run(
     loop = asyncio.get_running_loop()
     server = Server(settings, worker=worker)
     await server.start()
+    raise_limit(None if worker is not None and worker[1] else settings.max_connections)
     end = asyncio.Event()
 
     def ask() -> None:
@@ -52,9 +54,10 @@ async def run(
         loop.add_signal_handler(signal.SIGHUP, server.reopen)
     try:
         print(ready_line(server), file=out or sys.stdout, flush=True)
-        _LOG.info("ready: %s and %s", server.http, server.ws)
+        who = "" if worker is None else f"worker {worker[1]}: "
+        _LOG.info("%sready: %s and %s", who, server.http, server.ws)
         await end.wait()
-        _LOG.info("shutting down")
+        _LOG.info("%sshutting down", who)
     finally:
         await server.stop()
 

@@ -24,6 +24,7 @@ from pubsub_server.listeners.websocket import WebSocketListener
 from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.audit import AuditLog, FileSink
 from pubsub_server.observe.audit_streams import RedisCarrier, StreamSink
+from pubsub_server.observe.descriptors import Descriptors
 from pubsub_server.observe.loop_lag import LoopLag
 from pubsub_server.observe.metrics import Metrics
 from pubsub_server.observe.webhooks import WebhookSender
@@ -91,6 +92,7 @@ class Server:
         self._jwks: JwksAuthenticator | None = None
         self._webhooks: WebhookSender | None = None
         self._lag: LoopLag | None = None
+        self._descriptors: Descriptors | None = None
         self._tracing: Tracing | None = None
         self._http_listener: HttpListener | None = None
         self._ws_listener: WebSocketListener | None = None
@@ -129,6 +131,8 @@ class Server:
         self._ready = False
         if self._lag is not None:
             self._lag.stop()
+        if self._descriptors is not None:
+            self._descriptors.stop()
         loop = asyncio.get_running_loop()
         end = loop.time() + settings.drain_timeout / 1000
 
@@ -216,6 +220,8 @@ class Server:
         console.ws_port = ws_port
         webhooks.start()
         lag.start()
+        self._descriptors = Descriptors()
+        self._descriptors.start()
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         secure = "s" if tls is not None else ""
         self.http = f"http{secure}://{host}:{http_port}"
@@ -363,7 +369,7 @@ async def _redis(settings: Settings) -> RedisBackplane:
             community=community(settings),
         )
     except opening.UnusableError as error:
-        raise StartError(f"redis_url: {error}") from None
+        raise StartError(f"{error.setting}: {error}") from None
 
 
 def server_version() -> str:

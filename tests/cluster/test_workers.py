@@ -30,6 +30,8 @@ from pubsub_server import commands
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth import dev_tokens
 from pubsub_server.complaints import USAGE
+from pubsub_server.instruments import SWITCHES
+from pubsub_server.testing import running_server
 from pubsub_server.workers import bus, meeting
 from pubsub_server.workers.pool import together
 from tests.cluster.fleet import peer
@@ -153,7 +155,8 @@ async def test_workers_serve_as_one_and_one_that_dies_is_replaced(
         for each in readers:
             await until(functools.partial(users, each), everybody)
         await until(lambda: children(node.pid) >= first - {victim})
-        await until(lambda: total(node, "hanzo_pubsub_ready"), WORKERS)
+        await until(lambda: total(node, "hanzo_pubsub_info"), WORKERS)
+        assert await total(node, "hanzo_pubsub_ready") == 1
         second = descendants(node.pid)
         assert await node.end() == 0
         assert not any(alive(pid) for pid in second)
@@ -419,3 +422,28 @@ def test_counts_are_added_up_and_processes_told_apart() -> None:
         ("process_open_fds", ("worker", "0")): 7,
         ("process_open_fds", ("worker", "1")): 7,
     }
+
+
+def test_one_deaf_worker_shows_in_what_is_1_or_0() -> None:
+    def text(ready: int, feed_up: int) -> str:
+        return (
+            f"# TYPE hanzo_pubsub_ready gauge\nhanzo_pubsub_ready {ready}\n"
+            f"# TYPE hanzo_pubsub_feed_up gauge\nhanzo_pubsub_feed_up {feed_up}\n"
+        )
+
+    families = together({"0": text(1, 1), "1": text(1, 0), "2": text(1, 1)})
+    found = {sample.name: sample.value for family in families for sample in family.samples}
+    assert found == {"hanzo_pubsub_ready": 1, "hanzo_pubsub_feed_up": 0}
+
+
+async def test_whatever_is_1_or_0_is_known_as_such(tmp_path: Path) -> None:
+    store = Store("valkey", tmp_path)
+    await store.start()
+    try:
+        async with running_server(redis_url=store.url) as server:
+            names = {
+                each.name for each in server.server.instruments() if each.help.endswith("1 or 0.")
+            }
+    finally:
+        await store.end()
+    assert names == SWITCHES

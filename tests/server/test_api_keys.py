@@ -150,7 +150,10 @@ async def test_a_file_that_becomes_wrong_leaves_the_keys_as_they_are(
         (f"keys: [{{id: a, user: b, sha256: {DIGEST}, role: x}}]", "`role`"),
         (f"keys: [{{id: a, user: b, sha256: {DIGEST}, kind: root}}]", "`kind`"),
         (f"keys: [{{id: a, user: b, sha256: {DIGEST}, expires_at: 7}}]", "`expires_at`"),
-        (f"keys: [{{id: a, user: b, sha256: {DIGEST}, expires_at: soon}}]", "key 1"),
+        (
+            f"keys: [{{id: a, user: b, sha256: {DIGEST}, expires_at: soon}}]",
+            "`expires_at` is 'soon'",
+        ),
         (
             f"keys: [{{id: a, user: b, sha256: {DIGEST}}}, {{id: c, user: d, sha256: {DIGEST}}}]",
             "key 2",

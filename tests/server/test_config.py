@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pubsub_server import commands, preflight
 from pubsub_server.settings.config import Settings
 from pubsub_server.settings.sources import MASK, SettingsError, add_flags, dump, load
 
@@ -51,7 +52,16 @@ def test_the_defaults_are_the_limits_of_the_spec() -> None:
 def test_every_setting_is_a_flag_a_variable_and_a_key_of_the_same_name(tmp_path: Path) -> None:
     file = tmp_path / "pubsub.yaml"
     for name, field in Settings.model_fields.items():
-        if name in {"audit_redis", "audit_kafka_tls", "node_timeout"}:
+        if name in {
+            *(
+                "audit_redis",
+                "audit_kafka_tls",
+                "node_timeout",
+                "max_frame",
+                "redis_cluster",
+                "redis_durable",
+            ),
+        }:
             continue  # each needs another one
         kind: object = field.annotation
         flag = [f"--{name.replace('_', '-')}"]
@@ -150,6 +160,9 @@ def test_lists_take_commas_and_objects_take_json() -> None:
         ("log_level", "loud", "debug, info, warning, error"),
         ("backplane", "kafka", "memory"),
         ("org_limits", "acme=5", "JSON"),
+        ("history_max_age", "1x", "expected seconds, for example 3600, or with a unit: 90s, 10m"),
+        ("auth_deadline", "1x", "expected milliseconds, for example 1500, or with a unit: 500ms"),
+        ("max_payload", "10MB", "expected bytes, for example 65536, or with a unit: 64KiB, 10MiB"),
         ("iam_url", "hanzo.id", "https://"),
         ("jwt_claims", '{"organisation": "owner"}', "orgs"),
     ],
@@ -224,7 +237,20 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         ({"audit_topics": "org.**"}, "audit_topics is set without audit_file"),
         ({"trusted_proxies": "10.0.0.1/24"}, "trusted_proxies"),
         ({"trusted_proxies": "balancer"}, "give addresses or networks"),
+        (
+            {"tls_cert": "c", "tls_key": "k", "behind_tls_proxy": True},
+            "behind_tls_proxy is set with",
+        ),
+        ({"http_port": "80", "ws_port": "80"}, "http_port and ws_port are both 80"),
+        ({"max_payload": "9MiB"}, "max_payload (9437184) is larger than max_frame (8388608)"),
+        ({"redis_cluster": True}, "redis_cluster is set without redis_url"),
+        ({"redis_durable": True}, "redis_durable is set without redis_url"),
+        ({"cors_origins": "https://a.b,example.com"}, "example.com is no origin"),
+        ({"cors_origins": "https://a.b/"}, "https://a.b/ is no origin"),
+        ({"cors_origins": "https://A.b"}, "in small letters"),
+        ({"history_max_age": "500ms"}, "is counted in whole seconds; give 1s or more"),
         ({"history_page_default": "9", "history_page_max": "8"}, "larger than history_page_max"),
+        ({"history_classes": '[{"topics": "a"}]'}, "must be a list of patterns"),
         ({"webhooks": hook("ftp://x")}, "http:// or https://"),
         ({"webhooks": hook("http://a:b@x")}, "user or password"),
         ({"webhooks": '[{"url": "http://x", "secret": "short"}]'}, "at least 16"),
@@ -234,6 +260,44 @@ def test_settings_that_do_not_fit_together_are_an_error(
     flags: dict[str, object], said: str
 ) -> None:
     assert said in problems(flags)
+
+
+def test_ports_that_are_free_to_choose_and_every_kind_of_origin_fit() -> None:
+    settings = load({"http_port": 0, "ws_port": 0, "cors_origins": "*,null,https://a.b:1,app://x"})
+    assert settings.cors_origins == ("*", "null", "https://a.b:1", "app://x")
+    assert load({"history_max_age": "0s"}).history_max_age == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"presence_timeout": "15s"}, "server_ping_interval (15000 ms) is not less than"),
+        ({"audit_file": "a"}, "audit_file is set without audit_topics"),
+        ({"iam_url": "http://iam"}, "fetched from iam by http://"),
+        ({"iam_jwks_url": "http://192.0.2.1/k"}, "set iam_jwks_url to an https:// URL"),
+    ],
+)
+def test_what_is_likely_meant_otherwise_is_a_warning(given: dict[str, object], said: str) -> None:
+    (line,) = preflight.warnings(load(given))
+    assert said in line
+
+
+def test_what_is_usual_is_no_warning() -> None:
+    for given in ({}, {"iam_jwks_url": "http://127.0.0.1/k"}, {"iam_url": "https://iam"}):
+        assert preflight.warnings(load(given)) == []
+
+
+def test_an_api_key_that_has_expired_is_a_warning_of_check_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "keys.yaml"
+    entry = {"id": "old", "sha256": "0" * 64, "user": "u", "expires_at": "2020-01-01T00:00:00Z"}
+    file.write_text(yaml.safe_dump({"keys": [entry]}), encoding="utf-8")
+    flags = ("--api-keys-file", str(file), "--behind-tls-proxy", "--check-config")
+    assert commands.serve(flags) == commands.OK
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("hanzo-pubsub: warning: api_keys_file ")
+    assert "the key old has expired" in line
 
 
 def test_the_effective_settings_are_printed_without_secrets(tmp_path: Path) -> None:

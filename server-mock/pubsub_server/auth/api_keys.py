@@ -177,6 +177,11 @@ def _expiry(value: object) -> float | None:
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, str):
-        parsed = datetime.fromisoformat(value)
+        try:
+            parsed = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(
+                f"`expires_at` is {value!r}, no date such as 2030-01-31T00:00:00Z"
+            ) from None
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
     raise ValueError("`expires_at` is no date such as 2030-01-31T00:00:00Z")

@@ -57,6 +57,9 @@ class Receiver:
         self.dropped = 0
         self.delivered = 0
         self._hook = hook
+        url = urlsplit(hook.url)
+        # What stands behind the path may be a secret.
+        self._place = f"{url.scheme}://{url.netloc}{url.path}"
         self._settings = settings
         self._clock = clock
         self._jitter = jitter
@@ -99,30 +102,36 @@ class Receiver:
                 await self._wake.wait()
             size = min(len(self._queue), self._settings.webhook_batch)
             items = [self._queue.popleft() for _ in range(size)]
-            if await self._deliver(session, orjson.dumps({"events": items})):
+            failure = await self._deliver(session, orjson.dumps({"events": items}))
+            if failure is None:
                 self.delivered += size
-            else:
-                self.dropped += size
+                continue
+            self.dropped += size
+            _LOG.warning("%d events for the webhook %s are lost: %s", size, self._place, failure)
 
-    async def _deliver(self, session: aiohttp.ClientSession, body: bytes) -> bool:
+    async def _deliver(self, session: aiohttp.ClientSession, body: bytes) -> str | None:
+        """Why a batch was given up; None when it was taken."""
         identifier = "wh_" + secrets.token_hex(12)
         last = self._settings.webhook_attempts
+        attempt, said = 0, ""
         for attempt in range(1, last + 1):
-            wait = await self._post(session, identifier, body)
+            wait, said = await self._post(session, identifier, body)
             if wait is None:
-                return True
+                return None
             if wait < 0 or attempt == last:
                 break
             backoff = self._settings.webhook_backoff / 1000 * 2 ** (attempt - 1)
             pause = min(MAX_BACKOFF, max(wait, backoff * (0.5 + self._jitter() / 2)))
             await asyncio.sleep(pause)
-        _LOG.warning("a webhook to %s was given up", urlsplit(self._hook.url).hostname)
-        return False
+        return f"{said}, given up after {attempt} of {last} tries"
 
     async def _post(
         self, session: aiohttp.ClientSession, identifier: str, body: bytes
-    ) -> float | None:
-        """One try: None when it was taken, else the least seconds to wait; below 0, never again."""
+    ) -> tuple[float | None, str]:
+        """One try, and what came of it.
+
+        None when it was taken, else the least seconds to wait; below 0, never again.
+        """
         stamp = str(int(self._clock()))
         headers = {
             "Content-Type": "application/json",
@@ -134,18 +143,19 @@ class Receiver:
             async with session.post(
                 self._hook.url, data=body, headers=headers, allow_redirects=False
             ) as response:
+                said = f"HTTP {response.status}"
                 if 200 <= response.status < 300:
-                    return None
+                    return None, said
                 if response.status in _AGAIN or response.status >= 500:
                     after = response.headers.get("Retry-After", "")
-                    return float(after) if after.isdecimal() else 0.0
-                return -1.0
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            return 0.0
+                    return float(after) if after.isdecimal() else 0.0, said
+                return -1.0, said
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            strerror = error.strerror if isinstance(error, OSError) else None
+            return 0.0, strerror or type(error).__name__
         except Exception as error:
             # A host name that cannot be encoded, say; what waits behind must go on.
-            _LOG.warning("a webhook cannot be posted: %s", type(error).__name__)
-            return -1.0
+            return -1.0, type(error).__name__
 
 
 class WebhookSender:

@@ -43,6 +43,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 SPREAD_AMONG_NODES = 3_000
 """Milliseconds; a node that is alone ends all at once, for nobody else could take them."""
 
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+", re.ASCII)
 _SOCKET_URL = re.compile(r"wss?://[a-zA-Z0-9.\[\]:-]+(?:/[a-zA-Z0-9._~/-]*)?", re.ASCII)
 _BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
 
@@ -187,10 +188,13 @@ class Settings(BaseModel):
     history_max_messages: int = Field(
         default=100, ge=0, le=1_000_000, description="messages retained a topic"
     )
-    history_max_age: Seconds = Field(default=3_600, description="seconds a message is retained")
+    history_max_age: Seconds = Field(
+        default=3_600, description="a message is retained; a number without a unit is seconds"
+    )
     history_classes: tuple[HistoryClass, ...] = Field(
         default=(),
-        description="what certain topics retain, the first that matches; a JSON list as a flag",
+        description="what certain topics retain, the first that matches; a JSON list as a flag;"
+        " `max_age` without a unit is seconds",
     )
     history_max_bytes: Size = Field(default=1_073_741_824, description="bytes retained, all topics")
     history_page_default: Count = Field(default=50, description="messages of a page of history")
@@ -202,7 +206,8 @@ class Settings(BaseModel):
         description="ids remembered at least, of each part of Redis, or of a node in memory",
     )
     ids_max_age: Seconds = Field(
-        default=86_400, description="seconds an id is remembered, if there is room"
+        default=86_400,
+        description="an id is remembered, if there is room; a number without a unit is seconds",
     )
     topics_max: Count = Field(default=100_000, description="topics whose log is kept")
 
@@ -337,6 +342,17 @@ class Settings(BaseModel):
             except ValueError as error:
                 raise ValueError(f"{error}; give addresses or networks, 10.0.0.0/24") from None
         return proxies
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    f"{origin} is no origin as a browser sends it; write https://app.example.com:8443,"
+                    " in small letters, with scheme and without path"
+                )
+        return origins
 
     @field_validator("jwt_claims")
     @classmethod

@@ -18,6 +18,21 @@ def conflicts(settings: Settings) -> Iterator[str]:
             ("tls_cert", "tls_key") if settings.tls_cert is not None else ("tls_key", "tls_cert")
         )
         yield f"{given} is set without {missing}; TLS needs both"
+    if settings.tls_cert is not None and settings.behind_tls_proxy:
+        yield (
+            "behind_tls_proxy is set with tls_cert; leave out behind_tls_proxy where this"
+            " server ends TLS, or tls_cert and tls_key where the proxy does"
+        )
+    if settings.http_port == settings.ws_port != 0:
+        yield f"http_port and ws_port are both {settings.http_port}; give each a port of its own"
+    if settings.max_payload > settings.max_frame:
+        yield (
+            f"max_payload ({settings.max_payload}) is larger than max_frame ({settings.max_frame}),"
+            " which no such message passes; raise max_frame, or lower max_payload"
+        )
+    for name in ("redis_cluster", "redis_durable"):
+        if getattr(settings, name) and settings.redis_url is None:
+            yield f"{name} is set without redis_url; say where Redis is"
     if settings.history_page_default > settings.history_page_max:
         yield "history_page_default is larger than history_page_max"
     if settings.redis_url is not None:

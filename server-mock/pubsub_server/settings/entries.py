@@ -64,6 +64,13 @@ class HistoryClass(BaseModel):
     max_messages: int | None = Field(default=None, ge=0, le=1_000_000)
     max_age: Annotated[int | None, BeforeValidator(seconds), Field(ge=0, le=31_536_000)] = None
 
+    @field_validator("topics", mode="before")
+    @classmethod
+    def _a_list(cls, topics: object) -> object:
+        if not isinstance(topics, list | tuple):
+            raise ValueError('must be a list of patterns, for example ["org.**"]')  # noqa: TRY004
+        return tuple(topics)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+
     @field_validator("topics")
     @classmethod
     def _patterns(cls, topics: tuple[str, ...]) -> tuple[str, ...]:

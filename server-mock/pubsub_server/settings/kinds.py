@@ -28,9 +28,16 @@ def _milliseconds(value: object) -> object:
 
 
 def seconds(value: object) -> object:
-    """A duration with a unit in seconds, rounded; anything else as it is."""
+    """A duration with a unit in seconds, rounded; anything else as it is.
+
+    Raises:
+        ValueError: It is more than 0 and less than a second.
+    """
     if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
-        return round(float(match[1]) * _UNITS[match[2]] / 1000)
+        exact = float(match[1]) * _UNITS[match[2]] / 1000
+        if 0 < exact < 1:
+            raise ValueError("is counted in whole seconds; give 1s or more, or 0")
+        return round(exact)
     return value
 
 
@@ -50,13 +57,24 @@ def _items(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
 
 
-Milliseconds = Annotated[int, BeforeValidator(_milliseconds), Field(ge=1, le=86_400_000)]
+_AS_MILLISECONDS = BeforeValidator(_milliseconds)
+_AS_SECONDS = BeforeValidator(seconds)
+_AS_BYTES = BeforeValidator(_bytes)
+
+FORMS = {
+    _AS_MILLISECONDS: "milliseconds, for example 1500, or with a unit: 500ms, 90s, 10m, 1h",
+    _AS_SECONDS: "seconds, for example 3600, or with a unit: 90s, 10m, 1h",
+    _AS_BYTES: "bytes, for example 65536, or with a unit: 64KiB, 10MiB, 1GiB",
+}
+"""How the values of some kinds may be written, by what reads them."""
+
+Milliseconds = Annotated[int, _AS_MILLISECONDS, Field(ge=1, le=86_400_000)]
 """From 1 to a day."""
-Wait = Annotated[int, BeforeValidator(_milliseconds), Field(ge=0, le=86_400_000)]
+Wait = Annotated[int, _AS_MILLISECONDS, Field(ge=0, le=86_400_000)]
 """Milliseconds from 0 to a day."""
-Seconds = Annotated[int, BeforeValidator(seconds), Field(ge=0, le=31_536_000)]
+Seconds = Annotated[int, _AS_SECONDS, Field(ge=0, le=31_536_000)]
 """From 0 to a year."""
-Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=2**40)]
+Size = Annotated[int, _AS_BYTES, Field(ge=1, le=2**40)]
 """Bytes, from 1 to a TiB."""
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Rate = Annotated[float, Field(gt=0, le=1e9)]

@@ -18,6 +18,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from pubsub_server.settings import documents
 from pubsub_server.settings.config import Settings
+from pubsub_server.settings.kinds import FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -289,6 +290,9 @@ def _kind(name: str) -> str:
         return "one of " + ", ".join(choices)
     if field.annotation is bool:
         return "true or false"
+    forms = next((FORMS[each] for each in field.metadata if each in FORMS), None)
+    if forms is not None:
+        return forms
     if field.annotation is int:
         return f"a whole number{for_example}"
     if field.annotation is float:

@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from pubsub_server.instruments import SWITCHES
 from pubsub_server.observe.metrics import PREFIX
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class WorkerPool:
 def together(texts: dict[str, str]) -> list[Metric]:
     """The metrics of all workers in one.
 
-    What the server counts is added up; what tells of a process has a label `worker`.
+    What the server counts is added up, of `SWITCHES` the least is taken; what tells of a
+    process has a label `worker`.
 
     Args:
         texts: By worker.
@@ -103,7 +105,13 @@ def together(texts: dict[str, str]) -> list[Metric]:
                     kept.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
                 elif not sample.name.endswith("_created"):
                     key = (family.name, sample.name, _labels(sample))
-                    sums[key] = sums.get(key, 0.0) + sample.value
+                    before = sums.get(key)
+                    if before is None:
+                        sums[key] = sample.value
+                    elif family.name.removeprefix(PREFIX) in SWITCHES:
+                        sums[key] = min(before, sample.value)
+                    else:
+                        sums[key] = before + sample.value
     for (name, sample_name, labels), value in sums.items():
         found[name].add_sample(sample_name, dict(labels), value)
     return list(found.values())

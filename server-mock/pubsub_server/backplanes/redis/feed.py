@@ -66,6 +66,7 @@ class Feed:
         self._changed = asyncio.Event()
         self._heard = 0.0
         self._fresh = False
+        self._missed = False
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._restoring: asyncio.Task[None] | None = None
@@ -144,6 +145,7 @@ class Feed:
             except LINK_ERRORS as error:
                 if self.up:
                     logger.warning("the connection that listens to Redis is lost: %s", _said(error))
+                    self._missed = True
                     pause = AGAIN_AFTER
             except RedisError:
                 logger.exception("listening to Redis failed")
@@ -289,6 +291,9 @@ class Feed:
         if self._fresh:
             self._fresh = False
             self.up = True
+            if self._missed:
+                self._missed = False
+                logger.warning("the connection that listens to Redis stands again")
             self._restoring = self._loop.create_task(self._restored())
 
     def _went(self, channel: str) -> None:

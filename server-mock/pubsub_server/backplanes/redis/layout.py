@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
 from zlib import crc32
+
+VERSION: Final = 1
+"""Of what the keys are called and hold; nodes with different ones cannot share them."""
 
 
 class Layout:
@@ -11,9 +15,14 @@ class Layout:
     Args:
         prefix: What all names begin with; services that share a Redis take different ones.
         shards: How many; the same on every node, for ever.
+
+    Attributes:
+        prefix: As given.
+        bases: What the names of each shard begin with.
     """
 
     def __init__(self, prefix: str, shards: int) -> None:
+        self.prefix = prefix
         self.bases = tuple(f"{prefix}:{{{shard}}}" for shard in range(shards))
 
     def shard(self, topic: str) -> int:
@@ -44,6 +53,26 @@ class Layout:
     def nodes(self) -> str:
         """The key that holds the nodes by the time of their last beat."""
         return f"{self.bases[0]}:nodes"
+
+    @property
+    def left(self) -> str:
+        """The key that holds the nodes that were stopped in order by the time of that."""
+        return f"{self.bases[0]}:left"
+
+    @property
+    def laid(self) -> str:
+        """The key that holds `mark` of the first node that wrote under the prefix."""
+        return f"{self.bases[0]}:layout"
+
+    @property
+    def mark(self) -> str:
+        """Version and number of shards, which all nodes have to have in common."""
+        return f"{VERSION} {len(self.bases)}"
+
+    @property
+    def timeout(self) -> str:
+        """The key that holds `node_timeout` of the node that was started last, ms."""
+        return f"{self.bases[0]}:timeout"
 
     @property
     def secret(self) -> str:

@@ -70,6 +70,7 @@ class Life:
         self._loop = asyncio.get_running_loop()
         self._heirs: list[Heir] = []
         self._lost = asyncio.Event()
+        self._closing = False
         self._since: float | None = None
         self._task: asyncio.Task[None] | None = None
         self._burying: asyncio.Task[None] | None = None
@@ -81,7 +82,9 @@ class Life:
         self.sound = 0
 
     def start(self, *heirs: Heir) -> None:
-        """Begin."""
+        """Begin, unless it has."""
+        if self._task is not None:
+            return
         self._heirs.extend(heirs)
         self._task = self._loop.create_task(self._run())
 
@@ -91,6 +94,8 @@ class Life:
 
     async def close(self, grace: float) -> None:
         """Stop; the others give this node up after so many seconds, unless it has nothing left."""
+        # A cancellation may end as the error of a call that it cut short.
+        self._closing = True
         for task in (self._task, self._burying):
             if task is not None:
                 task.cancel()
@@ -98,9 +103,9 @@ class Life:
                     await task
         if self.sound:
             with contextlib.suppress(*LINK_ERRORS):
-                at = await self._link.time(self._layout.nodes) - round(
-                    (self._timeout - grace) * 1000
-                )
+                now = await self._link.time(self._layout.nodes)
+                await self._link.note(self._layout.left, self.node, now)
+                at = now - round((self._timeout - grace) * 1000)
                 await self._link.mark(self._layout.nodes, self.node, at)
 
     async def _run(self) -> None:
@@ -108,12 +113,14 @@ class Life:
             try:
                 await self._beat()
             except LINK_ERRORS as error:
-                if self.up or not self.sound:
+                if (self.up or not self.sound) and not self._closing:
                     logger.warning("a beat did not get through: %s", type(error).__name__)
                 self.up = False
             except RedisError:
                 logger.exception("a beat failed")
                 self.up = False
+            if self._closing:
+                return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._every):
                     await self._lost.wait()
@@ -145,7 +152,23 @@ class Life:
         if first:
             self._since = self._loop.time()
         self.sound = int(now)
+        if first:
+            logger.info("this is node %s", self.node)
+            await self._lay()
         return [each for each in silent if each != self.node]
+
+    async def _lay(self) -> None:
+        # A store that was flushed is laid out by whoever comes back first.
+        layout = self._layout
+        found = await self._link.keep_first(layout.laid, layout.mark)
+        if found != layout.mark:
+            logger.error(
+                "another node has laid out this Redis with version and shards %s, this one has %s;"
+                " what they publish does not reach each other: set the same redis_shards on every"
+                " node and start this one again",
+                found,
+                layout.mark,
+            )
 
     async def _renew(self) -> None:
         self._former.append(self.node)
@@ -186,8 +209,18 @@ class Life:
                     gone += 1
                     for heir in self._heirs:
                         heir.recorded("leave", topic.decode(), client_id.decode(), "", shown)
-        await self._link.strike(self._layout.nodes, name)
-        logger.warning("a node was given up, and its %d places", gone)
+        if not await self._link.strike(self._layout.nodes, name):
+            # Another node was faster, and has said so.
+            return
+        if await self._link.strike(self._layout.left, name):
+            logger.info("node %s has left, and %d members with it", name, gone)
+        elif name in self._former:
+            logger.info("the former name %s of this node is given up", name)
+        else:
+            seconds = self._timeout
+            logger.warning(
+                "node %s was silent for %g s and is given up, with %d members", name, seconds, gone
+            )
 
 
 def _name() -> str:

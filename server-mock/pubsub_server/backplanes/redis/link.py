@@ -137,17 +137,28 @@ class Link:
 
     async def keep_first(self, key: str, value: str) -> str:
         """Set a key that nobody has set; what it holds then."""
-        await self._at(key, lambda readers: readers.set(key, value, nx=True))
-        found: bytes = await self._at(key, lambda readers: readers.get(key))
-        return found.decode()
+        found: bytes | None = await self._at(
+            key, lambda readers: readers.set(key, value, nx=True, get=True)
+        )
+        return value if found is None else found.decode()
+
+    async def exchange(self, key: str, value: str) -> str | None:
+        """Set a key; what it held before, if it was there."""
+        found: bytes | None = await self._at(key, lambda readers: readers.set(key, value, get=True))
+        return None if found is None else found.decode()
 
     async def mark(self, index: str, name: str, score: int) -> None:
         """Put a name into an index, if it is there already."""
         await self._at(index, lambda readers: readers.zadd(index, {name: score}, xx=True))
 
-    async def strike(self, index: str, name: str) -> None:
-        """Take a name out of an index."""
-        await self._at(index, lambda readers: readers.zrem(index, name))
+    async def note(self, index: str, name: str, score: int) -> None:
+        """Put a name into an index."""
+        await self._at(index, lambda readers: readers.zadd(index, {name: score}))
+
+    async def strike(self, index: str, name: str) -> bool:
+        """Take a name out of an index; whether it was there."""
+        removed: int = await self._at(index, lambda readers: readers.zrem(index, name))
+        return removed > 0
 
     async def member(self, key: str, client_id: str) -> bytes | None:
         """One field of a hash."""

@@ -14,6 +14,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
+from redis.exceptions import OutOfMemoryError
+
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
@@ -38,6 +40,8 @@ REFUSED_FOR: Final = 1_000
 """Milliseconds after which a publisher may try again that was refused for want of Redis."""
 AGAIN_AFTER: Final = 0.05
 AGAIN_AT_MOST: Final = 1.0
+TELL_EVERY: Final = 60.0
+"""Seconds between two lines of the log that say that Redis is full."""
 
 
 @dataclass(slots=True)
@@ -193,6 +197,7 @@ class Lane:
         self._waiting: deque[_Group] = deque()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
+        self._tell_again = 0.0
 
     def publish(self, items: Sequence[Item]) -> asyncio.Future[list[Result]]:
         """Take messages of one publisher; the future gives an answer for each, in order."""
@@ -301,9 +306,21 @@ class Lane:
             if group.deadline > now and not self._closed:
                 rest.append(group)
             else:
-                said = f"the store cannot be reached ({type(reason).__name__})"
+                said = self._said(reason)
                 _settle(group.done, [refused(said, item) for item in group.items])
         return rest
+
+    def _said(self, reason: Exception) -> str:
+        if not isinstance(reason, OutOfMemoryError):
+            return f"the store cannot be reached ({type(reason).__name__})"
+        now = self._loop.time()
+        if now >= self._tell_again:
+            self._tell_again = now + TELL_EVERY
+            logger.error(
+                "Redis is full, and publishes are refused: raise its maxmemory, or retain less"
+                " (history_max_messages, history_max_age, ids_max)"
+            )
+        return "the store is full (maxmemory of Redis); its operator has to give it more"
 
 
 def refused(why: str, item: Item) -> ServiceError:

@@ -1,0 +1,86 @@
+"""What the nodes on one Redis have to have in common, and who says so where they have not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pubsub_server.access.setup import StartError
+from pubsub_server.testing import running_server
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from tests.cluster.store import Store
+
+BOUND = 20
+KEY = "hanzo-pubsub:{0}:layout"
+
+
+async def test_a_node_with_another_number_of_shards_does_not_start(store: Store) -> None:
+    async with asyncio.timeout(BOUND):
+        async with running_server(redis_url=store.url):
+            with pytest.raises(StartError) as caught:
+                async with running_server(redis_url=store.url, redis_shards=32):
+                    pass
+            assert str(caught.value) == (
+                "redis_shards: this Redis was laid out with 64 shards under prefix hanzo-pubsub,"
+                " not with 32; set redis_shards to 64, or take another redis_prefix"
+            )
+            async with running_server(redis_url=store.url, redis_shards=32, redis_prefix="other"):
+                pass
+        with pytest.raises(StartError, match="laid out with 64 shards"):
+            async with running_server(redis_url=store.url, redis_shards=65):
+                pass
+
+
+async def test_a_node_does_not_start_on_what_another_release_laid_out(store: Store) -> None:
+    async with asyncio.timeout(BOUND):
+        await store.command("SET", KEY, "2 64")
+        with pytest.raises(StartError, match="laid out by another release"):
+            async with running_server(redis_url=store.url):
+                pass
+
+
+async def test_a_store_that_was_flushed_is_laid_out_by_who_comes_back(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(redis_url=store.url, node_heartbeat=50),
+    ):
+        await store.command("FLUSHALL")
+        await until(lambda: store.command("GET", KEY), b"1 64")
+        # And where somebody else was faster, with other settings, it says so.
+        await store.command("SET", KEY, "1 32")
+        await store.command("DEL", "hanzo-pubsub:{0}:nodes")
+        await until(
+            lambda: any(
+                record.levelno == logging.ERROR
+                and "another node has laid out this Redis" in record.getMessage()
+                for record in caplog.records
+            )
+        )
+
+
+async def test_nodes_that_differ_in_their_timeout_are_told_so(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said() -> list[str]:
+        return [each.getMessage() for each in caplog.records if "node_timeout" in each.getMessage()]
+
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url):
+        async with running_server(redis_url=store.url):
+            assert said() == []
+        async with running_server(redis_url=store.url, node_timeout=9_000):
+            (line,) = said()
+        assert line.startswith("node_timeout is 9000 ms here and was 8000 ms on the node")
+
+
+async def test_a_node_that_is_stopped_while_it_says_its_first_word_ends(store: Store) -> None:
+    async with asyncio.timeout(BOUND):
+        for _ in range(10):
+            async with running_server(redis_url=store.url):
+                pass

@@ -1,0 +1,90 @@
+"""What nodes say in their logs of Redis and of each other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from pubsub_server.access.setup import StartError
+from pubsub_server.testing import running_server
+from tests.cluster.store import free_port
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from tests.cluster.store import Store
+
+BOUND = 30
+QUICK = {"node_heartbeat": 50, "node_timeout": 500, "presence_grace": 100}
+
+
+def lines(caplog: pytest.LogCaptureFixture, text: str) -> list[int]:
+    return [each.levelno for each in caplog.records if text in each.getMessage()]
+
+
+async def test_a_node_that_is_stopped_in_order_is_no_warning_to_the_others(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pubsub_server")
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(redis_url=store.url, log_level="info", **QUICK),
+    ):
+        await until(lambda: bool(lines(caplog, "this is node")))
+        async with running_server(redis_url=store.url, log_level="info", **QUICK):
+            await until(lambda: len(lines(caplog, "this is node")), 2)
+        await until(lambda: lines(caplog, "has left, and 0 members with it"), [logging.INFO])
+        # One that dies says nothing.
+        await store.command("ZADD", "hanzo-pubsub:{0}:nodes", 1, "dead")
+        await until(lambda: lines(caplog, "node dead was silent for 0.5 s"), [logging.WARNING])
+
+
+async def test_a_feed_that_was_lost_says_when_it_stands_again(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        backplane: Any = node.hub.core.backplane
+        await until(lambda: backplane.up)
+        await store.end()
+        await until(lambda: bool(lines(caplog, "that listens to Redis is lost")))
+        await store.start()
+        await until(lambda: bool(lines(caplog, "that listens to Redis stands again")))
+
+
+async def test_a_redis_that_is_full_is_called_so(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        await store.command("CONFIG", "SET", "maxmemory", "1")
+        async with httpx.AsyncClient(timeout=BOUND) as http:
+            answer = await http.post(
+                f"{node.http}/v1/topics/demo.x/messages",
+                headers={"Authorization": f"Bearer {node.service_token()}"},
+                json={"data": 1},
+            )
+    assert answer.status_code == 503
+    assert "the store is full" in answer.text
+    assert lines(caplog, "raise its maxmemory") == [logging.ERROR]
+
+
+async def test_a_redis_that_cannot_be_reached_is_named_with_the_cause_and_no_secret() -> None:
+    port = free_port()
+    async with asyncio.timeout(BOUND):
+        for scheme, hint in (("redis", "is it running?"), ("rediss", "does it speak TLS there?")):
+            with pytest.raises(StartError) as caught:
+                async with running_server(redis_url=f"{scheme}://user:hush@127.0.0.1:{port}"):
+                    pass
+            said = str(caught.value)
+            assert f"Redis cannot be reached at 127.0.0.1:{port} (Connection refused)" in said
+            assert hint in said
+            assert "hush" not in said
+
+
+async def test_tls_to_a_redis_without_it_says_that_it_may_be_tls(store: Store) -> None:
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(StartError, match="does it speak TLS there"):
+            async with running_server(redis_url=store.url.replace("redis:", "rediss:")):
+                pass

@@ -1,0 +1,53 @@
+"""A server that has used up its file descriptors, in a process of its own that may have few."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import resource
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BOUND = 30
+LIMIT = 60
+
+
+async def test_a_server_without_file_descriptors_says_so_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as err:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "pubsub_server", "serve", "--dev", "--ws-port", "0"),
+            *("--http-port", "0", "--dev-key-file", str(tmp_path / "key")),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=err,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT, LIMIT)),
+        )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(BOUND):
+            ready = json.loads(await process.stdout.readline())
+            port = int(ready["http"].rpartition(":")[2])
+            with contextlib.ExitStack() as stack:
+                for _ in range(2 * LIMIT):
+                    each = stack.enter_context(socket.socket())
+                    each.setblocking(False)
+                    with contextlib.suppress(BlockingIOError):
+                        each.connect(("127.0.0.1", port))
+                await until(lambda: "no file descriptors left" in log.read_text(encoding="utf-8"))
+    finally:
+        process.terminate()
+        await process.wait()
+    # The loop of asyncio has words of its own, as text.
+    said = log.read_text(encoding="utf-8").splitlines()
+    lines = [json.loads(line) for line in said if line.startswith("{")]
+    (warned,) = [each for each in lines if each["level"] == "warning"]
+    assert f"for fewer than {LIMIT} connections, and max_connections is" in warned["message"]
+    (failed,) = [each for each in lines if each["level"] == "error"]
+    assert failed["message"].startswith(f"no file descriptors left (limit {LIMIT})")
