@@ -37,7 +37,8 @@ async def run(
     loop = asyncio.get_running_loop()
     server = Server(settings, worker=worker)
     await server.start()
-    raise_limit(None if worker is not None and worker[1] else settings.max_connections)
+    told = settings.dev or (worker is not None and worker[1])
+    raise_limit(None if told else settings.max_connections)
     end = asyncio.Event()
 
     def ask() -> None:

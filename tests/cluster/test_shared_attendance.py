@@ -11,6 +11,7 @@ from pubsub_server.hub import shared_attendance
 from pubsub_server.hub.roster import Told
 from tests.cluster.fleet import BOUND, meeting, peer
 from tests.cluster.test_presence import TOPIC, change, changes, snapshot, users
+from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -171,6 +172,9 @@ async def test_more_changes_than_are_held_while_one_is_greeted_bring_the_list_an
         await ann.subscribe(TOPIC, presence=False)
         async with peer(node, node.token("eve")) as eve:
             await eve.subscribe(TOPIC, presence=False)
+            # Changes come from the store, in their own time.
+            (arrival,) = reading.attendance._arriving.values()
+            await until(lambda: TOPIC in arrival.overflow)
             reading.open()
             await subscribing
             assert users(await snapshot(bob)) == ["bob"]
