@@ -100,6 +100,8 @@ async def test_connections_of_a_node_that_died_count_no_more(store: Store) -> No
         node_process(store, connections_per_user=1) as doomed,
         peer(doomed, a.token("ann")),
     ):
+        # A node counts alone until its first beat.
+        await until(lambda: counted(store, "user user ann"), [1])
         assert await refusal(a, a.token("ann")) is not None
         await doomed.end(signal.SIGKILL)
         await until(lambda: counted(store, "user user ann"), [])

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import resource
 import socket
 import sys
 from typing import TYPE_CHECKING
 
+from pubsub_server.observe.descriptors import raise_limit
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 BOUND = 30
 LIMIT = 60
@@ -47,7 +51,19 @@ async def test_a_server_without_file_descriptors_says_so_once(tmp_path: Path) ->
     # The loop of asyncio has words of its own, as text.
     said = log.read_text(encoding="utf-8").splitlines()
     lines = [json.loads(line) for line in said if line.startswith("{")]
-    (warned,) = [each for each in lines if each["level"] == "warning"]
-    assert f"for fewer than {LIMIT} connections, and max_connections is" in warned["message"]
+    assert [each for each in lines if each["level"] == "warning"] == []
     (failed,) = [each for each in lines if each["level"] == "error"]
     assert failed["message"].startswith(f"no file descriptors left (limit {LIMIT})")
+
+
+def test_fewer_file_descriptors_than_connections_are_a_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logging.getLogger("pubsub_server")
+    monkeypatch.setattr(log, "propagate", True)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (LIMIT, LIMIT))
+    raise_limit(LIMIT)
+    raise_limit(None)
+    assert caplog.messages == []
+    raise_limit(LIMIT + 1)
+    assert f"for fewer than {LIMIT} connections, and max_connections is {LIMIT + 1}" in caplog.text

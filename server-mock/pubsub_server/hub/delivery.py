@@ -97,8 +97,9 @@ class Delivery:
         self._stats.delivered += len(route.sockets) + len(route.streams)
         if self._run_bytes > RUN_BYTES:
             self.settle()
-        if not self._scheduled:
+        if not self._oldest:
             self._oldest = entry.timestamp
+        if not self._scheduled:
             self._schedule()
 
     def settle(self) -> None:

@@ -142,3 +142,16 @@ async def test_two_thousand_tokens_arrive_in_order() -> None:
     assert [m["data"] for m in messages] == list(range(2000))
     first = messages[0]["seq"]
     assert [m["seq"] for m in messages] == list(range(first, first + 2000))
+
+
+async def test_a_message_is_measured_whatever_else_the_loop_turn_brings() -> None:
+    rig = Rig()
+    alice = await rig.client("alice")
+    alice.subscribe("a")
+    alice.hear()
+    measured = rig.hub.stats.publish_to_write
+    before = measured.count
+    alice.say("ping")
+    alice.publish("a", 1)
+    assert len(alice.messages()) == 1
+    assert measured.count == before + 1
