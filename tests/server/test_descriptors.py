@@ -61,7 +61,8 @@ def test_fewer_file_descriptors_than_connections_are_a_warning(
 ) -> None:
     log = logging.getLogger("pubsub_server")
     monkeypatch.setattr(log, "propagate", True)
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (LIMIT, LIMIT))
+    limits = {resource.RLIMIT_NOFILE: (LIMIT, LIMIT)}
+    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
     raise_limit(LIMIT)
     raise_limit(None)
     assert caplog.messages == []
