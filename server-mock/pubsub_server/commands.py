@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from hanzoai.pubsub.cli.durations import duration
 from pubsub_server import preflight
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth import api_keys, dev_tokens
 from pubsub_server.auth.dev_tokens import KeyFileError
 from pubsub_server.auth.identity import KINDS
-from pubsub_server.complaints import FAILED, USAGE, Parser, complain
+from pubsub_server.complaints import FAILED, USAGE, Parser, complain, duration
 from pubsub_server.observe import logs
 from pubsub_server.settings import sources as config_sources
 from pubsub_server.settings.sources import SettingsError

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from typing import Final, NoReturn
 
 FAILED: Final = 1
 USAGE: Final = 2
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
+_LONGEST: Final = 366 * 86400.0
 
 
 def complain(text: str, code: int = FAILED) -> int:
@@ -33,3 +38,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say it and exit with 2."""
         raise SystemExit(complain(f"{message} (see `{self.prog} --help`)", USAGE))
+
+
+def duration(text: str) -> float:
+    """Seconds of `500ms`, `60s`, `5m`, `1h`, `2d`; a bare number is seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 500ms, 60s, 5m or 1h")
+    seconds = float(match[1]) * _UNITS[match[2] or "s"]
+    if not 0 < seconds <= _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0 and at most 366d")
+    return seconds

@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanzoai.pubsub.cli.arguments import count, moment, number, parse_json, position
-from hanzoai.pubsub.cli.durations import duration
+from hanzoai.pubsub.cli.arguments import (
+    count,
+    duration,
+    moment,
+    number,
+    parse_json,
+    position,
+)
 
 
 @pytest.mark.parametrize(

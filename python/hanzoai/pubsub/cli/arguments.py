@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
-from hanzoai.pubsub.cli.durations import DURATION, duration
 from hanzoai.pubsub.cli.exits import Exit, epilog
 from hanzoai.pubsub.cli.output import Output
 
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
+_LONGEST: Final = 366 * 86400.0
 _UNIX_MS: Final = 10**11
 """Numbers from here on are Unix milliseconds (1973 and later), smaller ones seconds."""
 
@@ -82,12 +85,23 @@ def connection_arguments(parser: argparse.ArgumentParser, *, timeout: str) -> No
     )
 
 
+def duration(text: str) -> float:
+    """Seconds of `500ms`, `60s`, `5m`, `1h`, `2d`; a bare number is seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 500ms, 60s, 5m or 1h")
+    seconds = float(match[1]) * _UNITS[match[2] or "s"]
+    if not 0 < seconds <= _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0 and at most 366d")
+    return seconds
+
+
 def moment(text: str) -> int | datetime | timedelta:
     """A time: `5m` back from now, Unix milliseconds, or ISO 8601 (local where it names no zone)."""
     text = text.strip()
     if text.isascii() and text.isdigit() and int(text) >= _UNIX_MS:
         return int(text)
-    if DURATION.fullmatch(text):
+    if _DURATION.fullmatch(text):
         return timedelta(seconds=duration(text))
     try:
         return datetime.fromisoformat(text).astimezone(UTC)

@@ -10,11 +10,11 @@ from hanzoai.pubsub.cli.arguments import (
     Parser,
     connection_arguments,
     count,
+    duration,
     moment,
     number,
     position,
 )
-from hanzoai.pubsub.cli.durations import duration
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.messages import (
     describe_gap,
