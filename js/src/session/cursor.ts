@@ -42,6 +42,8 @@ export interface Replay {
   readonly first: boolean;
   /** At most so many a topic were asked for; only of a first replay. */
   readonly limit: number | undefined;
+  /** A further part of the answer is to come. */
+  readonly more: boolean | undefined;
   /** No held message was thrown away. */
   readonly whole: boolean;
 }
@@ -79,7 +81,8 @@ export class SeqCursor implements Cursor {
   readonly _marks: Map<string, Mark> = new Map();
   /** Where to begin, Unix milliseconds; undefined for the time of the first `subscribed`. */
   _since: number | undefined;
-  private readonly _asked: ReadonlySet<string>;
+  /** Of which topics a position was named in the last request. */
+  private _asked: ReadonlySet<string> = new Set();
   /** Milliseconds by which the clocks of two nodes may differ. */
   private readonly _overlap: number;
   /** Topics whose position is kept; the one idle longest gives way. What comes of it later is said
@@ -89,13 +92,13 @@ export class SeqCursor implements Cursor {
 
   constructor({ since, after = new Map() }: Subscribe, options: SessionOptions) {
     for (const [topic, _seq] of after) this._marks.set(topic, { _seq, _at: 0 });
-    this._asked = new Set(after.keys());
     this._since = since;
     this._overlap = options.overlap;
     this._remembered = Math.max(1, options.rememberedTopics, after.size);
   }
 
   _request(): Request {
+    this._asked = new Set(this._marks.keys());
     const after = [...this._marks].map(([topic, { _seq }]) => [topic, _seq]);
     return { since: this._since, after: after.length ? Object.fromEntries(after) : undefined };
   }
@@ -129,11 +132,13 @@ export class SeqCursor implements Cursor {
   }
 
   _replay(replay: Replay, steps: Step[]): readonly Envelope[] {
-    const { history, held, positions, truncated, reset, first, limit, whole, at } = replay;
-    const began = replay.timestamp;
+    const { history, positions, truncated, reset, first, limit, whole } = replay;
+    const began = replay.timestamp ?? replay.at;
+    let { held } = replay;
     // `positions` names every topic there was, so what comes of another one is newer than this
-    // subscription, whatever the clock of the node that stamped it.
-    this._since ??= Math.max(0, (began ?? at) - this._overlap);
+    // subscription, whatever the clock of the node that stamped it. A part of an answer does not
+    // begin it: should the rest not come, nobody knows what there was.
+    if (!replay.more) this._since ??= Math.max(0, began - this._overlap);
     const marks = this._marks;
     const told = new Set<string>();
     /** Topics of which something was replayed. */
@@ -148,7 +153,13 @@ export class SeqCursor implements Cursor {
      *
      * @returns Whether that is news.
      */
-    const stand = (topic: string, seq: number, time: number, said: boolean, replayed: boolean) => {
+    const stand = (
+      topic: string,
+      seq: number,
+      time: number,
+      replayed?: boolean,
+      said?: boolean,
+    ) => {
       const mark = marks.get(topic);
       const last = said ? seq : seq - 1;
       if (!mark) {
@@ -177,10 +188,10 @@ export class SeqCursor implements Cursor {
     };
 
     /** One message of the history, or one held. */
-    const take = (message: Envelope, replayed: boolean) => {
+    const take = (message: Envelope, replayed?: boolean) => {
       const { topic, seq, timestamp } = message;
       if (seq !== undefined) {
-        if (!stand(topic, seq, timestamp, false, replayed)) return;
+        if (!stand(topic, seq, timestamp, replayed)) return;
         if (replayed) proven.add(topic);
       }
       steps.push({ kind: 'deliver', message });
@@ -189,19 +200,23 @@ export class SeqCursor implements Cursor {
     const pending = new Map(whole || first ? positions : []);
     const reach = (topic: string, position: number) => {
       pending.delete(topic);
-      stand(topic, position, began || at, true, true);
+      stand(topic, position, began, true, true);
     };
 
     for (const topic of reset) {
       const mark = marks.get(topic);
       if (mark) {
+        // What came before the loss goes before the gap.
+        held = held.filter(
+          (each) => each.topic !== topic || (each.seq ?? Infinity) > mark._seq + 1 || take(each),
+        );
         marks.delete(topic);
         steps.push(gap(topic, 'log_reset', undefined, mark._seq + 1));
         told.add(topic);
       }
     }
     for (const message of history) take(message, true);
-    for (const [topic, position] of [...pending]) {
+    for (const [topic, position] of pending) {
       if (!marks.has(topic) || lenient(topic)) reach(topic, position);
     }
     for (const [n, message] of held.entries()) {
@@ -211,13 +226,13 @@ export class SeqCursor implements Cursor {
       const mark = marks.get(topic)?._seq ?? seq;
       if (
         seq > mark + 1 &&
-        seq - 1 > (positions.get(topic) ?? -1) &&
+        seq - 1 > (positions.get(topic) ?? 0) &&
         this._healed.get(topic) !== mark
       ) {
         this._healed.set(topic, mark);
         return held.slice(n);
       }
-      take(message, false);
+      take(message);
     }
     for (const [topic, position] of pending) reach(topic, position);
     return [];

@@ -225,7 +225,7 @@ export class Joins {
 
   _admit(
     join: Join,
-    { history = [], positions = {}, truncated, reset, timestamp }: SubscribedFrame,
+    { history = [], positions = {}, truncated, reset, timestamp, more }: SubscribedFrame,
     at: number,
     held: readonly Envelope[],
   ): readonly Envelope[] {
@@ -238,6 +238,7 @@ export class Joins {
       truncated: new Set(truncated),
       reset: new Set(reset),
       timestamp,
+      more,
       at,
       first: !_answered,
       limit: _answered ? undefined : _event.history,

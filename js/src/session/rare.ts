@@ -95,7 +95,10 @@ export class Rare {
     } as SubscribedFrame;
     join._answer = whole;
     if (!frame.more) return whole;
-    if (history.length > _options.heldMessages) {
+    // Where the connection breaks between two parts, it is gone on from there. The newest few cannot
+    // be asked for like that, and by time and ids alone an answer is known to be whole only at its end.
+    const piecemeal = join._cursor._counts && (join._answered || join._event.history === undefined);
+    if (piecemeal && history.length > _options.heldMessages) {
       joins._admit(join, { ...whole, positions: {} }, at, []);
       join._answer = { ...whole, history: [], reset: [] };
     }

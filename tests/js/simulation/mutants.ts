@@ -30,8 +30,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a topic that comes later is replayed from now': {
     file: 'cursor.ts',
-    from: 'Math.max(0, (began ?? at) - this._overlap)',
-    to: '(began ?? at) + this._overlap',
+    from: 'Math.max(0, began - this._overlap)',
+    to: 'began + this._overlap',
   },
   'a log that begins anew is no gap': {
     file: 'cursor.ts',

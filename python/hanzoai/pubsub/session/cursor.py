@@ -57,6 +57,7 @@ class Replay:
         at: When the answer came, by ours.
         first: No answer came before; holes between replayed messages are not a loss of ours then.
         limit: At most so many a topic were asked for; only of a first replay.
+        complete: No further part of the answer is to come.
         whole: No held message was thrown away.
         healed: Marks from which a request was made because of a jump, by topic; a jump that is
             left there is a gap.
@@ -71,8 +72,14 @@ class Replay:
     at: int = 0
     first: bool = False
     limit: int | None = None
+    complete: bool = True
     whole: bool = True
     healed: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def began(self) -> int:
+        """When the subscription began, by the best clock there is."""
+        return self.at if self.timestamp is None else self.timestamp
 
 
 class Mark:
@@ -107,7 +114,7 @@ class SeqCursor:
         self._since = since
         self._overlap = overlap
         self._marks: dict[str, Mark] = {t: Mark(seq, 0) for t, seq in (after or {}).items()}
-        self._asked: Final = frozenset(self._marks)
+        self._asked = frozenset(self._marks)
         self._remembered = max(1, remembered, len(self._marks))
         self._forgot = False
 
@@ -138,6 +145,7 @@ class SeqCursor:
 
     def request(self) -> Request:
         """What to ask for."""
+        self._asked = frozenset(self._marks)
         return Request(self._since, self.positions)
 
     def admit(self, message: Envelope) -> Verdict:
@@ -165,16 +173,27 @@ class SeqCursor:
             The messages that are new and what is missing, in order; and held messages beyond a hole
             that another request may close, unless one was made for that.
         """
-        if self._since is None:
+        if self._since is None and replay.complete:
             # `positions` names every topic there was, so what comes of another one is newer than
-            # this subscription, whatever the clock of the node that stamped it.
-            began = replay.at if replay.timestamp is None else replay.timestamp
-            self._since = max(0, began - self._overlap)
+            # this subscription, whatever the clock of the node that stamped it. A part of an answer
+            # does not begin it: should the rest not come, nobody knows what there was.
+            self._since = max(0, replay.began - self._overlap)
         out: list[Step] = []
         told: set[str] = set()
         proven: set[str] = set()
+        held = replay.held
         for topic in dict.fromkeys(replay.reset):
-            if (mark := self._marks.pop(topic, None)) is not None:
+            if (mark := self._marks.get(topic)) is not None:
+                # What came before the loss goes before the gap.
+                later: list[Envelope] = []
+                for message in held:
+                    seq = message.seq
+                    if message.topic != topic or seq is None or seq > mark.seq + 1:
+                        later.append(message)
+                    else:
+                        self._replayed(message, replay, told, None, out)
+                held = later
+                del self._marks[topic]
                 out.append(Missing(topic, mark.seq + 1, None, None, "log_reset"))
                 told.add(topic)
         for message in replay.history:
@@ -184,7 +203,7 @@ class SeqCursor:
             topic for topic in pending if topic not in self._marks or self._lenient(topic, replay)
         ]:
             self._reached(topic, pending.pop(topic), replay, told, proven, out)
-        for n, message in enumerate(replay.held):
+        for n, message in enumerate(held):
             topic, seq = message.topic, message.seq
             if seq is not None and (position := pending.get(topic)) is not None and seq > position:
                 self._reached(topic, pending.pop(topic), replay, told, proven, out)
@@ -195,7 +214,7 @@ class SeqCursor:
                 and seq - 1 > replay.positions.get(topic, -1)
                 and replay.healed.get(topic) != mark.seq
             ):
-                return out, replay.held[n:]
+                return out, held[n:]
             self._replayed(message, replay, told, None, out)
         for topic, position in pending.items():
             self._reached(topic, position, replay, told, proven, out)
@@ -252,7 +271,7 @@ class SeqCursor:
                 return
             if topic in replay.truncated and topic not in told and replay.limit is None:
                 out.append(Missing(topic, None, position, None, "history_trimmed"))
-            self._place(topic, position, replay.timestamp or replay.at)
+            self._place(topic, position, replay.began)
         elif mark.seq < position:
             if not self._lenient(topic, replay):
                 if not replay.whole:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hanzoai.pubsub.session.cursor import SeqCursor
 from hanzoai.pubsub.topics import matches
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Denial, Envelope
-    from hanzoai.pubsub.session.cursor import SeqCursor
     from hanzoai.pubsub.session.events import Subscribe
     from hanzoai.pubsub.session.id_cursor import IdCursor
 
@@ -86,6 +86,17 @@ class Join:
         self.quiet = self.again = False
         self.doubts = 0
         self.clear_answer()
+
+    @property
+    def piecemeal(self) -> bool:
+        """Whether parts of an answer may be admitted before the last one has come.
+
+        Where the connection breaks in between, it is gone on from there. The newest few cannot be
+        asked for like that, and by time and ids alone an answer is known to be whole only at its
+        end.
+        """
+        whole = not self.answered and self.event.history is not None
+        return isinstance(self.cursor, SeqCursor) and not whole
 
     def takes(self, topic: str) -> bool:
         """Whether a pattern in force takes the topic."""

@@ -146,7 +146,7 @@ class Joins(Refusals):
                 ]
             self._asks.drop(ref)
             self._answered(join, at, out)
-        elif len(join.history) > self._options.held_messages:
+        elif len(join.history) > self._options.held_messages and join.piecemeal:
             self._admit(join, at, out, complete=False)
 
     # ---------------------------------------------------------------- inside
@@ -224,6 +224,7 @@ class Joins(Refusals):
             at=at,
             first=not join.answered,
             limit=None if join.answered else join.event.history,
+            complete=complete,
             whole=join.whole,
             healed=join.healed,
         )
