@@ -263,7 +263,7 @@ class Server:
                 self.rooms.enter(topic, OWN)
         topics = [t for t in self.published if any(matches(p, t) for p in granted)]
         counts = {t: len(self.published[t]) for t in topics}
-        offered = [] if frame.history is None else self._replay(frame, granted)[0]
+        offered = [] if frame.history is None else self._replay(frame, granted, counts)[0]
         start = Start(counts, tuple(granted), world.now, offered)
         self.starts[connection, frame.ref or ",".join(frame.topics)] = start
         positions = {t: self.logs[t].next - 1 for t in topics if t in self.logs}
@@ -274,7 +274,7 @@ class Server:
             read_late = world.random.chance(500)
             # The newest so many are those at the time of the subscription.
             late = read_late and frame.history is None
-            early = None if late else self._replay(frame, granted)
+            early = None if late else self._replay(frame, granted, counts)
             wait = world.random.between(1, 400)
             if profile.plain:
                 wait = max(wait, connection.answers_at - world.now)
@@ -288,16 +288,16 @@ class Server:
                     denied,
                     positions,
                     timestamp,
-                    early or self._replay(frame, granted),
+                    early or self._replay(frame, granted, counts),
                     stream,
                 ),
             )
             return
-        replay = self._replay(frame, granted)
+        replay = self._replay(frame, granted, counts)
         self._answer(connection, frame, granted, denied, positions, timestamp, replay, stream)
 
     def _replay(
-        self, frame: SubscribeFrame, granted: list[str]
+        self, frame: SubscribeFrame, granted: list[str], counts: dict[str, int]
     ) -> tuple[list[Envelope], list[str], list[str]]:
         after = frame.after or {}
         history: list[Envelope] = []
@@ -322,9 +322,17 @@ class Server:
                     truncated.append(topic)
                 found = [r.message for r in log.entries if (r.message.seq or 0) > mark]
             elif frame.since is not None:
-                if self._lost(topic, log, since=frame.since):
+                # What came after the subscription is part of it, whatever clock has stamped it; but
+                # a plain peer has nothing else to go by.
+                plain = self.profile.plain
+                begun = len(self.published[topic]) if plain else counts.get(topic, 0)
+                if self._lost(topic, log, since=frame.since, begun=begun):
                     truncated.append(topic)
-                found = [r.message for r in log.entries if r.message.timestamp > frame.since]
+                found = [
+                    r.message
+                    for r in log.entries
+                    if r.message.timestamp > frame.since or r.index >= begun
+                ]
             elif frame.history is not None:
                 found = [r.message for r in log.entries]
             else:
@@ -332,14 +340,17 @@ class Server:
             history += found if frame.history is None else found[-frame.history :]
         return history, truncated, reset
 
-    def _lost(self, topic: str, log: Log, *, after: int = -1, since: int = -1) -> bool:
+    def _lost(
+        self, topic: str, log: Log, *, after: int = -1, since: int = -1, begun: int = 0
+    ) -> bool:
         """Whether something that was asked for is older than all that the log still has."""
         everything = self.published[topic]
         oldest = log.entries[0].index if log.entries else len(everything)
         for record in reversed(everything[:oldest]):
             if record.log != log.number:
                 return False
-            if (record.message.seq or 0) > after and record.message.timestamp > since:
+            newer = record.message.timestamp > since or record.index >= begun
+            if (record.message.seq or 0) > after and newer:
                 return True
         return False
 

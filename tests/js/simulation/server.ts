@@ -270,7 +270,7 @@ export class Server {
       const log = this.logs.get(topic);
       if (log) positions.push([topic, log.next - 1]);
     }
-    const offered = frame.history === undefined ? [] : this._replay(frame, granted).history;
+    const offered = frame.history === undefined ? [] : this._replay(frame, granted, counts).history;
     const start = { counts, granted: [...granted], at: world.now, offered };
     connection.starts.set(frame.ref ?? frame.topics.join(), start);
     const timestamp = world.now;
@@ -284,19 +284,23 @@ export class Server {
       const readLate = world.random.chance(500);
       // The newest so many are those at the time of the subscription.
       const wholeLate = readLate && frame.history === undefined;
-      const early = wholeLate ? undefined : this._replay(frame, granted);
+      const early = wholeLate ? undefined : this._replay(frame, granted, counts);
       let wait = world.random.between(1, 400);
       if (profile.plain) {
         wait = Math.max(wait, connection.answersAt - world.now);
         connection.answersAt = world.now + wait;
       }
-      world.after(wait, () => answer(early ?? this._replay(frame, granted)));
+      world.after(wait, () => answer(early ?? this._replay(frame, granted, counts)));
       return;
     }
-    answer(this._replay(frame, granted));
+    answer(this._replay(frame, granted, counts));
   }
 
-  private _replay(frame: SubscribeFrame, granted: readonly string[]): Replay {
+  private _replay(
+    frame: SubscribeFrame,
+    granted: readonly string[],
+    counts: ReadonlyMap<string, number>,
+  ): Replay {
     const after = new Map(Object.entries(frame.after ?? {}));
     const history: Envelope[] = [];
     const truncated: string[] = [];
@@ -311,31 +315,36 @@ export class Server {
       const over = ({ until }: Entry) => until !== undefined && until <= this._world.now;
       letGo(log.entries.filter(over));
       log.entries = log.entries.filter((entry) => !over(entry));
-      let found = log.entries.map(({ message }) => message);
+      let found: readonly Entry[] = log.entries;
       const mark = after.get(topic);
       if (mark !== undefined) {
         if (mark < log.base - 1) reset.push(topic);
         if (this._lost(topic, log, mark, -1)) truncated.push(topic);
-        found = found.filter(({ seq }) => (seq ?? 0) > mark);
+        found = found.filter(({ message }) => (message.seq ?? 0) > mark);
       } else if (frame.since !== undefined) {
         const { since } = frame;
-        if (this._lost(topic, log, -1, since)) truncated.push(topic);
-        found = found.filter(({ timestamp }) => timestamp > since);
+        // What came after the subscription is part of it, whatever clock has stamped it; but a plain
+        // peer has nothing else to go by.
+        const begun = this.profile.plain ? Infinity : (counts.get(topic) ?? 0);
+        if (this._lost(topic, log, -1, since, begun)) truncated.push(topic);
+        found = found.filter(({ message, index }) => message.timestamp > since || index >= begun);
       } else if (frame.history === undefined) {
         continue;
       }
-      history.push(...(frame.history === undefined ? found : found.slice(-frame.history)));
+      const some = frame.history === undefined ? found : found.slice(-frame.history);
+      history.push(...some.map(({ message }) => message));
     }
     return { history, truncated, reset };
   }
 
   /** Whether something that was asked for is older than all that the log still has. */
-  private _lost(topic: string, log: Log, after: number, since: number): boolean {
+  private _lost(topic: string, log: Log, after: number, since: number, begun = 0): boolean {
     const all = this.published.get(topic) ?? [];
     const oldest = log.entries[0]?.index ?? all.length;
-    for (const { message, log: number } of all.slice(0, oldest).reverse()) {
+    for (const { message, index, log: number } of all.slice(0, oldest).reverse()) {
       if (number !== log.number) return false;
-      if ((message.seq ?? 0) > after && message.timestamp > since) return true;
+      const newer = message.timestamp > since || index >= begun;
+      if ((message.seq ?? 0) > after && newer) return true;
     }
     return false;
   }
