@@ -28,8 +28,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
     from pathlib import Path
 
+# aiokafka leaves a connection open where a broker refuses the user in the moment of the end. An
+# error in a finalizer would keep its socket for the finalizer of a later test to complain of.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
 BOUND = 50
 TOPICS = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def finalizers_run_within_their_test() -> Iterator[None]:
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="module")
@@ -171,8 +181,6 @@ def nobody_there(kafka: Kafka, tmp_path: Path) -> dict[str, Any]:
     return settings(kafka, "PLAINTEXT", audit_kafka=["127.0.0.1:1"])
 
 
-# aiokafka leaves a connection open where a broker refuses the user in the moment of the end.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
