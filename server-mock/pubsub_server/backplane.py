@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
     from pubsub_server.interfaces import Page, Published, TopicReport
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(msgspec.Struct, gc=False):
     """One stored or passing message: its position, and its envelope's JSON, encoded once.
 
     Attributes:
@@ -26,6 +27,7 @@ class Entry:
         seq: Its position; None for one that is not kept.
         expires: Unix ms when it leaves the log.
         body: The envelope as JSON.
+        given: Whether its publisher gave the id, and may send the message again under it.
     """
 
     topic: str
@@ -34,6 +36,7 @@ class Entry:
     seq: int | None
     expires: int
     body: bytes
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

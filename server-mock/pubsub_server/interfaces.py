@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
+import msgspec
+
 from pubsub_server.instruments import Distribution
 
 if TYPE_CHECKING:
@@ -320,9 +322,7 @@ class AuthOk:
     limits: Mapping[str, int]
 
 
-# Not frozen, as one is made for every message: that would triple what its making costs.
-@dataclass(slots=True)
-class Published:
+class Published(msgspec.Struct, gc=False):
     """What became of a publication."""
 
     id: str

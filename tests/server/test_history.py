@@ -51,8 +51,8 @@ class Lab:
 
     def append(self, topic: str = "t", data: Any = 0, sender: str = "u", **fields: Any) -> Any:
         self.count += 1
-        draft = self.draft(topic, data, **fields)
-        return self.store.append(draft, draft.id or f"m{self.count}", ("user", sender), self.now)
+        draft = self.draft(topic, data, **{"id": f"m{self.count}", **fields})
+        return self.store.append(draft, ("user", sender), self.now)
 
     def fill(self, count: int, topic: str = "t", **fields: Any) -> list[int]:
         """Appends so many, a millisecond apart; answers their positions."""
@@ -253,6 +253,51 @@ def test_an_id_is_known_after_its_message_has_left_the_log() -> None:
     lab.fill(10)
     assert lab.append(id="m", data=1) == Published("m", first.timestamp, first.seq, True)
     assert lab.append(id="m", data=2).code == "conflict"
+
+
+def test_an_id_that_nobody_gave_is_known_only_while_its_message_is_kept() -> None:
+    lab = Lab(max_messages=1)
+    made = lab.append(id=None).id
+    assert lab.append(id=made, data=2).code == "conflict"
+    lab.append()
+    assert isinstance(lab.append(id=made, data=2), Entry)
+
+
+def test_a_topic_that_is_written_again_after_it_was_emptied_expires_again() -> None:
+    lab = Lab(max_age=1)
+    lab.append()
+    lab.now += 1000
+    lab.store.expire(lab.now)
+    lab.append()
+    assert lab.store.size > 0
+    lab.now += 1000
+    lab.store.expire(lab.now)
+    assert lab.store.size == 0
+
+
+def test_the_topic_written_least_recently_goes_first_though_one_had_several_in_a_row() -> None:
+    lab = Lab(max_topics=2)
+    for topic in ("a", "a", "b", "a", "a", "c"):
+        lab.append(topic)
+    assert lab.store.named(["a", "b", "c"]) == ["a", "c"]
+
+
+def test_a_topic_whose_messages_are_not_kept_stands_in_the_order_of_writing() -> None:
+    lab = Lab(classes=[(["no"], Keep(0, 1000))], max_topics=2)
+    for topic in ("yes", "no", "yes", "new"):
+        lab.append(topic)
+    assert sorted(lab.store.named(["yes", "no", "new"])) == ["new", "yes"]
+
+
+def test_messages_of_the_topic_that_was_silent_longest_go_first_when_room_runs_out() -> None:
+    lab = Lab()
+    for topic in ("a", "b", "a"):
+        lab.fill(1, topic)
+    room = lab.store.size
+    lab = Lab(max_bytes=room)
+    for topic in ("a", "b", "a", "c"):
+        lab.fill(1, topic)
+    assert [len(lab.page(topic).messages) for topic in "abc"] == [2, 0, 1]
 
 
 def test_an_id_is_known_though_its_message_was_never_kept() -> None:

@@ -11,8 +11,9 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard
+from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplane import Entry, Replay
-from pubsub_server.backplanes.ids import IdMemory, Seen, mark_of
+from pubsub_server.backplanes.ids import IdMemory, Seen
 from pubsub_server.backplanes.replay_bounds import REPLAY_TOPICS, bounded
 from pubsub_server.backplanes.topic_log import TopicLog, behind, read, stand
 from pubsub_server.errors import ServiceError
@@ -55,6 +56,8 @@ class MemoryStore:
         self._filled: dict[int, OrderedDict[str, TopicLog]] = {
             keep.age: OrderedDict() for keep in retention.keeps
         }
+        # The last in both of these orders, as messages of one topic often come together.
+        self._latest: TopicLog | None = None
         self._index = TopicIndex()
         self._ids = ids
         self._bytes = 0
@@ -74,13 +77,12 @@ class MemoryStore:
     # ------------------------------------------------------------ append
 
     def append(
-        self, draft: Draft, id: str, sender: tuple[str, str], now: int
+        self, draft: Draft, sender: tuple[str, str], now: int
     ) -> Entry | Published | ServiceError:
-        """Number and keep a message.
+        """Number and keep a message; it gets an id where its publisher gave none.
 
         Args:
             draft: What is published.
-            id: The publisher's id for it, or a fresh one.
             sender: Kind and id of the publisher.
             now: Unix ms.
 
@@ -92,22 +94,31 @@ class MemoryStore:
             now = self._last_ms
         else:
             self._last_ms = now
-        log = self._logs.get(draft.topic)
-        if draft.id is not None and (known := self._known(log, draft, sender, now)) is not None:
+        topic, id = draft.topic, draft.id
+        log = self._logs.get(topic)
+        given = id is not None
+        if id is None:
+            id = message_id()
+        elif (known := self._known(log, draft, id, sender, now)) is not None:
             return known
-        keep = self._retention.of(draft.topic) if log is None else log.keep
+        keep = self._retention.of(topic) if log is None else log.keep
         ttl = keep.age if draft.ttl is None else min(draft.ttl * 1000, keep.age)
         if draft.ttl == 0:
-            entry = Entry(draft.topic, id, now, None, now, envelope(draft, id, now, None, sender))
-            if draft.id is not None:
+            body = envelope(draft, id, now, None, sender)
+            entry = Entry(topic, id, now, None, now, body, given)
+            if given:
                 self._remember(entry, now)
             return entry
         if log is None:
-            log = self._begin(draft.topic, keep, now)
+            log = self._begin(topic, keep, now)
         seq = log.last + 1
-        entry = Entry(draft.topic, id, now, seq, now + ttl, envelope(draft, id, now, seq, sender))
-        log.last, log.last_at = seq, now
-        self._logs.move_to_end(draft.topic)
+        body = envelope(draft, id, now, seq, sender)
+        entry = Entry(topic, id, now, seq, now + ttl, body, given)
+        log.last = seq
+        log.last_at = now
+        if log is not self._latest:
+            self._logs.move_to_end(topic)
+            self._latest = None
         if keep.messages and ttl:
             self._keep(log, entry, now)
         else:
@@ -115,19 +126,18 @@ class MemoryStore:
         return entry
 
     def _known(
-        self, log: TopicLog | None, draft: Draft, sender: tuple[str, str], now: int
+        self, log: TopicLog | None, draft: Draft, id: str, sender: tuple[str, str], now: int
     ) -> Published | ServiceError | None:
-        assert draft.id is not None
-        if log is not None and (entry := log.by_id.get(draft.id)) is not None:
-            seen: Seen | None = Seen(entry.timestamp, entry.seq or 0, mark_of(entry.body))
+        if log is not None and (entry := log.by_id.get(id)) is not None:
+            seen: Seen | None = Seen(entry.timestamp, entry.seq or 0, hash(entry.body))
         else:
-            seen = self._ids.get(draft.topic, draft.id, now)
+            seen = self._ids.get(draft.topic, id, now)
         if seen is None:
             return None
         seq = seen.seq or None
-        again = envelope(draft, draft.id, seen.timestamp, seq, sender)
-        if mark_of(again) == seen.mark:
-            return Published(draft.id, seen.timestamp, seq, True)
+        again = envelope(draft, id, seen.timestamp, seq, sender)
+        if hash(again) == seen.mark:
+            return Published(id, seen.timestamp, seq, True)
         return ServiceError(
             "conflict",
             "this id was used before, by another sender or for another message",
@@ -149,15 +159,17 @@ class MemoryStore:
         self._bytes += len(entry.body) + ENTRY_BYTES
         while len(entries) > log.keep.messages or entries[0].expires <= now:
             self._drop_first(log)
-        filled = self._filled[log.keep.age]
-        filled[entry.topic] = log
-        filled.move_to_end(entry.topic)
+        if log is not self._latest:
+            filled = self._filled[log.keep.age]
+            filled[entry.topic] = log
+            filled.move_to_end(entry.topic)
+            self._latest = log
         while self._bytes > self._max_bytes:
             fronts = [next(iter(each.items())) for each in self._filled.values() if each]
             topic, coldest = min(fronts, key=_last_at)
             self._drop_first(coldest)
             if not coldest.entries:
-                del self._filled[coldest.keep.age][topic]
+                self._clear(topic, coldest)
 
     def _drop_first(self, log: TopicLog) -> None:
         entry = log.entries.popleft()
@@ -165,16 +177,19 @@ class MemoryStore:
         log.lost_at = entry.timestamp
         if log.by_id.get(entry.id) is entry:
             del log.by_id[entry.id]
-        self._remember(entry, self._last_ms)
+        if entry.given:
+            self._remember(entry, self._last_ms)
 
     def _remember(self, entry: Entry, now: int) -> None:
-        seen = Seen(entry.timestamp, entry.seq or 0, mark_of(entry.body))
+        seen = Seen(entry.timestamp, entry.seq or 0, hash(entry.body))
         self._ids.add(entry.topic, entry.id, seen, now)
 
     def _clear(self, topic: str, log: TopicLog) -> None:
         while log.entries:
             self._drop_first(log)
         self._filled[log.keep.age].pop(topic, None)
+        if log is self._latest:
+            self._latest = None
 
     def _end(self, topic: str, log: TopicLog) -> None:
         self._clear(topic, log)

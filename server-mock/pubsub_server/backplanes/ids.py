@@ -7,8 +7,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 KEY_BYTES: Final = 16
-MARK_BYTES: Final = 12
-_PACKED: Final = struct.Struct(f"<QQ{MARK_BYTES}s")
+_PACKED: Final = struct.Struct("<QQq")
 
 
 def id_key(topic: str, id: str) -> bytes:
@@ -16,17 +15,18 @@ def id_key(topic: str, id: str) -> bytes:
     return blake2b(f"{topic} {id}".encode(), digest_size=KEY_BYTES).digest()
 
 
-def mark_of(envelope: bytes) -> bytes:
-    """Equal for equal envelopes: 12 bytes."""
-    return blake2b(envelope, digest_size=MARK_BYTES).digest()
-
-
 class Seen(NamedTuple):
-    """What became of a publish; ``seq`` is 0 where the message has no position."""
+    """What became of a publish.
+
+    Attributes:
+        timestamp: Unix ms.
+        seq: 0 where the message has no position.
+        mark: The hash of its envelope: another message has another one, in this process.
+    """
 
     timestamp: int
     seq: int
-    mark: bytes
+    mark: int
 
 
 class IdMemory:

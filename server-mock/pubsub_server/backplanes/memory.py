@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplane import Entry, Replay
 from pubsub_server.backplanes.history import MemoryStore
 from pubsub_server.backplanes.ids import IdMemory
@@ -55,7 +54,7 @@ class MemoryBackplane:
         now = self._wall()
         results: list[Published | ServiceError] = []
         for draft in drafts:
-            entry = self.store.append(draft, draft.id or message_id(), sender, now)
+            entry = self.store.append(draft, sender, now)
             if isinstance(entry, Entry):
                 if self._deliver is not None:
                     self._deliver(entry)

@@ -94,7 +94,6 @@ class Delivery:
             data = message_event(entry.body, entry.topic, entry.timestamp, entry.seq)
             self._events.append(data)
             self._run_bytes += len(data)
-        self._stats.delivered += len(route.sockets) + len(route.streams)
         if self._run_bytes > RUN_BYTES:
             self.settle()
         if not self._oldest:
@@ -121,6 +120,7 @@ class Delivery:
             self._texts = []
         if events:
             self._events = []
+        self._stats.delivered += len(texts) * len(route.sockets) + len(events) * len(route.streams)
         if texts:
             yield route.sockets, texts[0] if len(texts) == 1 else b"".join(texts)
         if events:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
@@ -24,7 +25,7 @@ from pubsub_server.hub.positions import PositionList, Positions
 from pubsub_server.hub.presence import Presence
 from pubsub_server.hub.publishing import Publishing
 from pubsub_server.hub.queries import Queries
-from pubsub_server.hub.routing import Router
+from pubsub_server.hub.routing import NOWHERE, Router
 from pubsub_server.hub.shared_attendance import SharedAttendance
 from pubsub_server.hub.subscriptions import Subscriptions
 from pubsub_server.hub.turns import Turns
@@ -330,18 +331,18 @@ class Hub:
 
     def deliver(self, entry: Entry) -> None:
         """A message has its place: send it to whoever is subscribed."""
-        if self._positions:
+        core = self.core
+        if self._positions.held:
             self._positions.moved(entry)
-        route = self.core.router.route(entry.topic)
-        if route:
-            core = self.core
-            if core.tracing is None:
-                core.delivery.message(route, entry)
-            else:
-                listeners = len(route.sockets) + len(route.streams)
-                core.tracing.delivering(
-                    entry, listeners, lambda: core.delivery.message(route, entry)
-                )
+        route = core.router.route(entry.topic)
+        if route is NOWHERE:
+            return
+        if core.tracing is None:
+            core.delivery.message(route, entry)
+        else:
+            core.tracing.delivering(
+                entry, len(route), functools.partial(core.delivery.message, route, entry)
+            )
 
     async def history(
         self,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.codec import decode_object, error_frame, error_info, parse, ref_of
 from pubsub_server.hub.connection import about
+from pubsub_server.hub.plain_publish import plain_publish
 from pubsub_server.hub.requests import (
     AuthRequest,
     PingRequest,
@@ -190,9 +191,11 @@ class Inbound:
         core = self._core
         ref: str | None = None
         try:
-            frame = parse(data)
-            ref = ref_of(frame)
-            request = decode_object(frame, max_payload=core.settings.max_payload)
+            request: Request | None = plain_publish(data, core.settings.max_payload)
+            if request is None:
+                frame = parse(data)
+                ref = ref_of(frame)
+                request = decode_object(frame, max_payload=core.settings.max_payload)
         except ServiceError as error:
             connection.bad_frames += error.code == "invalid_frame"
             if connection.bad_frames >= BAD_FRAMES:

@@ -34,23 +34,23 @@ class Bucket:
 
     def take(self, count: int, now: float) -> tuple[int, float]:
         """Takes up to `count`; answers how many, and in how many seconds there is one more."""
-        self.refill(now)
-        if count <= self.level:
-            self.level -= count
+        level = self.level + (now - self.at) * self.rate
+        if level > self.burst:
+            level = self.burst
+        self.at = now
+        if count <= level:
+            self.level = level - count
             return count, 0.0
-        granted = min(count, int(self.level + 1e-9))
-        self.level -= granted
+        granted = min(count, int(level + 1e-9))
+        self.level = level = level - granted
         if granted == count:
             return granted, 0.0
-        return granted, max(0.0, (1 - self.level) / self.rate)
+        return granted, max(0.0, (1 - level) / self.rate)
 
-    def refill(self, now: float) -> bool:
-        """Brings the level up to date; answers whether it is full."""
-        level = self.level + (now - self.at) * self.rate
-        self.at = now
-        full = level >= self.burst
-        self.level = self.burst if full else level
-        return full
+    def full(self, now: float) -> bool:
+        """Whether it is as if nothing had been taken."""
+        self.take(0, now)
+        return self.level >= self.burst
 
 
 class RateLimiter:
@@ -125,7 +125,7 @@ class RateLimiter:
         return self._service if identity.service or identity.admin else self._user
 
     def _sweep(self, now: float) -> None:
-        full = [key for key, bucket in self._buckets.items() if bucket.refill(now)]
+        full = [key for key, bucket in self._buckets.items() if bucket.full(now)]
         for key in full:
             del self._buckets[key]
         if len(self._buckets) >= MAX_BUCKETS:

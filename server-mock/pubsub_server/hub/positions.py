@@ -84,7 +84,7 @@ class Positions:
     def __init__(self, core: Core, interests: Interests) -> None:
         self._core = core
         self._interests = interests
-        self._held: dict[_Held, None] = {}
+        self.held: dict[_Held, None] = {}
         self._callers: Counter[tuple[str, str]] = Counter()
         self._exact: dict[str, dict[_Held, None]] = {}
         self._patterns: dict[str, dict[_Held, None]] = {}
@@ -95,7 +95,7 @@ class Positions:
 
     def __len__(self) -> int:
         """Requests that are held."""
-        return len(self._held)
+        return len(self.held)
 
     async def answer(
         self, identity: Identity, wanted: PositionsRequest, gone: asyncio.Future[None]
@@ -150,7 +150,7 @@ class Positions:
     def end(self) -> None:
         """Answer what is held, and hold nothing from now on."""
         self._ended = True
-        for held in self._held:
+        for held in self.held:
             held.wake()
 
     # ------------------------------------------------------------ inside
@@ -221,7 +221,7 @@ class Positions:
             )
         self._callers[caller] += 1
         held = _Held(wanted.after, allowed)
-        self._held[held] = None
+        self.held[held] = None
         for name in wanted.topics:
             table = self._patterns if is_wildcard(name) else self._exact
             waiting = table.get(name)
@@ -240,7 +240,7 @@ class Positions:
         self._callers[caller] -= 1
         if not self._callers[caller]:
             del self._callers[caller]
-        del self._held[held]
+        del self.held[held]
         until = self._core.clock() + LINGER
         for name in wanted.topics:
             table = self._patterns if is_wildcard(name) else self._exact

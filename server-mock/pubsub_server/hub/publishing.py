@@ -5,6 +5,7 @@ H-045, H-097 … H-099, H-144.
 
 from __future__ import annotations
 
+import functools
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
@@ -50,7 +51,7 @@ class Publishing:
         tracing = self._core.tracing
         if tracing is not None:
             return tracing.publishing(
-                items, lambda: self._publish(identity, items, connection, batch)
+                items, functools.partial(self._publish, identity, items, connection, batch)
             )
         return self._publish(identity, items, connection, batch)
 
@@ -95,7 +96,8 @@ class Publishing:
         drafts = [draft]
         done = core.backplane.publish(drafts, (identity.kind, identity.user_id))
         if isinstance(done, list):
-            return self._join(identity, drafts, [None], done, connection)
+            self._published(identity, draft, done[0], connection)
+            return done
         return self._later(identity, drafts, [None], done, connection)
 
     async def _when_granted(
@@ -166,27 +168,38 @@ class Publishing:
         done: list[Result],
         connection: Connection | None,
     ) -> list[Result]:
-        core = self._core
-        stats, hooks, audited = core.stats, core.webhooks, core.audit is not None
         for draft, outcome in zip(drafts, done, strict=True):
-            if isinstance(outcome, ServiceError):
-                self._refused(identity, draft, connection, outcome)
-                continue
-            if outcome.duplicate:
-                stats.duplicates += 1
-                continue
-            stats.published += 1
-            stats.published_bytes += len(draft.data)
-            if audited:
-                core.note("publish", identity, draft.topic, connection, message_id=outcome.id)
-            if hooks is not None and hooks.wants("publish", draft.topic):
-                sender = (identity.kind, identity.user_id)
-                body = envelope(draft, outcome.id, outcome.timestamp, outcome.seq, sender)
-                hooks.notify("publish", draft.topic, body)
+            self._published(identity, draft, outcome, connection)
         if len(drafts) == len(results):
             return done
         rest = iter(done)
         return [next(rest) if each is None else each for each in results]
+
+    def _published(
+        self,
+        identity: Identity,
+        draft: Draft,
+        outcome: Result,
+        connection: Connection | None,
+    ) -> None:
+        """Count, record and tell what became of a message."""
+        if isinstance(outcome, ServiceError):
+            self._refused(identity, draft, connection, outcome)
+            return
+        core = self._core
+        stats = core.stats
+        if outcome.duplicate:
+            stats.duplicates += 1
+            return
+        stats.published += 1
+        stats.published_bytes += len(draft.data)
+        if core.audit is not None:
+            core.note("publish", identity, draft.topic, connection, message_id=outcome.id)
+        hooks = core.webhooks
+        if hooks is not None and hooks.wants("publish", draft.topic):
+            sender = (identity.kind, identity.user_id)
+            body = envelope(draft, outcome.id, outcome.timestamp, outcome.seq, sender)
+            hooks.notify("publish", draft.topic, body)
 
     def _refused(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -13,11 +15,10 @@ if TYPE_CHECKING:
 Ref: TypeAlias = str | None
 
 
-# What is made for every message is not frozen: that would triple what its making costs.
+# What is made for every message is a struct, made in half the time of a dataclass.
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(msgspec.Struct, gc=False):
     """A publication whose form is checked, its payload already JSON."""
 
     topic: str
@@ -61,8 +62,7 @@ class UnsubscribeRequest:
     ref: Ref = None
 
 
-@dataclass(slots=True)
-class PublishRequest:
+class PublishRequest(msgspec.Struct):
     """`publish`: one item, or a batch with an answer for each."""
 
     items: Sequence[Draft | ServiceError]

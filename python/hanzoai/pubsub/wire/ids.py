@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS: Final = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
-_HIGH_SHIFTS: Final = tuple(range(100, -10, -10))
 _LOW_BITS: Final = 20
+_LOW_MAX: Final = (1 << _LOW_BITS) - 1
+_HIGH_MAX: Final = (1 << 128 - _LOW_BITS) - 1
+_HIGH_SHIFTS: Final = tuple(range(100, -1, -10))
 _RANDOM_BITS: Final = 80
 _RANDOM_BYTES: Final = _RANDOM_BITS // 8
-_VALUE_MAX: Final = (1 << 128) - 1
 
 
 def _system_ms() -> int:
@@ -44,30 +45,37 @@ class IdMaker:
         self._wall_ms = wall_ms
         self._random = random
         self._lock = threading.Lock()
-        self._last = 0
-        # What counting up leaves as it is: its text is made once.
-        self._high = -1
+        self._time = -1
+        # The last 20 bits count up; the text of those before them is made once.
+        self._low = 0
+        self._high = 0
         self._head = ""
 
-    def ulid(self) -> str:
-        """26 characters, greater than all that came before from this maker."""
-        fresh = self._wall_ms() << _RANDOM_BITS
-        with self._lock:
-            if fresh >> _RANDOM_BITS > self._last >> _RANDOM_BITS:
-                self._last = fresh | int.from_bytes(self._random(_RANDOM_BYTES), "big")
-            else:
-                self._last = min(self._last + 1, _VALUE_MAX)
-            value = self._last
-            high = value >> _LOW_BITS
-            if high != self._high:
-                self._high = high
-                self._head = "".join([_PAIRS[high >> shift & 1023] for shift in _HIGH_SHIFTS])
-            head = self._head
-        return head + _PAIRS[value >> 10 & 1023] + _PAIRS[value & 1023]
-
     def message_id(self) -> str:
-        """A fresh message id, `msg_` and a ULID."""
-        return f"msg_{self.ulid()}"
+        """A fresh message id, `msg_` and a ULID that is greater than all before of this maker."""
+        now = self._wall_ms()
+        with self._lock:
+            if now > self._time:
+                self._time = now
+                value = now << _RANDOM_BITS | int.from_bytes(self._random(_RANDOM_BYTES), "big")
+                self._begin(value >> _LOW_BITS, value & _LOW_MAX)
+            elif self._low < _LOW_MAX:
+                self._low += 1
+            elif self._high < _HIGH_MAX:
+                self._begin(self._high + 1, 0)
+                self._time = self._high >> _RANDOM_BITS - _LOW_BITS
+            low = self._low
+            head = self._head
+        return head + _PAIRS[low >> 10] + _PAIRS[low & 1023]
+
+    def ulid(self) -> str:
+        """The 26 characters behind `msg_` of a fresh message id."""
+        return self.message_id().removeprefix("msg_")
+
+    def _begin(self, high: int, low: int) -> None:
+        self._high = high
+        self._low = low
+        self._head = "msg_" + "".join([_PAIRS[high >> shift & 1023] for shift in _HIGH_SHIFTS])
 
 
 _maker = IdMaker()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backplane import Entry
-from pubsub_server.backplanes.ids import mark_of
 from pubsub_server.hub.wire_forms import envelope
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.hub.requests import Draft
 
+MARK_BYTES: Final = 12
 _STAMP: Final = b',"timestamp":0'
 
 
@@ -49,7 +50,7 @@ def split(draft: Draft, id: str, sender: tuple[str, str]) -> Parts:
     if whole[stamp : stamp + len(_STAMP)] != _STAMP:
         raise AssertionError("the envelope has its timestamp elsewhere")
     head = whole[: stamp + len(_STAMP) - 1]
-    return Parts(head, ttl, meta + b"}", mark_of(whole))
+    return Parts(head, ttl, meta + b"}", blake2b(whole, digest_size=MARK_BYTES).digest())
 
 
 def unpack(payload: bytes) -> Iterator[Entry]:
