@@ -7,6 +7,9 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from redis.exceptions import ResponseError
+
+from pubsub_server.backplanes.redis.refusals import RefusedError, cause, refusal
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ SILENT_FOR: Final = 6.0
 """Seconds without a byte, though pings are sent, after which the connection is taken for lost."""
 AGAIN_AFTER: Final = 0.05
 AGAIN_AT_MOST: Final = 1.0
+TELL_EVERY: Final = 60.0
+"""Seconds between two lines that Redis refuses to be listened to."""
 
 
 class Feed:
@@ -67,6 +72,7 @@ class Feed:
         self._heard = 0.0
         self._fresh = False
         self._missed = False
+        self._tell_again = 0.0
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._restoring: asyncio.Task[None] | None = None
@@ -144,9 +150,12 @@ class Feed:
                 await self._listen()
             except LINK_ERRORS as error:
                 if self.up:
-                    logger.warning("the connection that listens to Redis is lost: %s", _said(error))
+                    logger.warning("the connection that listens to Redis is lost: %s", cause(error))
                     self._missed = True
                     pause = AGAIN_AFTER
+                elif isinstance(error, RefusedError) and self._loop.time() >= self._tell_again:
+                    self._tell_again = self._loop.time() + TELL_EVERY
+                    logger.error("nothing is heard of what is published: %s", cause(error))  # noqa: TRY400
             except RedisError:
                 logger.exception("listening to Redis failed")
             except OSError as error:
@@ -167,6 +176,8 @@ class Feed:
         except LINK_ERRORS as error:
             await self._link.failed(server, error)
             raise
+        except ResponseError as error:
+            raise refusal(error) or error from None
         finally:
             with contextlib.suppress(Exception):
                 await client.aclose()
@@ -315,7 +326,3 @@ def _pieces(channels: Iterable[str]) -> Iterable[Sequence[str]]:
     names = list(channels)
     for start in range(0, len(names), CHANNELS_A_COMMAND):
         yield names[start : start + CHANNELS_A_COMMAND]
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -13,6 +13,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Final, Protocol
 
+from pubsub_server.backplanes.redis.refusals import cause
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Life:
                 await self._beat()
             except LINK_ERRORS as error:
                 if (self.up or not self.sound) and not self._closing:
-                    logger.warning("a beat did not get through: %s", type(error).__name__)
+                    logger.warning("a beat did not get through: %s", cause(error))
                 self.up = False
             except RedisError:
                 logger.exception("a beat failed")
@@ -190,7 +191,7 @@ class Life:
             try:
                 await self._bury_one(name)
             except LINK_ERRORS as error:
-                logger.warning("giving up a node failed: %s", type(error).__name__)
+                logger.warning("giving up a node failed: %s", cause(error))
                 return
             for names_of_own in (self._graves, self._former):
                 if name in names_of_own:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from redis.exceptions import NoScriptError, ResponseError
 
+from pubsub_server.backplanes.redis.refusals import refusal
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS, One, RedisError, Server, Slots
 from pubsub_server.instruments import Distribution
 
@@ -92,10 +93,11 @@ class Link:
             raise ResponseError(f"Redis {version} has no sharded channels; 7.0 or later is needed")
         memory: dict[str, Any] = await self._at(key, lambda readers: readers.info("memory"))
         policy = str(memory.get("maxmemory_policy"))
-        if memory.get("maxmemory") and policy.startswith("allkeys"):
+        if memory.get("maxmemory") and policy not in {"noeviction", "volatile-ttl"}:
             _LOG.warning(
-                "Redis may evict any key when it is full (maxmemory-policy %s): history, members"
-                " and counts go with them; set noeviction, and give it memory enough",
+                "Redis may evict any key when it is full (maxmemory-policy %s): history and"
+                " numbering, members or counts go with them; set noeviction, and give it memory"
+                " enough",
                 policy,
             )
         return str(info.get("valkey_version") or version)
@@ -141,6 +143,15 @@ class Link:
             key, lambda readers: readers.set(key, value, nx=True, get=True)
         )
         return value if found is None else found.decode()
+
+    async def try_channel(self, key: str) -> None:
+        """See that the user may use channels, which have rights of their own.
+
+        Raises:
+            RefusedError: He may not.
+        """
+        name = f"{key}:tried"
+        await self._at(key, lambda readers: readers.execute_command("SPUBLISH", name, ""))
 
     async def exchange(self, key: str, value: str) -> str | None:
         """Set a key; what it held before, if it was there."""
@@ -224,6 +235,8 @@ class Link:
             except LINK_ERRORS as error:
                 if not await self._servers.failed(server, error) or not left:
                     raise
+            except ResponseError as error:
+                raise refusal(error) or error from None
         raise AssertionError("unreachable")
 
     async def _timed(

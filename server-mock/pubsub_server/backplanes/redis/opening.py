@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from redis.asyncio.connection import parse_url
-from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import InvalidResponse, ResponseError
 
 from pubsub_server.backplanes.redis.backplane import RedisBackplane
 from pubsub_server.backplanes.redis.layout import VERSION, Layout
 from pubsub_server.backplanes.redis.link import Link
+from pubsub_server.backplanes.redis.reasons import said
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 
 if TYPE_CHECKING:
@@ -66,6 +64,7 @@ async def open_backplane(
         UnusableError: It cannot be reached, refuses the credentials, is too old, or was laid out
             with another number of shards.
     """
+    _see_database(url)
     try:
         link = Link(url, cluster=cluster, durable=durable)
     except (ValueError, *LINK_ERRORS) as error:
@@ -73,21 +72,23 @@ async def open_backplane(
     layout = Layout(prefix, shards)
     try:
         await link.check(layout.secret)
+        await link.try_channel(layout.secret)
         _compare(layout, await link.keep_first(layout.laid, layout.mark))
         secret = await link.keep_first(layout.secret, secrets.token_hex(32))
         await _compare_timeouts(link, layout, round(community.timeout * 1000))
     except UnusableError:
         await link.close()
         raise
-    except (AuthenticationError, NoPermissionError) as error:
+    except (InvalidResponse, OSError, ResponseError, *LINK_ERRORS) as error:
         await link.close()
-        raise UnusableError(f"Redis refuses the user or password: {error}") from None
-    except ResponseError as error:
+        raise UnusableError(said(url, error)) from None
+    except TypeError as error:
         await link.close()
-        raise UnusableError(str(error)) from None
-    except (OSError, *LINK_ERRORS) as error:
-        await link.close()
-        raise UnusableError(_unreachable(url, error)) from None
+        if "unexpected keyword argument" not in str(error):
+            raise
+        # redis-py hands what stands behind `?` on to its connections.
+        option = str(error).rpartition("argument ")[2]
+        raise UnusableError(f"there is no option {option} of a connection to Redis") from None
     return RedisBackplane(
         link,
         layout,
@@ -99,29 +100,11 @@ async def open_backplane(
     )
 
 
-def _unreachable(url: str, error: Exception) -> str:
-    # No more of the URL than this: the rest may be a secret.
-    options: dict[str, Any] = dict(parse_url(url))
-    where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
-    said = f"Redis cannot be reached at {where} ({_cause(error)})"
-    silent = isinstance(error, (RedisTimeoutError, TimeoutError))
-    if url.startswith("rediss:"):
-        return f"{said}; is it running, and does it speak TLS there? Else write redis://"
-    if silent or "closed" in str(error):
-        return f"{said}; does it want TLS there (rediss://), or is something else there?"
-    return f"{said}; is it running?"
-
-
-def _cause(error: BaseException) -> str:
-    """What the system said, where it said something."""
-    at: BaseException | None = error
-    while at is not None:
-        if isinstance(at, OSError) and at.strerror:
-            # Of several addresses each is told behind the text of the first.
-            known = errno.errorcode.get(at.errno or 0)
-            return os.strerror(at.errno) if known and at.errno else at.strerror
-        at = at.__cause__ or at.__context__
-    return type(error).__name__
+def _see_database(url: str) -> None:
+    # redis-py takes what is no number for 0, without a word.
+    path = urlsplit(url).path.strip("/")
+    if not url.startswith("unix:") and path and not path.isdecimal():
+        raise UnusableError("what stands behind the port is the number of a database, such as /0")
 
 
 def _compare(layout: Layout, found: str) -> None:

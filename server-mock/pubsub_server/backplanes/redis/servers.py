@@ -32,6 +32,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError as RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from pubsub_server.backplanes.redis.refusals import RefusedError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -49,6 +51,7 @@ LINK_ERRORS: Final = (
     RedisClusterException,
     TryAgainError,
     OutOfMemoryError,
+    RefusedError,
 )
 """What goes away by itself or by an operator's hand: it is tried again for a while."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from redis.exceptions import OutOfMemoryError
 
+from pubsub_server.backplanes.redis.refusals import RefusedError
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
@@ -311,16 +312,22 @@ class Lane:
         return rest
 
     def _said(self, reason: Exception) -> str:
-        if not isinstance(reason, OutOfMemoryError):
-            return f"the store cannot be reached ({type(reason).__name__})"
-        now = self._loop.time()
-        if now >= self._tell_again:
-            self._tell_again = now + TELL_EVERY
-            logger.error(
+        if isinstance(reason, OutOfMemoryError):
+            self._tell(
                 "Redis is full, and publishes are refused: raise its maxmemory, or retain less"
                 " (history_max_messages, history_max_age, ids_max)"
             )
-        return "the store is full (maxmemory of Redis); its operator has to give it more"
+            return "the store is full (maxmemory of Redis); its operator has to give it more"
+        if isinstance(reason, RefusedError):
+            self._tell(f"{reason.why}, and publishes are refused: {reason.remedy}")
+            return "the store takes nothing at present; its operator finds the cause in the log"
+        return f"the store cannot be reached ({type(reason).__name__})"
+
+    def _tell(self, line: str) -> None:
+        now = self._loop.time()
+        if now >= self._tell_again:
+            self._tell_again = now + TELL_EVERY
+            logger.error(line)
 
 
 def refused(why: str, item: Item) -> ServiceError:

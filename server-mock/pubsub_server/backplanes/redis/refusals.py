@@ -1,0 +1,55 @@
+"""What Redis says that it will not do for now: whose fault that is, and what an operator does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError, ResponseError
+
+_KNOWN: Final = {
+    "MISCONF": (
+        "Redis cannot write to its disk",
+        "give its disk room, and see its log (stop-writes-on-bgsave-error, appendonly)",
+    ),
+    "NOREPLICAS": (
+        "Redis has fewer replicas than it must have",
+        "bring them back, or lower its min-replicas-to-write",
+    ),
+    "BUSY": (
+        "Redis is busy with a script",
+        "wait for its end, or end it by SCRIPT KILL",
+    ),
+}
+
+
+class RefusedError(RedisError):
+    """Redis is there and refuses: until an operator has mended it, or until it is over.
+
+    Args:
+        why: A clause for users and operators.
+        remedy: What an operator does.
+    """
+
+    def __init__(self, why: str, remedy: str) -> None:
+        super().__init__(f"{why}: {remedy}")
+        self.why = why
+        self.remedy = remedy
+
+
+def refusal(error: ResponseError) -> RefusedError | None:
+    """What an answer of Redis means, where it is no mistake in what was asked."""
+    if isinstance(error, NoPermissionError):
+        return RefusedError(
+            f"the user of redis_url lacks a right ({error})",
+            "give it the commands, keys and channels that docs/operations.md names under Redis",
+        )
+    known = _KNOWN.get(str(error).partition(" ")[0])
+    return RefusedError(*known) if known is not None else None
+
+
+def cause(error: Exception) -> str:
+    """For the log: what is the matter, and what to do where that is known."""
+    if isinstance(error, OutOfMemoryError):
+        return "Redis is full (maxmemory)"
+    said = str(error)
+    return said if isinstance(error, RefusedError) else f"{type(error).__name__}: {said}"

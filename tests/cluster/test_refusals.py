@@ -1,0 +1,150 @@
+"""A Redis that is there and refuses: for want of replicas, of room on its disk, or of rights."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import httpx
+import pytest
+
+from pubsub_server.access.setup import StartError
+from pubsub_server.testing import running_server
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from pubsub_server.testing import RunningServer
+    from tests.cluster.store import Store
+
+BOUND: Final = 30
+COMMANDS: Final = "+@read +@write +@scripting +@connection +@pubsub +info +time"
+
+
+async def publish(node: RunningServer) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=BOUND) as http:
+        return await http.post(
+            f"{node.http}/v1/topics/demo.x/messages",
+            headers={"Authorization": f"Bearer {node.service_token()}"},
+            json={"data": 1},
+        )
+
+
+async def lacks_replicas(store: Store) -> str:
+    await store.command("CONFIG", "SET", "min-replicas-to-write", 1)
+    return "lower its min-replicas-to-write"
+
+
+async def lacks_its_disk(store: Store) -> str:
+    (store.folder / "dump.rdb").mkdir()
+    await store.command("CONFIG", "SET", "save", "3600 1")
+    await store.command("BGSAVE")
+
+    async def failed() -> bool:
+        return b"rdb_last_bgsave_status:err" in await store.command("INFO", "persistence")
+
+    await until(failed, True)
+    return "give its disk room"
+
+
+async def allow(store: Store, *rights: str) -> str:
+    await store.command("ACL", "SETUSER", "service", "reset", "on", ">hush", *rights)
+    return store.url.replace("//", "//service:hush@")
+
+
+@pytest.mark.parametrize("spoil", [lacks_replicas, lacks_its_disk])
+async def test_publishes_that_redis_refuses_for_now_may_be_tried_again(
+    store: Store, caplog: pytest.LogCaptureFixture, spoil: Any
+) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        remedy = await spoil(store)
+        answer = await publish(node)
+    told = [each for each in caplog.records if "publishes are refused" in each.getMessage()]
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert [each.levelno for each in told] == [logging.ERROR]
+    assert remedy in told[0].getMessage()
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
+async def test_a_publish_that_redis_refuses_goes_out_when_that_is_mended(store: Store) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        backplane: Any = node.hub.core.backplane
+        failures = backplane._link.failures
+        await lacks_replicas(store)
+        waiting = asyncio.create_task(publish(node))
+        await until(lambda: backplane._link.failures > failures, True)
+        await store.command("CONFIG", "SET", "min-replicas-to-write", 0)
+        assert (await waiting).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("rights", "said"),
+    [
+        (("~hanzo-pubsub*", *COMMANDS.split()), "channel"),
+        (("~other*", "&hanzo-pubsub*", *COMMANDS.split()), "key"),
+        (("~*", "&*", "+@read", "+@write", "+@connection"), "info"),
+    ],
+)
+async def test_a_user_of_redis_without_all_rights_is_told_at_the_start(
+    store: Store, rights: tuple[str, ...], said: str
+) -> None:
+    url = await allow(store, *rights)
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(StartError, match="redis_url lacks a right") as caught:
+            async with running_server(redis_url=url):
+                pass
+    assert said in str(caught.value)
+    assert "docs/operations.md" in str(caught.value)
+
+
+async def test_the_rights_that_the_manual_names_are_enough(store: Store) -> None:
+    url = await allow(store, "~hanzo-pubsub*", "&hanzo-pubsub*", *COMMANDS.split())
+    async with asyncio.timeout(BOUND), running_server(redis_url=url) as node:
+        assert (await publish(node)).status_code == 201
+
+
+async def test_a_node_that_may_not_listen_any_more_says_so_and_hears_again_when_it_may(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    rights = ("~hanzo-pubsub*", *COMMANDS.split())
+    url = await allow(store, "&hanzo-pubsub*", *rights)
+    async with asyncio.timeout(BOUND), running_server(redis_url=url) as node:
+        backplane: Any = node.hub.core.backplane
+        await until(lambda: backplane.up)
+        await allow(store, *rights)
+        await until(lambda: any("nothing is heard" in each.getMessage() for each in caplog.records))
+        await allow(store, "&hanzo-pubsub*", *rights)
+        await until(lambda: backplane.up)
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
+@pytest.mark.parametrize(
+    ("behind", "said"),
+    [
+        ("/first", "number of a database"),
+        ("/9999", "no database of that number"),
+        ("?foo=bar", "no option 'foo'"),
+    ],
+)
+async def test_what_is_wrong_in_the_url_of_redis_is_named(
+    store: Store, behind: str, said: str
+) -> None:
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(StartError, match=f"redis_url: .*{said}"):
+            async with running_server(redis_url=store.url + behind):
+                pass
+
+
+async def test_a_password_that_is_missing_is_asked_for(store: Store) -> None:
+    await store.command("CONFIG", "SET", "requirepass", "hush")
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(StartError, match="redis://:PASSWORD@HOST"):
+            async with running_server(redis_url=store.url):
+                pass
+
+
+async def test_what_is_no_redis_is_called_so(store: Store) -> None:
+    async with asyncio.timeout(BOUND), running_server() as other:
+        with pytest.raises(StartError, match="is no Redis"):
+            async with running_server(redis_url=other.http.replace("http:", "redis:")):
+                pass
