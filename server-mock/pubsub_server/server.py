@@ -34,6 +34,7 @@ from pubsub_server.workers.ports import refused_port
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
+    from pubsub_server.auth.api_keys import ApiKeys
     from pubsub_server.auth.identity import Identity
     from pubsub_server.auth.jwks import JwksAuthenticator
     from pubsub_server.backplanes.redis.backplane import RedisBackplane
@@ -90,6 +91,7 @@ class Server:
         self._audit_file: FileSink | None = None
         self._audit_streams: list[StreamSink] = []
         self._jwks: JwksAuthenticator | None = None
+        self._keys: ApiKeys | None = None
         self._webhooks: WebhookSender | None = None
         self._lag: LoopLag | None = None
         self._descriptors: Descriptors | None = None
@@ -133,6 +135,8 @@ class Server:
             self._lag.stop()
         if self._descriptors is not None:
             self._descriptors.stop()
+        if self._keys is not None:
+            self._keys.stop()
         loop = asyncio.get_running_loop()
         end = loop.time() + settings.drain_timeout / 1000
 
@@ -177,7 +181,7 @@ class Server:
         if self.dev_key is None:
             self.dev_key = access.build_dev_key(settings)
         self._open_audit()
-        authenticator, self._jwks = access.build_authenticator(
+        authenticator, self._jwks, self._keys = access.build_authenticator(
             settings, self.dev_key, self._token_checked
         )
         webhooks = self._webhooks = _webhooks(settings)
@@ -220,6 +224,9 @@ class Server:
         console.ws_port = ws_port
         webhooks.start()
         lag.start()
+        if self._keys is not None:
+            self._keys.on_withdrawn = hub.admission.withdraw
+            self._keys.start()
         self._descriptors = Descriptors()
         self._descriptors.start()
         host = f"[{settings.host}]" if ":" in settings.host else settings.host

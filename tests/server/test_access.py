@@ -135,7 +135,7 @@ async def test_keys_that_do_not_come_in_time_are_not_waited_for(iam: Iam) -> Non
 
 async def test_a_server_of_keys_that_is_not_there_is_unavailable() -> None:
     settings = load({"iam_jwks_url": "http://127.0.0.1:1/jwks", "behind_tls_proxy": True})
-    authenticator, jwks = access.build_authenticator(settings, None)
+    authenticator, jwks, _ = access.build_authenticator(settings, None)
     with pytest.raises(ServiceError) as caught:
         await authenticator.authenticate(Iam().token())
     assert caught.value.code == "unavailable"

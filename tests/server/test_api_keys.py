@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hanzoai.pubsub import AuthError, PubSubClient
 from pubsub_server.auth import api_keys
 from pubsub_server.auth.api_keys import ApiKeys, ApiKeysError, generate, hash_key, load
+from pubsub_server.auth.identity import Identity
 from pubsub_server.errors import ServiceError
+from pubsub_server.server import Server
+from pubsub_server.settings.config import Settings
+from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+PATIENCE = 20
 KEY = "hpk_" + "k" * 43
 DIGEST = hash_key(KEY)
 
@@ -119,6 +127,82 @@ async def test_the_file_is_read_again_when_it_changes(file: Path) -> None:
     assert (await keys.authenticate(other)).user_id == "other"
     with pytest.raises(ServiceError):
         await keys.authenticate(KEY)
+
+
+async def test_keys_that_were_withdrawn_or_changed_are_told_when_the_file_has_come_to_rest(
+    file: Path,
+) -> None:
+    now = 0.0
+    keys = ApiKeys(file, monotonic=lambda: now)
+    told: list[tuple[list[str | None], list[str | None]]] = []
+    keys.on_withdrawn = lambda gone, other: told.append(
+        ([each.key_id for each in gone], [each.key_id for each in other])
+    )
+    k1: dict[str, object] = {"id": "k1", "sha256": DIGEST, "user": "gateway"}
+    k2: dict[str, object] = {"id": "k2", "sha256": hash_key("other"), "user": "other"}
+
+    async def look(*entries: dict[str, object]) -> Identity:
+        nonlocal now
+        if entries:
+            write(file, *entries)
+        now += api_keys.CHECK_INTERVAL
+        with suppress(ServiceError):
+            return await keys.authenticate(KEY)
+        return Identity("nobody")
+
+    first = await look()
+    assert await look(k1, k2) is first
+    await look()
+    assert told == []
+    # Half a file, and then the whole of it.
+    await look(k2)
+    assert await look(k1, k2) is first
+    await look()
+    assert told == []
+    await look({**k1, "orgs": ["acme"]})
+    await look()
+    assert told == [(["k2"], ["k1"])]
+    await look(k2)
+    await look()
+    assert told[1:] == [(["k1"], [])]
+
+
+async def test_a_connection_ends_with_its_key_and_comes_back_as_another_entry_says(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_keys, "CHECK_INTERVAL", 0.02)
+    other, digest = generate()
+    k1: dict[str, object] = {"id": "k1", "sha256": DIGEST, "user": "gateway", "kind": "service"}
+    k2: dict[str, object] = {"id": "k2", "sha256": digest, "user": "other"}
+    write(file, k1, k2)
+    settings = Settings(
+        api_keys_file=file, behind_tls_proxy=True, http_port=0, ws_port=0, log_level="error"
+    )
+    server = Server(settings)
+    await server.start()
+    try:
+        async with (
+            asyncio.timeout(PATIENCE),
+            PubSubClient(server.ws, rest_url=server.http, token=other) as stays,
+            PubSubClient(server.ws, rest_url=server.http, token=KEY) as ps,
+        ):
+            await stays.connect()
+            await ps.publish("org.acme.x", {"data": 1})
+            before = server.hub.stats.connections_total
+            write(file, {**k1, "orgs": ["acme"]}, k2)
+            await until(
+                lambda: (server.hub.stats.connections_total, ps.state), (before + 1, "connected")
+            )
+            sub = await ps.subscribe("org.acme.x")
+            await ps.publish("org.acme.x", {"data": 2})
+            assert (await anext(sub)).data == 2
+            write(file, k2)
+            with pytest.raises(AuthError):
+                await anext(sub)
+            assert stays.state == "connected"
+            assert server.hub.stats.connections_total == before + 1
+    finally:
+        await server.stop()
 
 
 async def test_a_file_that_becomes_wrong_leaves_the_keys_as_they_are(

@@ -77,8 +77,8 @@ def build_policy(settings: Settings) -> Policy:
 
 def build_authenticator(
     settings: Settings, dev_key: bytes | None, on_auth: OnAuth | None = None
-) -> tuple[TokenRouter, JwksAuthenticator | None]:
-    """What checks tokens, and the part of it that has to be closed.
+) -> tuple[TokenRouter, JwksAuthenticator | None, ApiKeys | None]:
+    """What checks tokens, and the parts of it that have a life of their own.
 
     Raises:
         StartError: The file of API keys is wrong.
@@ -107,7 +107,7 @@ def build_authenticator(
             keys = ApiKeys(settings.api_keys_file)
         except ApiKeysError as error:
             raise StartError(str(error)) from None
-    return TokenRouter(jwts, keys, on_auth), jwks
+    return TokenRouter(jwts, keys, on_auth), jwks, keys
 
 
 def build_dev_key(settings: Settings) -> bytes | None:

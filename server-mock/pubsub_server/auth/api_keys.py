@@ -8,12 +8,14 @@ to guess. The file is a YAML or JSON mapping `keys:` with a list of
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import logging
 import re
 import secrets
 import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,6 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.settings import documents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 PREFIX = "hpk_"
@@ -38,6 +39,11 @@ _FIELDS = frozenset(
     }
 )  # fmt: skip
 _LOG = logging.getLogger("pubsub_server.auth.api_keys")
+
+_Keys = dict[str, tuple[str, Identity]]
+
+OnWithdrawn = Callable[[Sequence[Identity], Sequence[Identity]], object]
+"""Told of identities that were handed out: those whose key is gone, and whose entry is another."""
 
 
 class ApiKeysError(ValueError):
@@ -63,6 +69,9 @@ class ApiKeys:
         clock: Unix seconds.
         monotonic: Seconds, for the interval between two looks at the file.
 
+    Attributes:
+        on_withdrawn: Told when the file no longer has what it had, and has come to rest.
+
     Raises:
         ApiKeysError: The file is wrong. Later, a file that has become wrong is reported in the
             log and the keys read before stay.
@@ -80,6 +89,18 @@ class ApiKeys:
         self._seen = self._stamp()
         self._keys = load(file)
         self._looked = monotonic()
+        self._former: list[_Keys] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self.on_withdrawn: OnWithdrawn | None = None
+
+    def start(self) -> None:
+        """Look at the file regularly, even while nobody shows a key."""
+        self._timer = asyncio.get_running_loop().call_later(CHECK_INTERVAL, self._look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def authenticate(self, token: str) -> Identity:
         """Checks a key.
@@ -106,12 +127,34 @@ class ApiKeys:
         self._looked = now
         stamp = self._stamp()
         if stamp == self._seen:
+            self._settle()
             return
         self._seen = stamp
         try:
-            self._keys = load(self._file)
+            found = load(self._file)
         except ApiKeysError as error:
             _LOG.error("the API keys read before stay in use: %s", error)
+            return
+        self._former.append(self._keys)
+        # What stays the same stays the identity that was handed out.
+        for keys in self._former:
+            found.update((at, entry) for at, entry in keys.items() if found.get(at) == entry)
+        self._keys = found
+
+    def _settle(self) -> None:
+        # Not before the file has come to rest: it may have been read while it was written.
+        if not self._former:
+            return
+        former, self._former = self._former, []
+        before = [(at, who) for keys in former for at, (_, who) in keys.items()]
+        gone = [who for at, who in before if at not in self._keys]
+        other = [who for at, who in before if at in self._keys and self._keys[at][1] != who]
+        if (gone or other) and self.on_withdrawn is not None:
+            self.on_withdrawn(gone, other)
+
+    def _look(self) -> None:
+        self._refresh()
+        self.start()
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
@@ -121,7 +164,7 @@ class ApiKeys:
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
-def load(file: Path) -> dict[str, tuple[str, Identity]]:
+def load(file: Path) -> _Keys:
     """Hash and identity of each key of a file, by the first 16 characters of the hash.
 
     Raises:
@@ -134,7 +177,7 @@ def load(file: Path) -> dict[str, tuple[str, Identity]]:
     entries = documents.sequence((loaded or {}).get("keys"))
     if entries is None or len(entries) > MAX_KEYS:
         raise ApiKeysError(f"{file}: must be a mapping `keys:` with a list of at most {MAX_KEYS}")
-    found: dict[str, tuple[str, Identity]] = {}
+    found: _Keys = {}
     for number, entry in enumerate(entries, 1):
         try:
             digest, identity = _entry(entry)

@@ -5,6 +5,7 @@ HIP-56 Security 1, 7, 10; H-140, H-141, H-148, H-152 … H-154.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from typing import TYPE_CHECKING, Final
 
@@ -15,11 +16,13 @@ from pubsub_server.hub.wire_forms import KEEPALIVE
 from pubsub_server.interfaces import AuthOk, Caller, WireForm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
     from pubsub_server.interfaces import Identity
+
+logger = logging.getLogger(__name__)
 
 VERSION: Final = 1
 TOGETHER: Final = 0.2
@@ -213,6 +216,28 @@ class Admission:
             "max_subscriptions": settings.max_subscriptions,
             "max_batch": settings.max_batch,
         }
+
+    def withdraw(self, gone: Sequence[Identity], other: Sequence[Identity]) -> None:
+        """End the connections that were let in as these: the key of each is gone, or is another.
+
+        Who has a key with another entry comes back at once, and then is what that says.
+        """
+        whose = {id(identity): True for identity in gone}
+        whose |= {id(identity): False for identity in other}
+        ended: dict[str, int] = {}
+        for connection in list(self._core.connections.values()):
+            identity = connection.identity
+            withdrawn = whose.get(id(identity))
+            if identity is None or withdrawn is None:
+                continue
+            ended[identity.key_id or ""] = ended.get(identity.key_id or "", 0) + 1
+            if withdrawn:
+                error = ServiceError("token_invalid", "the API key was withdrawn")
+            else:
+                error = ServiceError("going_away", "the entry of the API key has changed")
+            self._end(connection, error)
+        for key, count in ended.items():
+            logger.info("%d connections of the API key %s end: its entry has changed", count, key)
 
     # ------------------------------------------------------------ deadlines
 
