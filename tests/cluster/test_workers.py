@@ -33,7 +33,7 @@ from pubsub_server.complaints import USAGE
 from pubsub_server.instruments import SWITCHES
 from pubsub_server.testing import running_server
 from pubsub_server.workers import bus, meeting
-from pubsub_server.workers.pool import together
+from pubsub_server.workers.pool import WorkerPool, together
 from tests.cluster.fleet import peer
 from tests.cluster.nodes import Node
 from tests.cluster.store import Store, program
@@ -434,6 +434,42 @@ def test_one_deaf_worker_shows_in_what_is_1_or_0() -> None:
     families = together({"0": text(1, 1), "1": text(1, 0), "2": text(1, 1)})
     found = {sample.name: sample.value for family in families for sample in family.samples}
     assert found == {"hanzo_pubsub_ready": 1, "hanzo_pubsub_feed_up": 0}
+
+
+async def test_what_workers_have_counted_stays_when_they_die(tmp_path: Path) -> None:
+    said = {0: (0, 0), 1: (0, 0)}
+
+    def own(number: int) -> tuple[bytes, str]:
+        published, connections = said[number]
+        text = (
+            f"# TYPE hanzo_pubsub_published_total counter\n"
+            f"hanzo_pubsub_published_total {published}\n"
+            f"# TYPE hanzo_pubsub_connections gauge\nhanzo_pubsub_connections {connections}\n"
+            f"# TYPE hanzo_pubsub_redis_seconds histogram\n"
+            f'hanzo_pubsub_redis_seconds_bucket{{le="+Inf"}} {published}\n'
+        )
+        return text.encode(), ""
+
+    async def shown() -> tuple[float, ...]:
+        text = (await pools[0].exposition())[0].decode()
+        families = text_string_to_metric_families(text)
+        return tuple(sample.value for family in families for sample in family.samples)
+
+    pools = [WorkerPool(tmp_path, number, functools.partial(own, number)) for number in said]
+    for pool in pools:
+        await pool.start()
+    said.update({0: (10, 1), 1: (100, 2)})
+    assert await shown() == (110, 3, 110)
+    for life in (1, 2):
+        await pools[1].close()
+        assert await shown() == (100 * life + 10, 1, 100 * life + 10)
+        said[1] = (0, 0)
+        await pools[1].start()
+        assert await shown() == (100 * life + 10, 1, 100 * life + 10)
+        said[1] = (100, 5)
+        assert await shown() == (100 * life + 110, 6, 100 * life + 110)
+    for pool in pools:
+        await pool.close()
 
 
 async def test_whatever_is_1_or_0_is_known_as_such(tmp_path: Path) -> None:

@@ -17,12 +17,15 @@ from prometheus_client.registry import Collector
 
 from pubsub_server.instruments import SWITCHES
 from pubsub_server.observe.metrics import PREFIX
+from pubsub_server.workers.counted import Counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from prometheus_client.samples import Sample
+
+    from pubsub_server.workers.counted import Key
 
 ANSWER_WITHIN: Final = 1.0
 """Seconds; a worker that says nothing for longer is left out."""
@@ -42,11 +45,13 @@ class WorkerPool:
         self._folder = folder
         self._path = folder / f"{number}.sock"
         self._own = own
+        self._counted = Counted(folder)
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Answer the others."""
         self._path.unlink(missing_ok=True)
+        self._counted.begin(self._path.stem)
         self._server = await asyncio.start_unix_server(self._answer, self._path)
 
     async def close(self) -> None:
@@ -60,8 +65,12 @@ class WorkerPool:
         paths = sorted(self._folder.glob("*.sock"))
         texts = await asyncio.gather(*(self._text(path) for path in paths))
         by_worker = {path.stem: text for path, text in zip(paths, texts, strict=True) if text}
+        counted = self._counted
+        silent = counted.silent()
+        former = [counted.answered(worker, text) for worker, text in by_worker.items()]
+        former += [silent[worker] for worker in silent.keys() - by_worker.keys()]
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Together(together(by_worker)))
+        registry.register(_Together(together(by_worker, former)))
         return generate_latest(registry), CONTENT_TYPE_LATEST
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,7 +93,7 @@ class WorkerPool:
             return ""
 
 
-def together(texts: dict[str, str]) -> list[Metric]:
+def together(texts: dict[str, str], former: Iterable[Mapping[Key, float]] = ()) -> list[Metric]:
     """The metrics of all workers in one.
 
     What the server counts is added up, of `SWITCHES` the least is taken; what tells of a
@@ -92,9 +101,10 @@ def together(texts: dict[str, str]) -> list[Metric]:
 
     Args:
         texts: By worker.
+        former: What workers have counted that say nothing now, or had died before.
     """
     found: dict[str, Metric] = {}
-    sums: dict[tuple[str, str, tuple[tuple[str, str], ...]], float] = {}
+    sums: dict[Key, float] = {}
     for worker, text in texts.items():
         for family in text_string_to_metric_families(text):
             kept = found.setdefault(
@@ -112,6 +122,10 @@ def together(texts: dict[str, str]) -> list[Metric]:
                         sums[key] = min(before, sample.value)
                     else:
                         sums[key] = before + sample.value
+    for counted in former:
+        for key, value in counted.items():
+            if key[0] in found:
+                sums[key] = sums.get(key, 0) + value
     for (name, sample_name, labels), value in sums.items():
         found[name].add_sample(sample_name, dict(labels), value)
     return list(found.values())

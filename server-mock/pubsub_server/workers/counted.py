@@ -1,0 +1,85 @@
+"""What workers have counted, also those that have died: a sum of counters never falls.
+
+Whoever is asked for the metrics of all notes what each of them said; a worker that is started anew
+goes on from there. What was counted after the last look is lost with a worker that is killed, and
+nobody has seen it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from pubsub_server.observe.metrics import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+KINDS: Final = frozenset({"counter", "histogram"})
+
+Key = tuple[str, str, tuple[tuple[str, str], ...]]
+"""A family, a sample of it, and its labels."""
+
+
+def counts(text: str) -> dict[Key, float]:
+    """What the text of one worker counts: counters and histograms of the server."""
+    return {
+        (family.name, sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        if family.type in KINDS and family.name.startswith(PREFIX)
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }
+
+
+class Counted:
+    """Notes of all workers, in the folder that they share.
+
+    Args:
+        folder: What the supervisor has given to all of them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def begin(self, worker: str) -> None:
+        """A worker begins a new life; what was noted of its last one is added to it."""
+        seen = self._folder / f"{worker}.seen"
+        if seen.exists():
+            seen.replace(self._folder / f"{worker}.before")
+
+    def answered(self, worker: str, text: str) -> dict[Key, float]:
+        """Note what a worker says; what its former lives have counted."""
+        before = self._read(f"{worker}.before")
+        now = dict(before)
+        for key, value in counts(text).items():
+            now[key] = now.get(key, 0) + value
+        self._write(f"{worker}.seen", now)
+        return before
+
+    def silent(self) -> dict[str, dict[Key, float]]:
+        """What each worker has counted that was ever heard of, when it was last heard."""
+        found: dict[str, dict[Key, float]] = {}
+        for kind in ("before", "seen"):
+            for path in self._folder.glob(f"*.{kind}"):
+                found[path.stem] = self._read(path.name)
+        return found
+
+    def _read(self, name: str) -> dict[Key, float]:
+        try:
+            rows = json.loads((self._folder / name).read_bytes())
+        except FileNotFoundError:
+            return {}
+        return {
+            (family, sample, tuple((label, value) for label, value in labels)): number
+            for family, sample, labels, number in rows
+        }
+
+    def _write(self, name: str, found: Mapping[Key, float]) -> None:
+        # Others may be reading it.
+        written = self._folder / f"{name}.new"
+        written.write_text(json.dumps([[*key, value] for key, value in found.items()]))
+        written.replace(self._folder / name)
