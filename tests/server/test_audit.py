@@ -258,6 +258,44 @@ def test_records_that_cannot_be_written_are_counted(
     assert sink.dropped == 1
 
 
+def test_a_full_disk_spoils_no_record_but_the_one_it_tears_and_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    room = [0]
+
+    def short(descriptor: int, data: bytes) -> int:
+        if descriptor != sink._descriptor:
+            return write(descriptor, data)
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        taken = write(descriptor, data[: room[0]])
+        room[0] -= taken
+        return taken
+
+    caplog.set_level("INFO")
+    write = os.write
+    monkeypatch.setattr(os, "write", short)
+    file = tmp_path / "audit.jsonl"
+    sink = FileSink(file)
+
+    def put(number: int, bytes_left: int) -> None:
+        room[0] = bytes_left
+        sink._write([b'{"n":%d}\n' % number])
+
+    put(0, 8)
+    put(1, 3)
+    put(2, 0)
+    put(3, 100)
+    sink.close()
+    assert file.read_text(encoding="utf-8").splitlines() == ['{"n":0}', '{"n', '{"n":3}']
+    assert sink.dropped == 2
+    told = [each.getMessage() for each in caplog.records]
+    assert told == [
+        f"audit_file {file} cannot be written, and records are lost: No space left on device",
+        f"audit_file {file} is written again",
+    ]
+
+
 def test_a_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         FileSink(tmp_path / "none" / "audit.jsonl")

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 BATCH: Final = 1_000
 """Records of one write."""
+TELL_EVERY: Final = 60.0
+"""Seconds between two lines that say that nothing can be written."""
 
 _LOG: Final = logging.getLogger("pubsub_server.observe.audit")
 
@@ -129,6 +131,8 @@ class FileSink:
         self._queue: queue.Queue[bytes | None] = queue.Queue(capacity)
         self._reopen = threading.Event()
         self._descriptor = self._open()
+        self._torn = False
+        self._failing_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
         self._thread.start()
 
@@ -182,16 +186,37 @@ class FileSink:
 
     def _write(self, lines: list[bytes]) -> None:
         data = b"".join(lines)
+        written = 0
         try:
             if self._moved():
                 fresh = self._open()
                 os.close(self._descriptor)
                 self._descriptor = fresh
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+                self._torn = False
+            if self._torn:
+                # What is left of a record spoils no other.
+                os.write(self._descriptor, b"\n")
+                self._torn = False
+            while written < len(data):
+                written += os.write(self._descriptor, data[written:])
         except OSError as error:
-            self.dropped += len(lines)
-            _LOG.error("the audit log cannot be written: %s", error.strerror)
+            self.dropped += len(lines) - data.count(b"\n", 0, written)
+            self._torn = self._torn or (written > 0 and data[written - 1 : written] != b"\n")
+            self._failed(error)
+        else:
+            if self._failing_since is not None:
+                self._failing_since = None
+                _LOG.warning("audit_file %s is written again", self._file)
+
+    def _failed(self, error: OSError) -> None:
+        now = time.monotonic()
+        if self._failing_since is None or now - self._failing_since >= TELL_EVERY:
+            self._failing_since = now
+            _LOG.error(
+                "audit_file %s cannot be written, and records are lost: %s",
+                self._file,
+                error.strerror,
+            )
 
     def _moved(self) -> bool:
         if self._reopen.is_set():
