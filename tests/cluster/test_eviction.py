@@ -149,7 +149,13 @@ async def test_a_full_store_refuses_what_comes_and_keeps_what_it_has(tmp_path: P
 
 @pytest.mark.parametrize(
     ("memory", "policy", "warned"),
-    [("64mb", "allkeys-lru", True), ("64mb", "noeviction", False), ("0", "allkeys-lru", False)],
+    [
+        ("64mb", "allkeys-lru", True),
+        ("64mb", "noeviction", False),
+        ("0", "allkeys-lru", False),
+        ("64mb", "volatile-lru", True),
+        ("64mb", "volatile-ttl", False),
+    ],
 )
 async def test_it_is_said_at_the_start_that_the_store_may_evict_any_key(
     memory: str, policy: str, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture

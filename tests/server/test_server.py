@@ -203,7 +203,7 @@ def test_the_life_of_a_token_is_a_duration(
         (("--dev", "--host", "192.0.2.1"), 2, "loopback only"),
         ((), 2, "nobody could authenticate"),
         (("--iam-jwks-url", "https://hanzo.id/jwks"), 2, "plaintext is refused"),
-        (("--dev", "--rules", "/nowhere.yaml"), 2, "cannot be read"),
+        (("--dev", "--rules", "/nowhere.yaml"), 2, "rules: /nowhere.yaml: cannot be read"),
         (("--dev", "--http-prot", "1"), 2, "did you mean --http-port?"),
         (("--dev", "--http-port", "x"), 2, "http_port (flag --http-port)"),
         (("--dev", "--config", "/nowhere.yaml"), 2, "cannot be read"),

@@ -72,7 +72,7 @@ def build_policy(settings: Settings) -> Policy:
     try:
         return Policy(policy.load_rules(files))
     except RulesError as error:
-        raise StartError(str(error)) from None
+        raise StartError(f"rules: {error}") from None
 
 
 def build_authenticator(
@@ -106,7 +106,7 @@ def build_authenticator(
         try:
             keys = ApiKeys(settings.api_keys_file)
         except ApiKeysError as error:
-            raise StartError(str(error)) from None
+            raise StartError(f"api_keys_file: {error}") from None
     return TokenRouter(jwts, keys, on_auth), jwks, keys
 
 
@@ -138,7 +138,7 @@ def build_tls(settings: Settings) -> ssl.SSLContext | None:
         context.load_cert_chain(settings.tls_cert, settings.tls_key)
     except (OSError, ssl.SSLError) as error:
         raise StartError(
-            f"TLS: {settings.tls_cert} and {settings.tls_key} cannot be used: "
+            f"TLS: tls_cert {settings.tls_cert} and tls_key {settings.tls_key} cannot be used: "
             f"{error.strerror or error}"
         ) from None
     return context

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
     from pathlib import Path
+
+
+MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 class DocumentError(ValueError):
     """A file cannot be read or parsed; the text says why, in one line, without the file's name."""
+
+
+class _TwiceError(ValueError):
+    pass
+
+
+class _Once(yaml.SafeLoader):
+    """Refuses a mapping with a key twice, of which YAML would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen and key.tag != MERGE:
+                    line = key.start_mark.line + 1
+                    raise _TwiceError(f"line {line}: `{key.value}` stands there twice")
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def read(file: Path) -> str:
@@ -32,10 +54,13 @@ def parse(text: str) -> object:
     """What a YAML or JSON text holds.
 
     Raises:
-        DocumentError: It is neither.
+        DocumentError: It is neither, or has a key twice.
     """
     try:
-        return cast("object", yaml.safe_load(text))
+        # A safe loader: it makes nothing but plain values.
+        return cast("object", yaml.load(text, _Once))
+    except _TwiceError as error:
+        raise DocumentError(str(error)) from None
     except yaml.YAMLError as error:
         raise DocumentError("is not YAML: " + " ".join(str(error).split())) from None
 
