@@ -10,10 +10,13 @@ import httpx
 import pytest
 
 from pubsub_server.access.setup import StartError
+from pubsub_server.backplanes.redis import link
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
 
@@ -148,3 +151,11 @@ async def test_what_is_no_redis_is_called_so(store: Store) -> None:
         with pytest.raises(StartError, match="is no Redis"):
             async with running_server(redis_url=other.http.replace("http:", "redis:")):
                 pass
+
+
+async def test_what_a_node_runs_in_redis_is_read_before_an_upgrade_may_replace_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        monkeypatch.setattr(link, "FOLDER", tmp_path)
+        assert (await publish(node)).status_code == 201

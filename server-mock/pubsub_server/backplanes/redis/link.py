@@ -75,10 +75,14 @@ class Link:
 
     def __init__(self, url: str, *, cluster: bool, durable: bool) -> None:
         self.cluster = cluster
-        self._durable = durable
         self.round_trips = {name: Distribution() for name in ("publish", "read", "stand")}
         self.failures = 0
-        self._scripts: dict[str, _Script] = {}
+        # All of them now: later there may be no descriptor for them, or an upgrade in their place.
+        self._scripts = {
+            path.name: _Script(path.name, durable=durable)
+            for path in FOLDER.glob("*.lua")
+            if path.name != SHARED
+        }
         self._servers: One | Slots = Slots(url) if cluster else One(url)
 
     async def check(self, key: str) -> str:
@@ -130,9 +134,7 @@ class Link:
             arguments: Of the script.
             writing: On a connection for publishing.
         """
-        script = self._scripts.get(name)
-        if script is None:
-            script = self._scripts[name] = _Script(name, durable=self._durable)
+        script = self._scripts[name]
         return await self._at(
             keys[0], lambda client: script.call(client, keys, arguments), writing=writing
         )

@@ -31,9 +31,11 @@ class RefusedError(RedisError):
     """
 
     def __init__(self, why: str, remedy: str) -> None:
-        super().__init__(f"{why}: {remedy}")
         self.why = why
         self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.remedy}"
 
 
 def refusal(error: ResponseError) -> RefusedError | None:
