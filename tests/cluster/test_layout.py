@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pubsub_server.access.setup import StartError
+from pubsub_server.backplanes.redis import opening
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 
@@ -77,6 +79,23 @@ async def test_nodes_that_differ_in_their_timeout_are_told_so(
         async with running_server(redis_url=store.url, node_timeout=9_000):
             (line,) = said()
         assert line.startswith("node_timeout is 9000 ms here and was 8000 ms on the node")
+
+
+@pytest.mark.parametrize(
+    ("off", "said"), [(90, "is 90 s ahead of that of Redis"), (-90, "behind that"), (0, "")]
+)
+async def test_a_node_with_another_time_than_redis_says_so_at_its_start(
+    store: Store,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    off: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(opening, "wall_clock", lambda: time.time() + off)
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url):
+        told = [each.getMessage() for each in caplog.records if "clock" in each.getMessage()]
+    assert len(told) == bool(said)
+    assert said in "".join(told)
 
 
 async def test_a_node_that_is_stopped_while_it_says_its_first_word_ends(store: Store) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import TYPE_CHECKING
+from time import time as wall_clock
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from redis.exceptions import InvalidResponse, ResponseError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.retention import Retention
 
 logger = logging.getLogger(__name__)
+
+CLOCKS_APART: Final = 2.0
+"""Seconds that the clocks of this machine and of Redis may differ without a word."""
 
 
 class UnusableError(Exception):
@@ -75,6 +79,7 @@ async def open_backplane(
         await link.try_channel(layout.secret)
         _compare(layout, await link.keep_first(layout.laid, layout.mark))
         secret = await link.keep_first(layout.secret, secrets.token_hex(32))
+        await _compare_clocks(link, layout)
         await _compare_timeouts(link, layout, round(community.timeout * 1000))
     except UnusableError:
         await link.close()
@@ -122,6 +127,20 @@ def _compare(layout: Layout, found: str) -> None:
         f" {len(layout.bases)}; set redis_shards to {shards}, or take another redis_prefix",
         "redis_shards",
     )
+
+
+async def _compare_clocks(link: Link, layout: Layout) -> None:
+    before = wall_clock()
+    there = await link.time(layout.nodes) / 1000
+    after = wall_clock()
+    apart = max(before - there, there - after)
+    if apart > CLOCKS_APART:
+        logger.warning(
+            "the clock of this machine is %.0f s %s that of Redis: messages carry the time of"
+            " Redis, and tokens end by that of this machine; set both by NTP",
+            apart,
+            "ahead of" if before > there else "behind",
+        )
 
 
 async def _compare_timeouts(link: Link, layout: Layout, timeout: int) -> None:
