@@ -424,6 +424,22 @@ def test_counts_are_added_up_and_processes_told_apart() -> None:
     }
 
 
+def test_a_gauge_and_a_counter_of_one_name_stay_apart() -> None:
+    text = (
+        "# TYPE hanzo_pubsub_connections gauge\nhanzo_pubsub_connections 3\n"
+        "# TYPE hanzo_pubsub_connections_total counter\nhanzo_pubsub_connections_total 8\n"
+    )
+    found = {
+        (family.type, sample.name): sample.value
+        for family in together({"0": text, "1": text})
+        for sample in family.samples
+    }
+    assert found == {
+        ("gauge", "hanzo_pubsub_connections"): 6,
+        ("counter", "hanzo_pubsub_connections_total"): 16,
+    }
+
+
 def test_one_deaf_worker_shows_in_what_is_1_or_0() -> None:
     def text(ready: int, feed_up: int) -> str:
         return (

@@ -18,16 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from prometheus_client.metrics_core import Metric
+
 KINDS: Final = frozenset({"counter", "histogram"})
 
 Key = tuple[str, str, tuple[tuple[str, str], ...]]
 """A family, a sample of it, and its labels."""
 
 
+def own_name(family: Metric) -> str:
+    """A name that no other family has: a gauge `x` and a counter `x_total` are both called x."""
+    return family.name + "_total" if family.type == "counter" else family.name
+
+
 def counts(text: str) -> dict[Key, float]:
     """What the text of one worker counts: counters and histograms of the server."""
     return {
-        (family.name, sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        (own_name(family), sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
         if family.type in KINDS and family.name.startswith(PREFIX)
         for sample in family.samples

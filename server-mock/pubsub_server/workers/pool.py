@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from pubsub_server.instruments import SWITCHES
 from pubsub_server.observe.metrics import PREFIX
-from pubsub_server.workers.counted import Counted
+from pubsub_server.workers.counted import Counted, own_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -108,13 +108,13 @@ def together(texts: dict[str, str], former: Iterable[Mapping[Key, float]] = ()) 
     for worker, text in texts.items():
         for family in text_string_to_metric_families(text):
             kept = found.setdefault(
-                family.name, Metric(family.name, family.documentation, family.type)
+                own_name(family), Metric(family.name, family.documentation, family.type)
             )
             for sample in family.samples:
                 if not family.name.startswith(PREFIX) or family.name.endswith("_info"):
                     kept.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
                 elif not sample.name.endswith("_created"):
-                    key = (family.name, sample.name, _labels(sample))
+                    key = (own_name(family), sample.name, _labels(sample))
                     before = sums.get(key)
                     if before is None:
                         sums[key] = sample.value
