@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from tests.bench.processes import Worker
 
 TOPIC = "demo.fanout"
-BURSTS = (50, 8, 1)
+BURSTS = (50, 8, 4, 1)
 """Messages that a publisher sends at once; the next ones when these have come back."""
+TARGETED = (1, 4)
+"""Those for which targets were set: they cost the peers what they cost then."""
 SIZES = {10: 2_000, 100: 700, 1_000: 80, 10_000: 16}
 """Messages of each burst size, by number of subscribers."""
 LARGE = 10_000
@@ -209,8 +211,17 @@ def _verdict(room: Json, bursts: list[int]) -> str:
                 other = _median(room, size, peer, str(burst))
                 if own is None or other is None:
                     cells.append("—")
-                else:
+                elif burst in TARGETED:
                     cells.append(f"{own / other:.2f}, {met(own / other <= limit)}")
+                else:
+                    cells.append(f"{own / other:.2f}")
             rows.append([f"{said}, {burst} at a time", *cells])
     head = ["target", *(f"{int(size):,} subscribers" for size in room["sizes"])]
-    return f"Targets, as ratios of `{peers.OURS}` to the peer:\n\n{table(head, rows)}"
+    return (
+        f"Targets, as ratios of `{peers.OURS}` to the peer. They were set where the bare writer "
+        "took 1.2, 1.3, 3.6 and 8.9 µs for 10 to 10,000 subscribers, and nats-server 2.4, 2.8, "
+        "4.4 and 12.7: that is about four messages at a time up to 100 subscribers, and one at a "
+        "time beyond. For larger bursts there are none: the more is written at once, the more it "
+        "counts that the others check, number and keep nothing.\n\n"
+        f"{table(head, rows)}"
+    )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.codec import MAX_META, decode
 from pubsub_server.hub.plain_publish import plain_publish
-from pubsub_server.hub.requests import Draft, PublishRequest
+from pubsub_server.hub.requests import Draft, PlainPublish, PublishRequest
 
 MAX = 1_000
 
@@ -35,15 +35,13 @@ def test_what_the_sdks_send_is_plain() -> None:
         }
     )
     draft = Draft("demo.x", "token", b'{"word":"hello"}', 60, "msg_1", b'{"traceparent":"00"}')
-    assert plain_publish(text, MAX) == PublishRequest([draft], False, "r1")
-    assert plain_publish(text.encode(), MAX) == PublishRequest([draft], False, "r1")
+    assert plain_publish(text, MAX) == PlainPublish(draft, "r1")
+    assert plain_publish(text.encode(), MAX) == PlainPublish(draft, "r1")
 
 
 def test_a_type_that_is_not_said_is_message() -> None:
     plain = plain_publish(frame(), MAX)
-    assert plain == PublishRequest(
-        [Draft("demo.x", "message", b"1", None, None, None)], False, None
-    )
+    assert plain == PlainPublish(Draft("demo.x", "message", b"1", None, None, None), None)
 
 
 @pytest.mark.parametrize(
@@ -140,8 +138,7 @@ def test_the_codec_reads_a_plain_frame_in_the_same_way(text: str) -> None:
     plain = plain_publish(text, MAX)
     if plain is None:
         return
-    read = decode(text, max_payload=MAX)
-    assert plain == read
+    assert decode(text, max_payload=MAX) == PublishRequest([plain.draft], False, plain.ref)
 
 
 @given(MESSAGES, st.sampled_from(["r", None]))
@@ -159,7 +156,7 @@ def test_a_right_publish_in_the_nested_form_is_plain(
     # A ttl written with a point, and numbers beyond 64 bits, are left to the codec.
     odd = isinstance(message.get("ttl"), float) or _large(message)
     if isinstance(item, Draft) and not odd:
-        assert plain_publish(text, MAX) == read
+        assert plain_publish(text, MAX) == PlainPublish(item, read.ref)
 
 
 def _large(value: Any) -> bool:

@@ -23,6 +23,7 @@ from pubsub_server.hub.inbound import Inbound
 from pubsub_server.hub.interests import Interests
 from pubsub_server.hub.positions import PositionList, Positions
 from pubsub_server.hub.presence import Presence
+from pubsub_server.hub.publish_frames import PublishFrames
 from pubsub_server.hub.publishing import Publishing
 from pubsub_server.hub.queries import Queries
 from pubsub_server.hub.routing import NOWHERE, Router
@@ -168,13 +169,14 @@ class Hub:
         self.admission = Admission(core, self.end, self.subscriptions.drop)
         self.subscriptions.admission = self.admission
         self.publishing = Publishing(core, self.attendance)
+        self._publishes = PublishFrames(core, self.publishing, self._tasks.spawn)
         self._positions = Positions(core, interests)
         self._queries = Queries(core, self.attendance)
         self.inbound = Inbound(
             core,
             self.admission,
             self.subscriptions,
-            self.publishing,
+            self._publishes,
             self.attendance,
             self.end,
             self._tasks.spawn,
@@ -412,7 +414,7 @@ class Hub:
         await end_all(
             self._open,
             self.end,
-            self.inbound.unanswered,
+            self._publishes.unanswered,
             seconds=seconds,
             spread=spread,
             hurry=hurry or asyncio.Event(),

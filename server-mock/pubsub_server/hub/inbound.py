@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.codec import decode_object, error_frame, error_info, parse, ref_of
+from pubsub_server.hub.codec import decode_object, error_frame, parse, ref_of
 from pubsub_server.hub.connection import about
 from pubsub_server.hub.plain_publish import plain_publish
 from pubsub_server.hub.requests import (
@@ -17,6 +17,7 @@ from pubsub_server.hub.requests import (
     PingRequest,
     PresenceRequest,
     PublishRequest,
+    Ref,
     Request,
     SubscribeRequest,
     UnsubscribeRequest,
@@ -24,15 +25,14 @@ from pubsub_server.hub.requests import (
 from pubsub_server.hub.subscriptions import not_yet
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from pubsub_server.hub.admission import Admission
     from pubsub_server.hub.attendance import Attendance
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
-    from pubsub_server.hub.publishing import Publishing
+    from pubsub_server.hub.publish_frames import PublishFrames
     from pubsub_server.hub.subscriptions import Groundwork, Subscriptions
-    from pubsub_server.interfaces import Published
 
 logger = logging.getLogger(__name__)
 
@@ -59,13 +59,10 @@ class Inbound:
         core: The parts of the hub.
         admission: Performs `auth`.
         subscriptions: Performs `subscribe` and `unsubscribe`.
-        publishing: Performs `publish`.
+        publishes: Performs `publish`.
         attendance: Performs `presence.update`.
         end: Ends a connection.
         spawn: Runs what must wait in a task.
-
-    Attributes:
-        unanswered: Publishes under way.
     """
 
     def __init__(
@@ -73,7 +70,7 @@ class Inbound:
         core: Core,
         admission: Admission,
         subscriptions: Subscriptions,
-        publishing: Publishing,
+        publishes: PublishFrames,
         attendance: Attendance,
         end: End,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
@@ -81,12 +78,11 @@ class Inbound:
         self._core = core
         self._admission = admission
         self._subscriptions = subscriptions
-        self._publishing = publishing
+        self._publishes = publishes
         self._attendance = attendance
         self._end = end
         self._spawn = spawn
         self._surveying = asyncio.Lock()
-        self.unanswered: set[asyncio.Task[None]] = set()
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
         """Take one frame; see `service.Service`."""
@@ -189,13 +185,26 @@ class Inbound:
 
     def _take(self, connection: Connection, data: str | bytes) -> None:
         core = self._core
+        identity = connection.identity
+        plain = None if identity is None else plain_publish(data, core.settings.max_payload)
+        if identity is None or plain is None:
+            self._take_any(connection, data)
+            return
+        connection.bad_frames = 0
+        try:
+            self._publishes.plain(connection, identity, plain)
+        except ServiceError as error:
+            core.refuse(connection, error, plain.ref)
+        except Exception as error:
+            self._failed(connection, plain.ref, error)
+
+    def _take_any(self, connection: Connection, data: str | bytes) -> None:
+        core = self._core
         ref: str | None = None
         try:
-            request: Request | None = plain_publish(data, core.settings.max_payload)
-            if request is None:
-                frame = parse(data)
-                ref = ref_of(frame)
-                request = decode_object(frame, max_payload=core.settings.max_payload)
+            frame = parse(data)
+            ref = ref_of(frame)
+            request = decode_object(frame, max_payload=core.settings.max_payload)
         except ServiceError as error:
             connection.bad_frames += error.code == "invalid_frame"
             if connection.bad_frames >= BAD_FRAMES:
@@ -217,11 +226,13 @@ class Inbound:
             self._perform(connection, request)
         except ServiceError as error:
             core.refuse(connection, error, request.ref)
-        except Exception:
-            logger.exception("a frame could not be handled", extra=about(connection))
-            core.refuse(
-                connection, ServiceError("internal", "the server failed on this frame"), request.ref
-            )
+        except Exception as error:
+            self._failed(connection, request.ref, error)
+
+    def _failed(self, connection: Connection, ref: Ref, error: Exception) -> None:
+        logger.error("a frame could not be handled", exc_info=error, extra=about(connection))
+        failure = ServiceError("internal", "the server failed on this frame")
+        self._core.refuse(connection, failure, ref)
 
     def _perform(self, connection: Connection, request: Request) -> None:
         match request:
@@ -291,54 +302,7 @@ class Inbound:
     def _publish(self, connection: Connection, request: PublishRequest) -> None:
         identity = connection.identity
         assert identity is not None
-        if len(request.items) > self._core.settings.max_batch:
-            raise ServiceError(
-                "invalid_frame",
-                f"a batch has at most {self._core.settings.max_batch} messages",
-                field="messages",
-            )
-        results = self._publishing.publish(identity, request.items, connection)
-        if isinstance(results, list):
-            self._answer(connection, request, results)
-            return
-        task = self._spawn(self._answer_later(connection, request, results))
-        self.unanswered.add(task)
-        task.add_done_callback(self.unanswered.discard)
-
-    async def _answer_later(
-        self,
-        connection: Connection,
-        request: PublishRequest,
-        results: Awaitable[list[Published | ServiceError]],
-    ) -> None:
-        try:
-            self._answer(connection, request, await results)
-        except ServiceError as error:
-            self._core.refuse(connection, error, request.ref)
-
-    def _answer(
-        self,
-        connection: Connection,
-        request: PublishRequest,
-        results: Sequence[Published | ServiceError],
-    ) -> None:
-        ref = request.ref
-        if request.batch and ref is not None:
-            frame = {
-                "type": "published",
-                "results": [result_json(result) for result in results],
-                "ref": ref,
-            }
-            self._core.send(connection, frame)
-            return
-        for result in results:
-            if isinstance(result, ServiceError):
-                # Counted where it was refused.
-                self._core.send(connection, error_frame(result, ref))
-            elif ref is not None:
-                self._core.send(
-                    connection, {"type": "published", **result_json(result), "ref": ref}
-                )
+        self._publishes.any(connection, identity, request)
 
     def _presence(self, connection: Connection, request: PresenceRequest) -> None:
         identity = connection.identity
@@ -376,14 +340,3 @@ def _wait(connection: Connection, frame: str | bytes | SubscribeRequest) -> None
     if connection.waiting is None:
         connection.waiting = deque()
     connection.waiting.append(frame)
-
-
-def result_json(result: Published | ServiceError) -> dict[str, object]:
-    """`PublishResult` of the schema."""
-    if isinstance(result, ServiceError):
-        return {"error": error_info(result)}
-    fields: dict[str, object] = {"id": result.id, "timestamp": result.timestamp}
-    if result.seq is not None:
-        fields["seq"] = result.seq
-    fields["duplicate"] = result.duplicate
-    return fields

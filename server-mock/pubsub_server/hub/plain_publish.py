@@ -15,7 +15,7 @@ import orjson
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.hub.codec import MAX_META
-from pubsub_server.hub.requests import Draft, PublishRequest
+from pubsub_server.hub.requests import Draft, PlainPublish
 
 
 class _Message(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -36,8 +36,8 @@ class _Publish(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _read = msgspec.json.Decoder(_Publish).decode
 
 
-def plain_publish(data: str | bytes, max_payload: int) -> PublishRequest | None:
-    """The request of a plain frame; None for every other one.
+def plain_publish(data: str | bytes, max_payload: int) -> PlainPublish | None:
+    """What a plain frame asks; None for every other one.
 
     Args:
         data: One inbound frame.
@@ -61,4 +61,4 @@ def plain_publish(data: str | bytes, max_payload: int) -> PublishRequest | None:
     if len(payload) > max_payload or (meta is not None and len(meta) > MAX_META):
         return None
     draft = Draft(topic, message.type or "message", payload, message.ttl, message.id, meta)
-    return PublishRequest([draft], False, frame.ref)
+    return PlainPublish(draft, frame.ref)

@@ -39,6 +39,31 @@ class Publishing:
         self._core = core
         self._attendance = attendance
 
+    def one(
+        self, identity: Identity, draft: Draft, connection: Connection
+    ) -> Result | Awaitable[list[Result]]:
+        """Publish a message alone, what sockets bring most; as `publish` of one item."""
+        core = self._core
+        if core.tracing is not None:
+            results = self.publish(identity, [draft], connection)
+            return results[0] if isinstance(results, list) else results
+        granted, wait = core.rates.take(identity, connection.client_id, 1)
+        outcome = (
+            self._check(identity, draft, connection)
+            if granted
+            else self._too_often(identity, draft, wait, batch=False)
+        )
+        if outcome is not None:
+            if isinstance(outcome, ServiceError):
+                self._refused(identity, draft, connection, outcome)
+            return outcome
+        drafts = [draft]
+        done = core.backplane.publish(drafts, (identity.kind, identity.user_id))
+        if isinstance(done, list):
+            self._published(identity, draft, done[0], connection)
+            return done[0]
+        return self._later(identity, drafts, [None], done, connection)
+
     def publish(
         self,
         identity: Identity,
@@ -63,8 +88,6 @@ class Publishing:
         batch: bool,
     ) -> list[Result] | Awaitable[list[Result]]:
         core = self._core
-        if connection is not None and len(items) == 1 and isinstance(draft := items[0], Draft):
-            return self._one(identity, draft, connection)
         wanted = 0
         for item in items:
             if isinstance(item, Draft):
@@ -77,28 +100,6 @@ class Publishing:
         if isinstance(budget, tuple):
             return self._take(identity, items, connection, batch, *budget)
         return self._when_granted(identity, items, connection, batch, budget)
-
-    def _one(
-        self, identity: Identity, draft: Draft, connection: Connection
-    ) -> list[Result] | Awaitable[list[Result]]:
-        """What sockets bring most: a message alone."""
-        core = self._core
-        granted, wait = core.rates.take(identity, connection.client_id, 1)
-        outcome = (
-            self._check(identity, draft, connection)
-            if granted
-            else self._too_often(identity, draft, wait, batch=False)
-        )
-        if outcome is not None:
-            if isinstance(outcome, ServiceError):
-                self._refused(identity, draft, connection, outcome)
-            return [outcome]
-        drafts = [draft]
-        done = core.backplane.publish(drafts, (identity.kind, identity.user_id))
-        if isinstance(done, list):
-            self._published(identity, draft, done[0], connection)
-            return done
-        return self._later(identity, drafts, [None], done, connection)
 
     async def _when_granted(
         self,
@@ -227,14 +228,6 @@ class Publishing:
         """An answer that is known already, or None for what the backplane shall take."""
         if draft.type.startswith("presence."):
             return self._presence(identity, draft, connection)
-        if len(draft.data) > self._core.settings.max_payload:
-            return ServiceError(
-                "payload_too_large",
-                f"`data` has {len(draft.data):,} bytes of JSON; at most"
-                f" {self._core.settings.max_payload:,} are taken",
-                topic=draft.topic,
-                field="data",
-            )
         if not self._core.policy.may_publish(identity, draft.topic):
             return ServiceError(
                 "forbidden", "the access rules do not allow this publish", topic=draft.topic
