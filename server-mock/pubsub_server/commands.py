@@ -106,9 +106,10 @@ def _serve(argv: Sequence[str]) -> int:
 
 def _check(read: Examined) -> int:
     problems = [*read.problems]
+    if read.anyhow is not None:
+        found = preflight.problems(read.anyhow)
+        problems += [line for line in found if line not in problems and not read.caused(line)]
     if read.settings is not None:
-        found = preflight.problems(read.settings)
-        problems += [line for line in found if not read.caused(line)]
         sys.stdout.write(config_sources.dump(read.settings, read.sources))
         for line in preflight.warnings(read.settings):
             print(f"hanzo-pubsub: warning: {line}", file=sys.stderr)

@@ -271,8 +271,13 @@ redis_url: http://user:hush@redis
     )
     code, out, err = run(capsys, "serve", "--check-config", "--config", str(file))
     assert (code, out) == (2, "")
-    for said in ("http_port", "histroy_max_age", "tls_key is set without", "redis_url must begin"):
+    files = ("rules.yaml", "none.yaml", "audit_topics", "audit_file", "webhooks[0].topics")
+    for said in (
+        *("http_port", "histroy_max_age", "tls_key is set without", "redis_url must begin"),
+        *files,
+    ):
         assert said in err, said
+    assert len(err.splitlines()) == len(set(err.splitlines()))
     wrong = {"tls_key", "redis_url", "histroy_max_age"}
     lines = file.read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if line.split(":")[0] not in wrong]
@@ -280,17 +285,24 @@ redis_url: http://user:hush@redis
     code, out, err = run(capsys, "serve", "--check-config", "--config", str(file))
     assert code == 2
     assert yaml.safe_load(out)["http_port"] == 8056
-    for said in (
-        "http_port",
-        "plaintext is refused",
-        "rules.yaml",
-        "none.yaml",
-        "audit_topics",
-        "audit_file",
-        "webhooks[0].topics",
-    ):
+    for said in ("http_port", "plaintext is refused", *files):
         assert said in err, said
     assert "a-secret" not in out + err
+
+
+def test_a_setting_that_stands_twice_in_the_file_is_refused_with_its_lines(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    del environ
+    file = tmp_path / "pubsub.yaml"
+    file.write_text("dev: true\nhttp_port: 1\nws_port: 2\nhttp_port: 3\n", encoding="utf-8")
+    code, _, err = run(capsys, "serve", "--check-config", "--config", str(file))
+    assert code == 2
+    assert f"file {file}" in err
+    assert "line 4: `http_port` stands there a second time, first in line 2" in err
+    file.write_text("base: &a {x: 1}\nmore: {<<: *a, x: 2}\n", encoding="utf-8")
+    _, _, err = run(capsys, "serve", "--check-config", "--config", str(file))
+    assert "second time" not in err
 
 
 def test_what_follows_only_from_a_value_that_is_wrong_is_not_said(

@@ -19,6 +19,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -38,6 +39,8 @@ from pubsub_server.settings.kinds import (
     Wait,
 )
 
+ANYHOW = "anyhow"
+"""Context of a validation that lets settings contradict each other, to look at them one by one."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 SPREAD_AMONG_NODES = 3_000
@@ -370,8 +373,8 @@ class Settings(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _together(self) -> Self:
-        problems = [*conflicts.conflicts(self)]
+    def _together(self, info: ValidationInfo) -> Self:
+        problems = [] if info.context == ANYHOW else [*conflicts.conflicts(self)]
         if problems:
             raise ValueError("\n".join(problems))
         return self

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from pubsub_server.settings import documents
-from pubsub_server.settings.config import Settings
+from pubsub_server.settings.config import ANYHOW, Settings
 from pubsub_server.settings.kinds import FORMS
 
 if TYPE_CHECKING:
@@ -114,12 +114,14 @@ class Examined:
         sources: Where each setting comes from that was given and is right.
         problems: One line for each.
         wrong: Settings whose value was left out.
+        anyhow: As `settings`, though they contradict each other: to look at the files they name.
     """
 
     settings: Settings | None
     sources: Mapping[str, str]
     problems: Sequence[str]
     wrong: frozenset[str]
+    anyhow: Settings | None = None
 
     def caused(self, problem: str) -> bool:
         """Whether a problem of the settings may only be that a value was left out."""
@@ -170,7 +172,8 @@ def examine(
             for detail in error.errors():
                 lines = _describe(detail, given).splitlines()
                 problems.extend(line for line in lines if not found.caused(line))
-    return Examined(settings, sources, problems, wrong)
+    anyhow = settings or Settings.model_validate(values, context=ANYHOW)
+    return Examined(settings, sources, problems, wrong, anyhow)
 
 
 def dump(settings: Settings, sources: Mapping[str, str] | None = None) -> str:
