@@ -116,7 +116,11 @@ def main() -> None:
     print(report.render(run))
     if options.keep:
         kept = {name: run[name] for name in options.rooms}
-        run = {**json.loads(RESULTS.read_text(encoding="utf-8")), **kept}
+        last = json.loads(RESULTS.read_text(encoding="utf-8"))
+        if run["machine"]["cpu"] != last["machine"]["cpu"]:
+            for room in kept.values():
+                room["run"]["cpu"] = run["machine"]["cpu"]
+        run = {**last, **kept}
     if options.keep or not (options.quick or options.rooms):
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")

@@ -22,10 +22,11 @@ def met(met: bool) -> str:
 
 
 def measured(room: Json) -> str:
-    """A sentence, with a space before it, on when a room was measured."""
+    """A sentence, with a space before it, on when a room was measured, and where if elsewhere."""
     run = room["run"]
+    where = f" on another machine ({run['cpu']})" if "cpu" in run else ""
     return (
-        f" Measured on {run['date']}; load average {run['load'][0]:.1f} when it began and "
+        f" Measured on {run['date']}{where}; load average {run['load'][0]:.1f} when it began and "
         f"{run['load'][1]:.1f} when it ended."
     )
 
