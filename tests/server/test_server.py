@@ -290,21 +290,6 @@ redis_url: http://user:hush@redis
     assert "a-secret" not in out + err
 
 
-def test_a_setting_that_stands_twice_in_the_file_is_refused_with_its_lines(
-    environ: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    del environ
-    file = tmp_path / "pubsub.yaml"
-    file.write_text("dev: true\nhttp_port: 1\nws_port: 2\nhttp_port: 3\n", encoding="utf-8")
-    code, _, err = run(capsys, "serve", "--check-config", "--config", str(file))
-    assert code == 2
-    assert f"file {file}" in err
-    assert "line 4: `http_port` stands there a second time, first in line 2" in err
-    file.write_text("base: &a {x: 1}\nmore: {<<: *a, x: 2}\n", encoding="utf-8")
-    _, _, err = run(capsys, "serve", "--check-config", "--config", str(file))
-    assert "second time" not in err
-
-
 def test_what_follows_only_from_a_value_that_is_wrong_is_not_said(
     environ: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 import httpx
+from msgspec.structs import asdict
 
 from hanzoai.pubsub.errors import from_code
 from hanzoai.pubsub.generated.errors import CODES
@@ -237,7 +238,7 @@ class MemoryHttp(httpx.AsyncBaseTransport):
 def _result(result: Taken | ServiceError) -> dict[str, Any]:
     if isinstance(result, ServiceError):
         return {"error": codec.error_info(result)}
-    return _fields(result)
+    return {name: got for name, got in asdict(result).items() if got is not None}
 
 
 def _problem(error: ServiceError) -> httpx.Response:
@@ -248,7 +249,7 @@ def _problem(error: ServiceError) -> httpx.Response:
     return httpx.Response(status, json=body)
 
 
-def _fields(value: AuthOk | Member | Standing | Taken | TopicReport) -> dict[str, Any]:
+def _fields(value: AuthOk | Member | Standing | TopicReport) -> dict[str, Any]:
     return {
         field.name: got
         for field in fields(value)
