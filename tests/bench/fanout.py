@@ -19,7 +19,7 @@ BURSTS = (50, 8, 4, 1)
 """Messages that a publisher sends at once; the next ones when these have come back."""
 TARGETED = (1, 4)
 """Those for which targets were set: they cost the peers what they cost then."""
-SIZES = {10: 2_000, 100: 700, 1_000: 80, 10_000: 16}
+SIZES = {10: 6_000, 100: 1_000, 1_000: 80, 10_000: 16}
 """Messages of each burst size, by number of subscribers."""
 LARGE = 10_000
 """So many subscribers are not sent bursts of 50: peers that do not join them take minutes."""
@@ -32,7 +32,7 @@ CONTENDERS = (
     peers.REDIS,
     peers.BROADCAST,
 )
-SECONDS = 240
+SECONDS = 300
 """Of one room: on a busy machine there are fewer rounds."""
 STORE = "store, "
 
@@ -96,7 +96,7 @@ def _run(name: str, sizes: list[int], share: int) -> Iterator[tuple[str, float]]
             assert answer == {"open": subscribers}
             opened = subscribers
             messages = max(8, SIZES[subscribers] // share)
-            _load(readers, publisher, one, last, max(8, messages // 10), 1)
+            _load(readers, publisher, one, last, max(8, messages // 5), 1)
             for burst in BURSTS:
                 if subscribers >= LARGE and burst == max(BURSTS):
                     continue
