@@ -5,7 +5,7 @@
  * where something is missing, in its place in the order (REC-1, REC-2, REC-3).
  */
 
-import type { Envelope } from '../generated/wire.js';
+import type { Envelope, SubscribedFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
 import type { Deliver, Gap } from './effects.js';
 import type { Subscribe } from './events.js';
@@ -23,27 +23,16 @@ export interface Request {
 }
 
 /** The answer to a `subscribe`, with the live messages that overtook it. */
-export interface Replay {
-  /** What the server replayed, oldest first. */
-  readonly history: readonly Envelope[];
-  /** Live messages that came after the request, in order. */
-  readonly held: readonly Envelope[];
-  /** Newest position of each topic when the subscription began. */
-  readonly positions: ReadonlyMap<string, number>;
-  /** Topics whose log does not reach back to what was asked. */
-  readonly truncated: ReadonlySet<string>;
-  /** Topics whose log began anew. */
-  readonly reset: ReadonlySet<string>;
-  /** When the subscription began, by the server's clock. */
-  readonly timestamp: number | undefined;
-  /** When the answer came, by ours. */
+export interface Replay extends SubscribedFrame {
+  /** When the answer came, by our clock. */
   readonly at: number;
+  /** Live messages that came after the request, in order. Of a part of an answer those that go
+   * before something of it are taken, and are known from then on. */
+  readonly held: readonly Envelope[];
   /** No answer came before; holes between replayed messages are not a loss of ours then. */
   readonly first: boolean;
   /** At most so many a topic were asked for; only of a first replay. */
   readonly limit: number | undefined;
-  /** A further part of the answer is to come. */
-  readonly more: boolean | undefined;
   /** No held message was thrown away. */
   readonly whole: boolean;
 }
@@ -65,7 +54,7 @@ export interface Cursor {
    * @returns Held messages beyond a hole that another request may close, unless one was made for
    *   that.
    */
-  _replay(replay: Replay, steps: Step[]): readonly Envelope[];
+  _replay(replay: Replay, steps: Step[]): Envelope[];
 }
 
 /** The newest message of a topic: its position and its time. */
@@ -81,8 +70,8 @@ export class SeqCursor implements Cursor {
   readonly _marks: Map<string, Mark> = new Map();
   /** Where to begin, Unix milliseconds; undefined for the time of the first `subscribed`. */
   _since: number | undefined;
-  /** Of which topics a position was named in the last request. */
-  private _asked: ReadonlySet<string> = new Set();
+  /** The positions that were named in the last request. */
+  private _asked: ReadonlyMap<string, number> = new Map();
   /** Milliseconds by which the clocks of two nodes may differ. */
   private readonly _overlap: number;
   /** Topics whose position is kept; the one idle longest gives way. What comes of it later is said
@@ -98,15 +87,9 @@ export class SeqCursor implements Cursor {
   }
 
   _request(): Request {
-    this._asked = new Set(this._marks.keys());
-    const after = [...this._marks].map(([topic, { _seq }]) => [topic, _seq]);
-    return { since: this._since, after: after.length ? Object.fromEntries(after) : undefined };
-  }
-
-  /** Begin at another time than was asked for, knowing nothing. */
-  _goOn(since: number | undefined): void {
-    this._since = since;
-    this._marks.clear();
+    const after = new Map([...this._marks].map(([topic, { _seq }]) => [topic, _seq]));
+    this._asked = after;
+    return { since: this._since, after: after.size ? Object.fromEntries(after) : undefined };
   }
 
   _admit(message: Envelope): Verdict {
@@ -131,8 +114,10 @@ export class SeqCursor implements Cursor {
     return 'new';
   }
 
-  _replay(replay: Replay, steps: Step[]): readonly Envelope[] {
-    const { history, positions, truncated, reset, first, limit, whole } = replay;
+  _replay(replay: Replay, steps: Step[]): Envelope[] {
+    const { history = [], first, limit, whole } = replay;
+    const positions = new Map(Object.entries(replay.positions ?? {}));
+    const truncated = new Set(replay.truncated);
     const began = replay.timestamp ?? replay.at;
     let { held } = replay;
     // `positions` names every topic there was, so what comes of another one is newer than this
@@ -160,11 +145,15 @@ export class SeqCursor implements Cursor {
       replayed?: boolean,
       said?: boolean,
     ) => {
-      const mark = marks.get(topic);
       const last = said ? seq : seq - 1;
+      const strict = !(replayed && lenient(topic));
+      // What came live goes into a hole of the answer: no log may have it any more.
+      if (replayed && strict && last > (marks.get(topic)?._seq ?? -1)) live(topic, last);
+      const mark = marks.get(topic);
+      const fresh = !told.has(topic);
+      const trimmed = fresh && truncated.has(topic);
       if (!mark) {
-        const trimmed = truncated.has(topic);
-        if (!told.has(topic) && (trimmed ? limit === undefined : this._forgot && !first && !said)) {
+        if (fresh && (trimmed ? limit === undefined : this._forgot && !first && !said)) {
           steps.push(
             gap(topic, trimmed ? 'history_trimmed' : 'unproven', undefined, undefined, last),
           );
@@ -174,10 +163,11 @@ export class SeqCursor implements Cursor {
         return true;
       }
       if (seq <= mark._seq) return false;
-      if (last > mark._seq && !(replayed && lenient(topic))) {
+      if (strict && last > mark._seq) {
         if (said && !whole) return false;
-        // Holes behind a replayed message lie in the same log: their number is known.
-        const known = truncated.has(topic) || (replayed && proven.has(topic));
+        // Both ends are of one log where it lacks something behind the position that was asked for,
+        // and behind what was replayed of it: their number is known.
+        const known = trimmed || (replayed && proven.has(topic));
         const missed = known ? last - mark._seq : undefined;
         const reason = known ? 'history_trimmed' : 'unproven';
         steps.push(gap(topic, reason, missed, mark._seq + 1, last));
@@ -197,19 +187,27 @@ export class SeqCursor implements Cursor {
       steps.push({ kind: 'deliver', message });
     };
 
+    /** Take what was held of a topic up to `last`, else what continues its position. */
+    const live = (topic: string, last?: number) => {
+      held = held.filter(
+        (each) =>
+          each.topic !== topic ||
+          (each.seq ?? Infinity) > (last ?? (marks.get(topic)?._seq ?? 0) + 1) ||
+          take(each),
+      );
+    };
+
     const pending = new Map(whole || first ? positions : []);
     const reach = (topic: string, position: number) => {
       pending.delete(topic);
       stand(topic, position, began, true, true);
     };
 
-    for (const topic of reset) {
+    for (const topic of new Set(replay.reset)) {
       const mark = marks.get(topic);
       if (mark) {
         // What came before the loss goes before the gap.
-        held = held.filter(
-          (each) => each.topic !== topic || (each.seq ?? Infinity) > mark._seq + 1 || take(each),
-        );
+        live(topic);
         marks.delete(topic);
         steps.push(gap(topic, 'log_reset', undefined, mark._seq + 1));
         told.add(topic);
@@ -219,10 +217,11 @@ export class SeqCursor implements Cursor {
     for (const [topic, position] of pending) {
       if (!marks.has(topic) || lenient(topic)) reach(topic, position);
     }
-    for (const [n, message] of held.entries()) {
+    const rest = replay.more ? [] : held;
+    for (const [n, message] of rest.entries()) {
       const { topic, seq = 0 } = message;
-      const position = pending.get(topic);
-      if (position !== undefined && seq > position) reach(topic, position);
+      const position = pending.get(topic) ?? seq;
+      if (seq > position) reach(topic, position);
       const mark = marks.get(topic)?._seq ?? seq;
       if (
         seq > mark + 1 &&
@@ -230,7 +229,7 @@ export class SeqCursor implements Cursor {
         this._healed.get(topic) !== mark
       ) {
         this._healed.set(topic, mark);
-        return held.slice(n);
+        return rest.slice(n);
       }
       take(message);
     }

@@ -46,8 +46,8 @@ export class Join {
   }
 
   /** Hold these messages and nothing else. */
-  _hold(messages: readonly Envelope[] = []): void {
-    this._held = [...messages];
+  _hold(messages: Envelope[] = []): void {
+    this._held = messages;
     this._lost = new Map();
     this._whole = true;
   }

@@ -47,14 +47,12 @@ export class Joins {
     const { _patterns, _phase } = join;
     this._remove(join);
     if (_phase === 'pending') return;
-    let topics = _patterns;
-    if (this._machine._peer?.incremental) {
-      const others = new Set([...this._joins.values()].flatMap((other) => other._patterns));
-      topics = topics.filter((pattern) => !others.has(pattern));
-    } else if (this._joins.size) {
+    if (!this._machine._peer?.incremental && this._joins.size) {
       this._later(0);
       return;
     }
+    const others = new Set([...this._joins.values()].flatMap((other) => other._patterns));
+    const topics = _patterns.filter((pattern) => !others.has(pattern));
     if (topics.length) {
       this._machine._send({ type: 'unsubscribe', topics, ref: this._nextRef('u') });
     }
@@ -163,7 +161,7 @@ export class Joins {
   }
 
   /** Ask once more from where the cursor stands, and hold what comes meanwhile: a jump is healed. */
-  private _askAgain(join: Join, held: readonly Envelope[]): void {
+  private _askAgain(join: Join, held: Envelope[]): void {
     join._quiet = true;
     join._hold(held);
     join._phase = 'joining';
@@ -203,7 +201,7 @@ export class Joins {
       this._joined(join, join._patterns);
     }
     const { _quiet, _whole } = join;
-    const rest = this._admit(join, answer, at, join._held);
+    const rest = this._admit(join, answer, at);
     for (const [topic, count] of join._lost) {
       this._machine._tell({ ...gap(topic, 'unproven', count), sub: join._event.sub });
     }
@@ -223,23 +221,13 @@ export class Joins {
     this._machine._tell({ kind: 'joined', sub: join._event.sub, topics, denied });
   }
 
-  _admit(
-    join: Join,
-    { history = [], positions = {}, truncated, reset, timestamp, more }: SubscribedFrame,
-    at: number,
-    held: readonly Envelope[],
-  ): readonly Envelope[] {
-    const { _event, _answered, _whole } = join;
+  _admit(join: Join, answer: SubscribedFrame, at: number): Envelope[] {
+    const { _event, _answered, _held, _whole } = join;
     const steps: Step[] = [];
     const replay: Replay = {
-      history,
-      held,
-      positions: new Map(Object.entries(positions)),
-      truncated: new Set(truncated),
-      reset: new Set(reset),
-      timestamp,
-      more,
+      ...answer,
       at,
+      held: _held,
       first: !_answered,
       limit: _answered ? undefined : _event.history,
       whole: _whole,

@@ -99,7 +99,7 @@ export class Rare {
     // be asked for like that, and by time and ids alone an answer is known to be whole only at its end.
     const piecemeal = join._cursor._counts && (join._answered || join._event.history === undefined);
     if (piecemeal && history.length > _options.heldMessages) {
-      joins._admit(join, { ...whole, positions: {} }, at, []);
+      joins._admit(join, { ...whole, positions: {} }, at);
       join._answer = { ...whole, history: [], reset: [] };
     }
     return undefined;

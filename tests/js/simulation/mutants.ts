@@ -25,7 +25,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'positions are not asked for': {
     file: 'cursor.ts',
-    from: 'after: after.length ? Object.fromEntries(after) : undefined',
+    from: 'after: after.size ? Object.fromEntries(after) : undefined',
     to: 'after: undefined',
   },
   'a topic that comes later is replayed from now': {
@@ -35,7 +35,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a log that begins anew is no gap': {
     file: 'cursor.ts',
-    from: 'for (const topic of reset) {',
+    from: 'for (const topic of new Set(replay.reset)) {',
     to: 'for (const topic of []) {',
   },
   'a replay is taken from its end': {
@@ -71,8 +71,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a pattern that others have is given up': {
     file: 'joins.ts',
-    from: 'topics = topics.filter((pattern) => !others.has(pattern));',
-    to: '',
+    from: '_patterns.filter((pattern) => !others.has(pattern))',
+    to: '_patterns',
   },
   'a way that was found is not looked for again': {
     file: 'routes.ts',

@@ -82,10 +82,10 @@ export class IdCursor implements Cursor {
    * First the known ids are dropped, then the mark moves: moving it one by one would forget ids
    * that the same batch repeats.
    */
-  _replay(replay: Replay, steps: Step[]): readonly Envelope[] {
+  _replay(replay: Replay, steps: Step[]): Envelope[] {
     const { since } = this._request();
-    const { limit } = replay;
-    const history = limit === undefined ? replay.history : newestOfEach(replay.history, limit);
+    const { history: replayed = [], limit } = replay;
+    const history = limit === undefined ? replayed : newestOfEach(replayed, limit);
     if (replay.first) {
       for (const topic of this._unproven) steps.push(gap(topic, 'unproven'));
     }
@@ -120,13 +120,14 @@ export class IdCursor implements Cursor {
   private _holes(replay: Replay, since: number): Step[] {
     const proven = new Set<string>();
     const counts = new Map<string, number>();
-    for (const { topic, id } of replay.history) {
+    const truncated = new Set(replay.truncated);
+    for (const { topic, id } of replay.history ?? []) {
       counts.set(topic, (counts.get(topic) ?? 0) + 1);
       if (this._near.get(topic)?.has(id)) proven.add(topic);
     }
     const holes: Step[] = [];
-    for (const topic of new Set([...this._near.keys(), ...counts.keys(), ...replay.truncated])) {
-      if (replay.truncated.has(topic)) {
+    for (const topic of new Set([...this._near.keys(), ...counts.keys(), ...truncated])) {
+      if (truncated.has(topic)) {
         holes.push(gap(topic, 'history_trimmed'));
       } else if (
         !proven.has(topic) &&

@@ -102,11 +102,7 @@ export class PlainPeers {
     join._answered = false;
     const standing = old._counts ? standingOf(old as SeqCursor) : (old as IdCursor)._standing();
     const { _newest: since, _topics } = standing;
-    if (join._cursor._counts) {
-      (join._cursor as SeqCursor)._goOn(since);
-    } else {
-      join._cursor = this._session.joins._cursorFor({ ...event, since, after: undefined });
-    }
+    join._cursor = this._session.joins._cursorFor({ ...event, since, after: undefined });
     for (const topic of _topics) {
       this._session._tell({ ...gap(topic, 'unproven'), sub: event.sub });
     }

@@ -49,7 +49,8 @@ class Replay:
 
     Attributes:
         history: What the server replayed, oldest first.
-        held: Live messages that came after the request, in order.
+        held: Live messages that came after the request, in order. Of a part of an answer those that
+            go before something of it are taken, and are known from then on.
         positions: Newest position of each topic when the subscription began.
         truncated: Topics whose log does not reach back to what was asked.
         reset: Topics whose log began anew.
@@ -181,18 +182,10 @@ class SeqCursor:
         out: list[Step] = []
         told: set[str] = set()
         proven: set[str] = set()
-        held = replay.held
         for topic in dict.fromkeys(replay.reset):
             if (mark := self._marks.get(topic)) is not None:
                 # What came before the loss goes before the gap.
-                later: list[Envelope] = []
-                for message in held:
-                    seq = message.seq
-                    if message.topic != topic or seq is None or seq > mark.seq + 1:
-                        later.append(message)
-                    else:
-                        self._replayed(message, replay, told, None, out)
-                held = later
+                self._live(topic, None, replay, told, out)
                 del self._marks[topic]
                 out.append(Missing(topic, mark.seq + 1, None, None, "log_reset"))
                 told.add(topic)
@@ -203,6 +196,7 @@ class SeqCursor:
             topic for topic in pending if topic not in self._marks or self._lenient(topic, replay)
         ]:
             self._reached(topic, pending.pop(topic), replay, told, proven, out)
+        held = replay.held if replay.complete else ()
         for n, message in enumerate(held):
             topic, seq = message.topic, message.seq
             if seq is not None and (position := pending.get(topic)) is not None and seq > position:
@@ -235,6 +229,8 @@ class SeqCursor:
         """
         topic, seq = message.topic, message.seq
         if seq is not None:
+            if proven is not None:
+                self._live_before(topic, seq - 1, replay, told, out)
             mark = self._marks.get(topic)
             if mark is None:
                 if topic in replay.truncated and topic not in told and replay.limit is None:
@@ -247,7 +243,7 @@ class SeqCursor:
                 return
             else:
                 if seq > mark.seq + 1 and (proven is None or not self._lenient(topic, replay)):
-                    known = topic in replay.truncated or (proven is not None and topic in proven)
+                    known = _counted(topic, replay, told, proven or ())
                     out.append(_hole(topic, mark.seq + 1, seq - 1, known=known))
                 mark.seq = seq
                 mark.at = message.timestamp
@@ -265,6 +261,7 @@ class SeqCursor:
         out: list[Step],
     ) -> None:
         """The log stood at `position`: what is not here by now is not going to come."""
+        self._live_before(topic, position, replay, told, out)
         mark = self._marks.get(topic)
         if mark is None:
             if not replay.whole and not replay.first:
@@ -276,9 +273,33 @@ class SeqCursor:
             if not self._lenient(topic, replay):
                 if not replay.whole:
                     return
-                known = topic in replay.truncated or topic in proven
+                known = _counted(topic, replay, told, proven)
                 out.append(_hole(topic, mark.seq + 1, position, known=known))
             mark.seq = position
+
+    def _live_before(
+        self, topic: str, last: int, replay: Replay, told: set[str], out: list[Step]
+    ) -> None:
+        """What came live goes into a hole of the answer: no log may have it any more."""
+        if last > self.position(topic) and not self._lenient(topic, replay):
+            self._live(topic, last, replay, told, out)
+
+    def _live(
+        self, topic: str, last: int | None, replay: Replay, told: set[str], out: list[Step]
+    ) -> None:
+        """Take what was held of a topic up to `last`; None for what continues its position."""
+        later: list[Envelope] = []
+        for message in replay.held:
+            seq = message.seq
+            if (
+                message.topic != topic
+                or seq is None
+                or seq > (self.position(topic) + 1 if last is None else last)
+            ):
+                later.append(message)
+            else:
+                self._replayed(message, replay, told, None, out)
+        replay.held = later
 
     def _lenient(self, topic: str, replay: Replay) -> bool:
         """Whether holes do not count: nobody was there to miss what had expired by then."""
@@ -291,6 +312,15 @@ class SeqCursor:
             self._since = max(self._since or 0, gone.at)
             self._forgot = True
         self._marks[topic] = Mark(seq, at)
+
+
+def _counted(topic: str, replay: Replay, told: set[str], proven: Collection[str]) -> bool:
+    """Whether both ends of a hole are of one log.
+
+    They are where the log lacks something behind the position that was asked for, which is of it
+    then, and behind what was replayed of it.
+    """
+    return topic in proven or (topic in replay.truncated and topic not in told)
 
 
 def _hole(topic: str, from_: int, to: int, *, known: bool) -> Missing:

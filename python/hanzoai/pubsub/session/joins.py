@@ -216,7 +216,7 @@ class Joins(Refusals):
     ) -> Sequence[Envelope]:
         replay = Replay(
             history=join.history,
-            held=join.held if complete else (),
+            held=join.held,
             positions=join.positions if complete else {},
             truncated=join.truncated,
             reset=join.reset,
