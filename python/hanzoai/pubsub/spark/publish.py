@@ -217,6 +217,8 @@ class _Run:
 
     def _add(self, chunk: Chunk, encoded: Encoded) -> None:
         config = self._config
+        if len(self._batch.messages) >= config.batch_size:
+            self._flush()
         messages = encoded.messages
         size = sum([message.size for message in messages]) + len(messages)
         if (
