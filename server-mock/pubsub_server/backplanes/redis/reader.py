@@ -269,8 +269,7 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
     if mark is not None and stood is not None and mark <= stood < log.start - 1:
         # Where the numbering began anew is yet to be delivered here, and shows as a jump then.
         entries = [each for each in log.entries if mark < (each.seq or 0) <= stood]
-        # Where something lacks, it may have begun anew before, too: nobody knows how much that is.
-        short = anew = len(entries) < stood - mark
+        short = len(entries) < stood - mark
     elif mark is not None:
         entries, short, anew = log.behind(mark, now)
     elif wanted.since is not None:
