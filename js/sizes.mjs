@@ -1,7 +1,7 @@
-// Measures what an import costs: bundled from the packed package as an application does it, beside
-// the clients of other services, in the same run.
-// Usage: node sizes.mjs [--check] [--write FILE]
-// --check fails above the limits; --write puts the tables into a page.
+// Measures what an import costs: bundled from the packed package as an application does it, and with
+// --peers beside the clients of other services, which `make bench` installs, in the same run.
+// Usage: node sizes.mjs [--check] [--peers] [--write FILE]
+// --check fails above the limits; --write puts the tables into a page and implies --peers.
 
 import { spawnSync } from 'node:child_process';
 import {
@@ -60,6 +60,8 @@ const PEERS = [
 const root = fileURLToPath(new URL('..', import.meta.url));
 const here = join(root, 'js');
 const cache = join(root, 'node_modules', '.cache');
+const bench = join(root, 'tests', 'bench', 'node');
+const withPeers = process.argv.includes('--peers') || process.argv.includes('--write');
 
 function run(command, parameters, cwd) {
   const { status, error } = spawnSync(command, parameters, { cwd, stdio: ['ignore', 2, 2] });
@@ -152,11 +154,11 @@ async function tables(folder) {
     ]);
   }
   const peers = [];
-  for (const [name, code] of PEERS) {
+  for (const [name, code] of withPeers ? PEERS : []) {
     const { version } = JSON.parse(
-      readFileSync(join(root, 'node_modules', name, 'package.json'), 'utf8'),
+      readFileSync(join(bench, 'node_modules', name, 'package.json'), 'utf8'),
     );
-    peers.push([`${name} ${version}`, (await measure(folder, code)).everything]);
+    peers.push([`${name} ${version}`, (await measure(bench, code)).everything]);
   }
   peers.push(
     ['**@hanzoai/pubsub**, at once', core.atOnce],

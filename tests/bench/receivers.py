@@ -6,11 +6,12 @@ Prints the CPU time of this process for each message, after the first tenth has 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.bench.samples import TOPIC
 
@@ -85,9 +86,8 @@ async def sdk(port: int, meter: Meter) -> None:
 
 
 async def nats(port: int, meter: Meter) -> None:
-    import nats
-
-    connection = await nats.connect(f"nats://127.0.0.1:{port}", allow_reconnect=False)
+    peer: Any = importlib.import_module("nats")
+    connection = await peer.connect(f"nats://127.0.0.1:{port}", allow_reconnect=False)
     subscription = await connection.subscribe(TOPIC)
     async for message in subscription.messages:
         if meter.tick(json.loads(message.data)["data"]["index"]):
@@ -95,17 +95,13 @@ async def nats(port: int, meter: Meter) -> None:
 
 
 async def centrifuge(port: int, meter: Meter) -> None:
-    from centrifuge import (  # type: ignore[import-untyped]
-        Client,
-        PublicationContext,
-        SubscriptionEventHandler,
-    )
+    peer: Any = importlib.import_module("centrifuge")
 
-    class Handler(SubscriptionEventHandler):  # type: ignore[misc]
-        async def on_publication(self, ctx: PublicationContext) -> None:
+    class Handler(peer.SubscriptionEventHandler):  # type: ignore[misc]
+        async def on_publication(self, ctx: Any) -> None:
             meter.tick(ctx.pub.data["data"]["index"])
 
-    client = Client(f"ws://127.0.0.1:{port}/connection/websocket")
+    client = peer.Client(f"ws://127.0.0.1:{port}/connection/websocket")
     await client.connect()
     await client.new_subscription(TOPIC, events=Handler()).subscribe()
     await meter.done.wait()

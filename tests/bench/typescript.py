@@ -100,7 +100,9 @@ def _version(program: str) -> str:
 
 
 def _package(name: str) -> str:
-    manifest = ROOT / "node_modules" / name / "package.json"
+    places = [ROOT / "tests" / "bench" / "node", ROOT]
+    manifests = (place / "node_modules" / name / "package.json" for place in places)
+    manifest = next(path for path in manifests if path.exists())
     return str(json.loads(manifest.read_text(encoding="utf-8"))["version"])
 
 

@@ -50,7 +50,7 @@ def program(kind: str) -> str:
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
     found = shutil.which(kind, path=path)
     if found is None:
-        raise RuntimeError(f"{kind} is not installed (scripts/install_balancers.sh)")
+        raise RuntimeError(f"{kind} is not installed (`make setup` installs it)")
     return found
 
 

@@ -76,7 +76,7 @@ def jars() -> Path:
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = home / "hanzo-pubsub" / f"kafka-{found[1]}"
     if not folder.is_dir() or shutil.which("java") is None:
-        raise RuntimeError("Kafka is not installed (scripts/install_kafka.sh)")
+        raise RuntimeError("Kafka is not installed (`make setup` fetches it)")
     return folder
 
 

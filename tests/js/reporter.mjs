@@ -1,4 +1,15 @@
-// What failed, and one line of numbers.
+// What failed, and one line of numbers. Each finished test is also a line of the file that
+// HANZO_PUBSUB_TEST_REPORT names, for scripts/run_tests.py.
+
+import { appendFileSync } from 'node:fs';
+
+const file = process.env.HANZO_PUBSUB_TEST_REPORT;
+
+function tell(name, milliseconds, outcome) {
+  if (!file) return;
+  const line = { test: name, seconds: milliseconds / 1000, outcome };
+  appendFileSync(file, `${JSON.stringify(line)}\n`);
+}
 
 export default async function* report(events) {
   let passed = 0;
@@ -7,12 +18,17 @@ export default async function* report(events) {
     if (type === 'test:stderr' || type === 'test:stdout') yield data.message;
     if (type !== 'test:pass' && type !== 'test:fail') continue;
     if (data.skip !== undefined || data.todo !== undefined) continue;
+    const { duration_ms, error, type: kind } = data.details;
+    // The time of a group is that of its tests.
+    const milliseconds = kind === 'suite' ? 0 : duration_ms;
     if (type === 'test:pass') {
       passed += 1;
-    } else if (data.details.error.failureType !== 'subtestsFailed') {
+      tell(data.name, milliseconds, 'passed');
+    } else if (error.failureType !== 'subtestsFailed') {
       failed += 1;
-      const { cause } = data.details.error;
-      yield `FAILED ${data.name}\n${cause?.stack ?? cause ?? data.details.error}\n`;
+      tell(data.name, milliseconds, 'failed');
+      const { cause } = error;
+      yield `FAILED ${data.name}\n${cause?.stack ?? cause ?? error}\n`;
     }
   }
   yield `${passed} passed, ${failed} failed\n`;

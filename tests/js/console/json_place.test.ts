@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 
 import { findSlip } from '../../../server-mock/console/src/json_place.js';
+import { fc } from '../properties.js';
 
 test('a slip has a line, a column, and what should stand there', () => {
   for (const [text, line, column, expected] of [

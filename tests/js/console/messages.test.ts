@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 
 import type { Gap, Message } from '../../../js/src/index.js';
 import { type Incoming, MessageBuffer } from '../../../server-mock/console/src/messages/buffer.js';
 import { pieces, pretty } from '../../../server-mock/console/src/messages/json_text.js';
 import { RowLayout } from '../../../server-mock/console/src/messages/layout.js';
 import { gapText } from '../../../server-mock/console/src/messages/row.js';
+import { fc } from '../properties.js';
 
 function message(id: string, topic: string, timestamp: number): Incoming {
   return { kind: 'message', message: { id, topic, timestamp, type: 't', data: 1 } as Message };

@@ -2,11 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import fc from 'fast-check';
 
 import { type Message, PubSub } from '../../../js/src/index.js';
 import { take } from './server.js';
 import { FakeSocket, turns, virtualClient } from './virtual.js';
+import { fc } from '../properties.js';
 
 const thrown: unknown[] = [];
 const keep = (error: unknown): void => void thrown.push(error);

@@ -1,0 +1,128 @@
+"""How much of both languages the tests reach: `python -m scripts.coverage [GROUP…] [--write]`.
+
+Runs the suites with measurement on, programs that they start included, and prints a table of rooms
+and the least covered modules. `--write` puts both into CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "CONTRIBUTING.md"
+BEGIN, END = "<!-- coverage -->", "<!-- end of coverage -->"
+LEAST = 10
+SMALL = 20
+"""Statements below which a module says nothing about how well the tests reach."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A source file, and how much of it the tests reach."""
+
+    path: str
+    total: int
+    missed: int
+
+    @property
+    def reached(self) -> float:
+        """Per cent of its statements."""
+        return 100.0 * (self.total - self.missed) / max(1, self.total)
+
+
+def measure(groups: Sequence[str], folder: Path) -> int:
+    """Run the suites; the exit code of the runner."""
+    env = {
+        **os.environ,
+        "COVERAGE_FILE": str(folder / "python"),
+        "NODE_V8_COVERAGE": str(folder / "node"),
+    }
+    command = [sys.executable, "-m", "coverage", "run", "-m", "scripts.run_tests", *groups]
+    return subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+
+
+def python_modules(folder: Path) -> list[Module]:
+    """What coverage.py found, of all processes."""
+    env = {**os.environ, "COVERAGE_FILE": str(folder / "python")}
+    out = folder / "python.json"
+    for command in (["combine", "--quiet"], ["json", "--quiet", "-o", str(out)]):
+        subprocess.run([sys.executable, "-m", "coverage", *command], cwd=ROOT, env=env, check=True)
+    files = json.loads(out.read_text(encoding="utf-8"))["files"]
+    return [
+        Module(path, each["summary"]["num_statements"], each["summary"]["missing_lines"])
+        for path, each in files.items()
+    ]
+
+
+def typescript_modules(folder: Path) -> list[Module]:
+    """What V8 found, of all processes of Node, mapped to the sources by c8."""
+    program = ROOT / "node_modules" / ".bin" / "c8"
+    command = [program, "report", "--temp-directory", folder / "node", "--src", "js/src", "--all"]
+    command += ["--include", "js/src", "--exclude", "**/generated/**", "--exclude-after-remap"]
+    command += ["--reporter", "json-summary", "--reports-dir", folder]
+    subprocess.run([str(part) for part in command], cwd=ROOT, check=True)
+    found = json.loads((folder / "coverage-summary.json").read_text(encoding="utf-8"))
+    return [
+        Module(
+            Path(path).relative_to(ROOT).as_posix(),
+            each["lines"]["total"],
+            each["lines"]["total"] - each["lines"]["covered"],
+        )
+        for path, each in found.items()
+        if path != "total"
+    ]
+
+
+def table(languages: Sequence[tuple[str, Sequence[Module]]]) -> str:
+    """Markdown: a row for each distribution, then the modules that are reached least."""
+    lines = ["| part | statements | reached |", "|---|--:|--:|"]
+    for name, modules in languages:
+        parts: defaultdict[str, list[Module]] = defaultdict(list)
+        for module in modules:
+            parts[module.path.split("/")[0]].append(module)
+        for part, members in parts.items():
+            whole = Module(part, sum(m.total for m in members), sum(m.missed for m in members))
+            lines.append(f"| {name}, `{part}/` | {whole.total:,} | {whole.reached:.1f} % |")
+    everything = [module for _, modules in languages for module in modules if module.total >= SMALL]
+    lines += ["", f"The {LEAST} modules that the tests reach least:", ""]
+    lines += ["| module | statements | reached |", "|---|--:|--:|"]
+    for module in sorted(everything, key=lambda each: each.reached)[:LEAST]:
+        lines.append(f"| `{module.path}` | {module.total} | {module.reached:.1f} % |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print; the exit code of the tests."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.coverage", description=__doc__)
+    parser.add_argument("groups", nargs="*", default=["all"], metavar="GROUP")
+    parser.add_argument("--write", action="store_true", help="put the tables into CONTRIBUTING.md")
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        status = measure(chosen.groups, folder)
+        text = table(
+            [("Python", python_modules(folder)), ("TypeScript", typescript_modules(folder))]
+        )
+    print(f"\n{text}")
+    if chosen.write:
+        page = PAGE.read_text(encoding="utf-8")
+        before, rest = page.split(BEGIN)
+        _, after = rest.split(END)
+        PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

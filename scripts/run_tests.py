@@ -1,0 +1,357 @@
+"""Run the test suites side by side: `python -m scripts.run_tests [GROUP…] [--repeat N] [--load]`.
+
+Each suite writes a line for every finished test into a file (`HANZO_PUBSUB_TEST_REPORT`); this
+program shows the progress, the failures, the slowest tests, and the seed of everything random.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+ROOT = Path(__file__).parent.parent
+CORES = os.cpu_count() or 1
+SLOWEST = 20
+SLOW = 1.0
+"""Seconds from which on a test is slow."""
+
+DURATIONS = ROOT / "tests" / "durations.json"
+INTERVAL = 10.0
+"""Seconds between two lines of progress."""
+
+BOUND = 3_600.0
+"""Seconds for all suites."""
+
+PATIENCE = 20.0
+"""Seconds for a suite to end after Ctrl-C."""
+
+MARK = "HANZO_PUBSUB_TEST_RUN"
+"""A variable that all processes of a run inherit."""
+
+PYTEST = (
+    *(sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "tests.reporting"),
+    # The order of tests/conftest.py: the slowest first.
+    *("--numprocesses", str(CORES), "--dist", "loadgroup", "--no-loadscope-reorder"),
+)
+
+PYTHON_FOLDERS: Mapping[str, tuple[str, ...]] = {
+    "python": (
+        *("python", "cli", "conformance", "docs", "examples", "interop", "repository", "rules"),
+        *("simulation", "spec", "traces"),
+    ),
+    "server": ("server",),
+    "cluster": ("cluster",),
+    "spark": ("spark",),
+}
+FAST_FOLDERS = ("cli", "interop", "python", "repository", "rules", "server", "spec", "traces")
+NODE_SUITES: Mapping[str, tuple[str, ...]] = {
+    "js": ("js", "package"),
+    "browser": ("browser",),
+}
+GROUPS = ("all", "fast", *PYTHON_FOLDERS, *NODE_SUITES)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A program that runs tests."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+@dataclass
+class Outcome:
+    """What a suite has reported."""
+
+    passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    total: int | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    status: int = 0
+
+    @property
+    def done(self) -> str:
+        """How many tests are over, of how many."""
+        count = self.passed + len(self.failed)
+        return f"{count:,}" if self.total is None else f"{count:,} of {self.total:,}"
+
+    def take(self, line: Mapping[str, object]) -> None:
+        """Count one report."""
+        if "collected" in line:
+            self.total = int(str(line["collected"]))
+            return
+        name = str(line["test"])
+        self.seconds[name] = float(str(line["seconds"]))
+        if line["outcome"] == "passed":
+            self.passed += 1
+        elif line["outcome"] == "failed":
+            self.failed.append(name)
+
+
+class Running:
+    """A suite in its process, with its reports as they come."""
+
+    def __init__(self, suite: Suite, folder: Path, seed: int) -> None:
+        self.suite = suite
+        self.outcome = Outcome()
+        self.log = folder / f"{suite.name}.log"
+        self._reports = folder / f"{suite.name}.jsonl"
+        self._reports.touch()
+        self._taken = 0
+        env = {
+            **os.environ,
+            "HANZO_PUBSUB_TEST_REPORT": str(self._reports),
+            "HANZO_PUBSUB_TEST_SEED": str(seed),
+            "PYTHONHASHSEED": str(seed),
+            MARK: str(folder),
+        }
+        with self.log.open("wb") as out:
+            self.process = subprocess.Popen(
+                suite.command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            )
+
+    def poll(self) -> list[str]:
+        """Read new reports; returns the tests that failed since the last call."""
+        with self._reports.open("rb") as reports:
+            reports.seek(self._taken)
+            text = reports.read()
+        # The last line may not be whole yet.
+        text = text[: text.rfind(b"\n") + 1]
+        self._taken += len(text)
+        lines = text.splitlines()
+        before = len(self.outcome.failed)
+        for line in lines:
+            self.outcome.take(json.loads(line))
+        return self.outcome.failed[before:]
+
+    def failures(self) -> str:
+        """What the suite printed of its failures."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        for start in ("= FAILURES =", "= ERRORS ="):
+            if (at := text.find(start)) >= 0:
+                return text[text.rfind("\n", 0, at) + 1 :]
+        return text[-40_000:]
+
+
+def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[list[Suite]]:
+    """Lanes that run side by side; the suites of a lane run one after the other.
+
+    Args:
+        groups: Of `GROUPS`.
+        seed: Of everything random.
+        selection: Arguments of pytest that take the place of the groups' folders.
+    """
+    fast = "fast" in groups
+    everything = "all" in groups
+    folders = list(FAST_FOLDERS if fast else ())
+    for group, members in PYTHON_FOLDERS.items():
+        folders += members if everything or group in groups else ()
+    pytest = (*PYTEST, f"--hypothesis-seed={seed}")
+    lanes: list[list[Suite]] = []
+    if selection:
+        lanes.append([Suite("pytest", (*pytest, *selection))])
+    elif folders:
+        paths = [] if everything else [f"tests/{name}" for name in folders]
+        marks = ("-m", "not slow") if fast else ()
+        lanes.append([Suite("pytest", (*pytest, *marks, *paths))])
+    names = [
+        name
+        for group in NODE_SUITES
+        for name in NODE_SUITES[group]
+        if everything or group in groups
+    ]
+    node = [Suite(name, ("node", f"tests/{name}/run.mjs")) for name in names]
+    if fast:
+        node.append(Suite("js", ("node", "tests/js/run.mjs", "--fast")))
+    if node and not selection:
+        lanes.append(node)
+    return lanes
+
+
+def end_leftovers(mark: str) -> list[str]:
+    """End the processes that suites have started and left; returns their commands.
+
+    Linux only: it finds them by a variable that they inherit.
+    """
+    commands = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark.encode() in (folder / "environ").read_bytes():
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                os.kill(int(folder.name), signal.SIGKILL)
+                commands.append(command.decode(errors="replace").strip()[:120])
+    return commands
+
+
+def run(lanes: Sequence[Sequence[Suite]], folder: Path, seed: int) -> list[Running]:
+    """Run all lanes to their ends."""
+    waiting = [list(lane) for lane in lanes]
+    current: list[Running | None] = [None for _ in lanes]
+    ended: list[Running] = []
+    began = shown = time.monotonic()
+    try:
+        while any(waiting) or any(current):
+            for index, running in enumerate(current):
+                if running is None and waiting[index]:
+                    current[index] = Running(waiting[index].pop(0), folder, seed)
+                elif running is not None:
+                    over = running.process.poll() is not None
+                    for name in running.poll():
+                        say(f"FAILED {name}")
+                    if over:
+                        running.outcome.status = running.process.returncode
+                        ended.append(running)
+                        current[index] = None
+            if time.monotonic() - shown >= INTERVAL:
+                shown = time.monotonic()
+                active = [f"{r.suite.name} {r.outcome.done}" for r in current if r]
+                say(f"tests: {' · '.join(active)} · {shown - began:.0f} s")
+            if time.monotonic() - began > BOUND:
+                raise TimeoutError(f"the tests did not end within {BOUND:.0f} s")
+            time.sleep(0.05)
+    finally:
+        for running in filter(None, current):
+            running.process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            for running in filter(None, current):
+                running.process.wait(PATIENCE)
+        for command in end_leftovers(f"{MARK}={folder}"):
+            say(f"tests: ended what a test left running: {command}")
+    return ended
+
+
+def say(text: str) -> None:
+    """Write a line at once."""
+    print(text, flush=True)
+
+
+def report(ended: Sequence[Running], seconds: float, seed: int, *, brief: bool) -> int:
+    """Print failures, the slowest tests and the totals; 1 if something failed."""
+    passed = sum(running.outcome.passed for running in ended)
+    failed = sum(len(running.outcome.failed) for running in ended)
+    broken = [running for running in ended if running.outcome.failed or running.outcome.status]
+    for running in broken:
+        say(f"\n──── {running.suite.name}, exit {running.outcome.status}\n{running.failures()}")
+    if not brief:
+        times = [
+            (took, running.suite.name, name)
+            for running in ended
+            for name, took in running.outcome.seconds.items()
+        ]
+        say(f"\nThe slowest {SLOWEST}:")
+        for took, suite, name in sorted(times, reverse=True)[:SLOWEST]:
+            say(f"  {took:6.1f} s  {suite}  {name}")
+    parts = ", ".join(f"{r.suite.name} {r.outcome.passed + len(r.outcome.failed):,}" for r in ended)
+    say(f"tests: {parts}; seed {seed}; {seconds:.0f} s")
+    say(f"{passed} passed, {failed or len(broken)} failed")
+    return 1 if broken else 0
+
+
+@contextmanager
+def load(processes: int) -> Iterator[None]:
+    """Keep the cores busy meanwhile."""
+    spin = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n sum(range(100000))"
+    busy = [subprocess.Popen((sys.executable, "-c", spin)) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def repeat(groups: Sequence[str], times: int, selection: Sequence[str]) -> int:
+    """Run a selection several times under load, each time with another seed; tell what failed."""
+    failures: Counter[str] = Counter()
+    seeds: dict[str, list[int]] = {}
+    with load(CORES):
+        for number in range(1, times + 1):
+            seed = new_seed()
+            with tempfile.TemporaryDirectory() as folder:
+                ended = run(suites(groups, seed, selection), Path(folder), seed)
+                for running in ended:
+                    lost = [] if running.outcome.failed else [f"{running.suite.name} as a whole"]
+                    names = running.outcome.failed or (lost if running.outcome.status else [])
+                    for name in names:
+                        failures[name] += 1
+                        seeds.setdefault(name, []).append(seed)
+                    if names:
+                        say(running.failures())
+            count = sum(r.outcome.passed + len(r.outcome.failed) for r in ended)
+            say(f"flaky: run {number} of {times}: {count:,} tests, {len(failures)} flaky so far")
+    for name, count in failures.most_common():
+        say(f"  failed {count} of {times}  {name}  (seeds {', '.join(map(str, seeds[name]))})")
+    say(f"{times - max(failures.values(), default=0)} passed, {len(failures)} failed")
+    return 1 if failures else 0
+
+
+def write_durations(ended: Sequence[Running]) -> None:
+    """Note the tests that take a second or more: they start first."""
+    seconds = {
+        name: round(took, 1)
+        for running in ended
+        if running.suite.name == "pytest"
+        for name, took in running.outcome.seconds.items()
+        if took >= SLOW
+    }
+    DURATIONS.write_text(f"{json.dumps(seconds, indent=1, sort_keys=True)}\n", encoding="utf-8")
+    say(f"tests: {len(seconds)} of them take {SLOW:.0f} s or more ({DURATIONS.relative_to(ROOT)})")
+
+
+def new_seed() -> int:
+    """The seed of the environment, or a fresh one."""
+    given = os.environ.get("HANZO_PUBSUB_TEST_SEED")
+    return int(given) if given else random.SystemRandom().randrange(2**32)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run groups of suites; 0 if everything passed."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.run_tests", description=__doc__)
+    parser.add_argument(
+        "groups", nargs="*", default=["all"], metavar="GROUP", help=", ".join(GROUPS)
+    )
+    parser.add_argument("--repeat", type=int, metavar="N", help="run N times under load")
+    parser.add_argument(
+        "--only", default="", metavar="ARGUMENTS", help="arguments of pytest instead"
+    )
+    parser.add_argument("--write-durations", action="store_true", help="note the slow tests")
+    chosen = parser.parse_args(arguments)
+    if unknown := [name for name in chosen.groups if name not in GROUPS]:
+        parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+    selection = shlex.split(chosen.only)
+    try:
+        if chosen.repeat:
+            return repeat(chosen.groups, chosen.repeat, selection)
+        seed = new_seed()
+        say(f"tests: {', '.join(chosen.groups)}; seed {seed} (HANZO_PUBSUB_TEST_SEED repeats it)")
+        began = time.monotonic()
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            ended = run(suites(chosen.groups, seed, selection), folder, seed)
+            if chosen.write_durations:
+                write_durations(ended)
+            brief = chosen.groups == ["fast"]
+            return report(ended, time.monotonic() - began, seed, brief=brief)
+    except KeyboardInterrupt:
+        say("tests: stopped")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,102 @@
+"""Set up this checkout: `python -m scripts.setup NAME…`; a part that is ready costs nothing.
+
+Needs nothing but Python 3.11. The parts run side by side, print what they do, and keep the output
+of the tools below `.setup/`. Run it again after a failure or Ctrl-C: it goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .running import SetupError, Step, run_all
+from .steps import (
+    ROOT,
+    BenchPackages,
+    InOrder,
+    KafkaBroker,
+    NpmPackages,
+    PythonPackages,
+    SystemPrograms,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PARTS = ("python", "npm", "bench", "dashboard", "chromium", "redis", "balancers", "java", "kafka")
+STATE = ROOT / ".setup"
+
+
+def plan(parts: Sequence[str]) -> list[Step]:
+    """The steps that these parts need and that are not done yet."""
+    steps: list[Step] = []
+    if "bench" in parts:
+        steps += [InOrder(PythonPackages(), BenchPackages())]
+        steps += [NpmPackages(ROOT / "tests" / "bench" / "node", "npm packages of the benchmarks")]
+    elif "python" in parts:
+        steps += [PythonPackages()]
+    if "npm" in parts:
+        steps += [NpmPackages(ROOT, "npm packages")]
+    if "dashboard" in parts:
+        steps += [NpmPackages(ROOT / "scripts" / "dashboard", "npm packages of the dashboard")]
+    programs = [name for name in ("chromium", "redis", "java") if name in parts]
+    if "balancers" in parts:
+        programs += ["haproxy", "nginx"]
+    kafka = KafkaBroker()
+    if "kafka" in parts:
+        programs += [name for name in kafka.programs() if name not in programs]
+    system = SystemPrograms(programs)
+    steps += [InOrder(system, kafka) if "kafka" in parts else system]
+    return [step for step in steps if not step.ready]
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other set-up of this checkout runs."""
+    STATE.mkdir(exist_ok=True)
+    with (STATE / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("setup: another make sets up this folder; waiting for it", file=sys.stderr)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def refuse_without(missing: Sequence[str]) -> None:
+    """Say everything that is missing at once."""
+    if missing:
+        raise SetupError(
+            "\n  - ".join(["this machine lacks what a set-up cannot install:", *missing])
+        )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Set up the parts; 0, or 1 with a message, or 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.setup", description=__doc__)
+    parser.add_argument("parts", nargs="+", choices=PARTS, metavar="NAME", help=", ".join(PARTS))
+    parts = parser.parse_args(arguments).parts
+    try:
+        if not plan(parts):
+            return 0
+        with alone():
+            steps = plan(parts)
+            refuse_without([line for step in steps for line in step.missing()])
+            run_all(steps, STATE)
+    except KeyboardInterrupt:
+        print("\nsetup: stopped; run the same command again to go on", file=sys.stderr)
+        return 130
+    except SetupError as error:
+        print(f"setup: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"setup: {error.strerror}: {error.filename}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

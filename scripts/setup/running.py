@@ -1,0 +1,220 @@
+"""Run the steps of a set-up side by side, and show that they go on."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+INTERVAL = 4.0
+"""Seconds between two lines of progress."""
+
+BAR = 12
+
+NETWORK = re.compile(
+    r"ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH|network|dns error|resolve host"
+    r"|Temporary failure|Could not connect|Connection refused|Unknown host|UnknownHost",
+    re.IGNORECASE,
+)
+
+
+class SetupError(Exception):
+    """What is wrong and what to do about it, in one or two sentences."""
+
+
+class Stopped(Exception):
+    """Another step failed, or you pressed Ctrl-C."""
+
+
+class Step(Protocol):
+    """One part of a set-up."""
+
+    @property
+    def name(self) -> str:
+        """What it installs."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing to do."""
+
+    def missing(self) -> list[str]:
+        """What has to be there before this can run, a line each."""
+
+    def run(self, tool: Tool) -> None:
+        """Do it; raises `SetupError`."""
+
+    def progress(self) -> str:
+        """How far it is, in a few words; empty when that is unknown."""
+
+
+class Tool:
+    """Runs the programs of one step, keeps their output, and ends them on request."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_bytes(b"")
+
+    def __call__(
+        self,
+        failure: str,
+        command: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        pass_fds: tuple[int, ...] = (),
+    ) -> None:
+        """Run a program to its end.
+
+        Args:
+            failure: What could not be done, for the error message.
+            command: The program and its arguments.
+            env: Variables to add to the environment.
+            pass_fds: Descriptors that the program inherits.
+        """
+        if self._stopped:
+            raise Stopped
+        with self._log.open("ab") as out:
+            out.write(f"$ {' '.join(map(str, command))}\n".encode())
+            out.flush()
+            self._process = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                pass_fds=pass_fds,
+                start_new_session=True,
+            )
+        status = self._process.wait()
+        if self._stopped:
+            raise Stopped
+        if status:
+            raise SetupError(self._explain(failure, status))
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """End the program that runs; no other one starts."""
+        self._stopped = True
+        if self._process is not None and self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def _explain(self, failure: str, status: int) -> str:
+        text = self._log.read_text(encoding="utf-8", errors="replace")
+        tail = text[text.rfind("\n$ ") + 1 :].splitlines()[1:][-12:]
+        hint = ""
+        if NETWORK.search("\n".join(tail)):
+            hint = " The network or the package registry is out of reach."
+        if "ENOSPC" in text or "No space left" in text:
+            hint = " The disk is full."
+        shown = "".join(f"\n    {line}" for line in tail)
+        return f"{failure} (exit {status}).{hint} The whole output is in {self._log}.{shown}"
+
+
+class Progress:
+    """A line every few seconds; on a terminal, one line that is written over."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._began = time.monotonic()
+
+    def show(self, parts: Sequence[str]) -> None:
+        """Show what goes on now."""
+        text = f"setup: {' · '.join(parts)} · {time.monotonic() - self._began:.0f} s"
+        if self._terminal:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
+            sys.stderr.write(f"\r\x1b[2K{text[:width]}")
+            sys.stderr.flush()
+        else:
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
+        sys.stderr.write(f"\r\x1b[2K{text}\n" if self._terminal else f"{text}\n")
+        sys.stderr.flush()
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two looks."""
+        return 0.5 if self._terminal else INTERVAL
+
+
+def counted(count: int, total: int) -> str:
+    """A bar and two numbers."""
+    filled = min(BAR, BAR * count // max(1, total))
+    return f"{'█' * filled}{'░' * (BAR - filled)} {count} of {total}"
+
+
+def run_all(steps: Sequence[Step], logs: Path) -> None:
+    """Run the steps side by side.
+
+    Raises:
+        SetupError: The first failure; the other steps are stopped.
+        KeyboardInterrupt: You pressed Ctrl-C; all steps are stopped.
+    """
+    progress = Progress()
+    tools = {step.name: Tool(logs / f"{step.name.replace(' ', '-').lower()}.log") for step in steps}
+    failures: list[BaseException] = []
+    changed = threading.Event()
+
+    def work(step: Step) -> None:
+        try:
+            step.run(tools[step.name])
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            changed.set()
+
+    threads = {step.name: threading.Thread(target=work, args=(step,)) for step in steps}
+    for thread in threads.values():
+        thread.start()
+    try:
+        _watch(steps, threads, failures, changed, progress)
+    finally:
+        _end(list(tools.values()), list(threads.values()))
+    for failure in failures:
+        if not isinstance(failure, Stopped):
+            raise failure
+
+
+def _watch(
+    steps: Sequence[Step],
+    threads: Mapping[str, threading.Thread],
+    failures: Sequence[BaseException],
+    changed: threading.Event,
+    progress: Progress,
+) -> None:
+    began = time.monotonic()
+    left = {step.name: step for step in steps}
+    while left and not failures:
+        progress.show([f"{name} {step.progress()}".rstrip() for name, step in left.items()])
+        changed.wait(progress.interval)
+        changed.clear()
+        for name in [name for name in left if not threads[name].is_alive()]:
+            del left[name]
+            if not failures:
+                progress.say(f"setup: {name} ready after {time.monotonic() - began:.0f} s")
+
+
+def _end(tools: Iterable[Tool], threads: Iterable[threading.Thread]) -> None:
+    """Stop what still runs; the second Ctrl-C kills it."""
+    number = signal.SIGTERM
+    while alive := [thread for thread in threads if thread.is_alive()]:
+        for tool in tools:
+            tool.stop(number)
+        try:
+            for thread in alive:
+                thread.join(5)
+        except KeyboardInterrupt:
+            number = signal.SIGKILL

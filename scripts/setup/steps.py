@@ -1,0 +1,388 @@
+"""What a set-up installs: Python packages, npm packages, the system's programs, Kafka."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .running import SetupError, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .running import Step, Tool
+
+Command = list["str | Path"]
+
+ROOT = Path(__file__).parent.parent.parent
+REQUIREMENTS = ROOT / "requirements"
+PINS = REQUIREMENTS / "constraints.txt"
+VENV = ROOT / ".venv"
+OLDEST_NODE = 20
+
+SERVERS = ("/usr/sbin", "/usr/local/sbin")
+"""Where Debian puts servers; not on every user's PATH."""
+
+
+def find(*programs: str) -> str | None:
+    """The first of some programs that this machine has."""
+    path = os.pathsep.join((os.environ.get("PATH", ""), *SERVERS))
+    return next((found for name in programs if (found := shutil.which(name, path=path))), None)
+
+
+def downloads(variable: str, usual: Path, name: str) -> dict[str, str]:
+    """Where a tool keeps what it downloads: below this folder if your home is read-only."""
+    if variable in os.environ:
+        return {}
+    place = usual
+    while not place.exists():
+        place = place.parent
+    return {} if os.access(place, os.W_OK) else {variable: str(ROOT / ".cache" / name)}
+
+
+class Stamp:
+    """Says that a folder is complete, for which inputs, and at which place.
+
+    A folder without a stamp was cut off while it was being filled. An environment that was moved
+    or copied runs the programs of its old place, so the place counts, and the interpreter.
+    """
+
+    def __init__(self, file: Path, *inputs: Path) -> None:
+        digest = hashlib.sha256()
+        for path in inputs:
+            digest.update(path.read_bytes())
+        self._file = file
+        place = f"{file}, Python {platform.python_version()}, {platform.machine()}"
+        self._wanted = {"place": place, "inputs": digest.hexdigest()}
+
+    @cached_property
+    def _found(self) -> dict[str, str]:
+        try:
+            found: dict[str, str] = json.loads(self._file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    @property
+    def current(self) -> bool:
+        """Whether the folder is complete for the inputs as they are now."""
+        return self._found == self._wanted
+
+    @property
+    def usable(self) -> bool:
+        """Whether the folder was complete once, at this place."""
+        return self._found.get("place") == self._wanted["place"]
+
+    def remove(self) -> None:
+        """Note that the folder may be incomplete from now on."""
+        self._file.unlink(missing_ok=True)
+
+    def write(self) -> None:
+        """Note that the folder is complete."""
+        self._file.write_text(json.dumps(self._wanted), encoding="utf-8")
+
+
+class PythonPackages:
+    """`.venv/`: what `requirements/dev.in` names, as pinned, and both distributions."""
+
+    name = "Python packages"
+
+    def __init__(self) -> None:
+        projects = (ROOT / "pyproject.toml", ROOT / "server-mock" / "pyproject.toml")
+        self._stamp = Stamp(VENV / ".ready", PINS, REQUIREMENTS / "dev.in", *projects)
+        self._phase = ""
+
+    def missing(self) -> list[str]:
+        """What has to be there before this can run."""
+        try:
+            import ensurepip  # noqa: F401
+            import venv  # noqa: F401
+        except ImportError:
+            return ["python3-venv (the modules venv and ensurepip of your Python)"]
+        return []
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing to do."""
+        return self._stamp.current
+
+    def run(self, tool: Tool) -> None:
+        """Make the environment, or bring it up to date."""
+        usable = self._stamp.usable
+        self._stamp.remove()
+        if not usable:
+            self._phase = "new environment"
+            command: Command = [sys.executable, "-m", "venv", "--clear", VENV]
+            tool("The Python environment .venv/ cannot be made", command)
+            self._phase = "installer"
+            command = [VENV / "bin" / "python", "-m", "pip", "install", "--retries", "2"]
+            command += ["--constraint", PINS, "uv"]
+            tool("uv cannot be installed", command, env=_python_env())
+        self._phase = "download and install"
+        install(tool, "--requirement", REQUIREMENTS / "dev.in")
+        self._phase = "this repository"
+        install(tool, "--no-build-isolation", "-e", ROOT, "-e", ROOT / "server-mock")
+        self._stamp.write()
+
+    def progress(self) -> str:
+        """Which part of it runs, and how many packages are there."""
+        count = sum(1 for _ in VENV.glob("lib/python3.*/site-packages/*.dist-info"))
+        if self._phase == "download and install" and count > 5:
+            total = sum("==" in line for line in PINS.read_text(encoding="utf-8").splitlines())
+            return counted(count, total)
+        return self._phase
+
+
+class BenchPackages:
+    """In `.venv/`: the Python clients that the benchmarks measure beside ours."""
+
+    name = "Python packages of the benchmarks"
+
+    def __init__(self) -> None:
+        self._stamp = Stamp(VENV / ".bench", PINS, REQUIREMENTS / "bench.in")
+
+    def missing(self) -> list[str]:
+        """What has to be there before this can run."""
+        return []
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing to do."""
+        return self._stamp.current
+
+    def run(self, tool: Tool) -> None:
+        """Install them."""
+        install(tool, "--requirement", REQUIREMENTS / "bench.in")
+        self._stamp.write()
+
+    def progress(self) -> str:
+        """Nothing is known of it."""
+        return ""
+
+
+def _python_env() -> dict[str, str]:
+    """Variables for pip and uv: one index, the system's certificates, a writable cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    env = {"UV_SYSTEM_CERTS": "true", **downloads("UV_CACHE_DIR", cache / "uv", "uv")}
+    if index := os.environ.get("PIP_INDEX_URL"):
+        env.setdefault("UV_DEFAULT_INDEX", os.environ.get("UV_DEFAULT_INDEX", index))
+    return env
+
+
+def install(tool: Tool, *arguments: str | Path) -> None:
+    """Install Python packages into `.venv/`, at the pinned versions."""
+    command: Command = [VENV / "bin" / "uv", "pip", "install", "--python", VENV / "bin" / "python"]
+    command += ["--constraint", PINS, *arguments]
+    tool("The Python packages cannot be installed", command, env=_python_env())
+
+
+class NpmPackages:
+    """`node_modules/` of a folder, as its lock file says."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self._folder = folder
+        self._modules = folder / "node_modules"
+        files = (folder / "package.json", folder / "package-lock.json")
+        self._stamp = Stamp(self._modules / ".ready", *files)
+
+    def missing(self) -> list[str]:
+        """What has to be there before this can run."""
+        node = find("node")
+        if node is None or find("npm") is None:
+            return [f"Node {OLDEST_NODE} or later with npm (nodejs.org, or a version manager)"]
+        version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
+        major = re.match(r"v(\d+)", version.stdout)
+        if major is None or int(major[1]) < OLDEST_NODE:
+            found = version.stdout.strip() or "something that does not say its version"
+            return [f"Node {OLDEST_NODE} or later ({node} is {found})"]
+        return []
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing to do."""
+        return self._stamp.current
+
+    def run(self, tool: Tool) -> None:
+        """Install them from scratch: `npm ci` removes what is there."""
+        self._stamp.remove()
+        # The defaults wait several minutes for a registry that is out of reach.
+        command: Command = ["npm", "ci", "--prefix", self._folder, "--loglevel", "error"]
+        command += ["--fetch-retries=3", "--fetch-retry-mintimeout=1000"]
+        command += ["--fetch-retry-maxtimeout=8000"]
+        env = downloads("npm_config_cache", Path.home() / ".npm", "npm")
+        tool("The npm packages cannot be installed", command, env=env)
+        self._stamp.write()
+
+    @cached_property
+    def _total(self) -> int:
+        lock = json.loads((self._folder / "package-lock.json").read_text(encoding="utf-8"))
+        return sum(
+            bool(name) and not entry.get("optional") for name, entry in lock["packages"].items()
+        )
+
+    def progress(self) -> str:
+        """How many packages are there."""
+        count = sum(1 for _ in self._modules.glob("*/package.json"))
+        count += sum(1 for _ in self._modules.glob("@*/*/package.json"))
+        return counted(count, max(count, self._total)) if count else "download"
+
+
+PROGRAMS = {
+    "chromium": (("chromium", "chromium-browser", "google-chrome"), "chromium"),
+    "redis": (("redis-server",), "redis-server"),
+    "haproxy": (("haproxy",), "haproxy"),
+    "nginx": (("nginx",), "nginx-light"),
+    "java": (("java",), "default-jre-headless"),
+    "maven": (("mvn",), "maven"),
+}
+"""By name: the programs of which one has to be there, and Debian's package of it."""
+
+
+class SystemPrograms:
+    """Programs that Debian's packages bring: nothing to do where PATH has them."""
+
+    name = "system packages"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._absent = [name for name in names if not find(*PROGRAMS[name][0])]
+        self._packages = [PROGRAMS[name][1] for name in self._absent]
+        self._percent = ""
+
+    def missing(self) -> list[str]:
+        """What has to be there, if this cannot install it."""
+        if not self._absent or (os.geteuid() == 0 and find("apt-get")):
+            return []
+        command = f"sudo apt-get install --no-install-recommends {' '.join(self._packages)}"
+        return [f"{', '.join(self._absent)}: on Debian or Ubuntu, `{command}`"]
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self._absent
+
+    def run(self, tool: Tool) -> None:
+        """Install them, as root."""
+        env = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        failure = f"Debian's packages {', '.join(self._packages)} cannot be installed"
+        # A set-up that was cut off may have left some half configured.
+        tool(failure, ["dpkg", "--configure", "-a"], env=env)
+        read, write = os.pipe()
+        watching = threading.Thread(target=self._watch, args=(read,))
+        watching.start()
+        apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-o", f"APT::Status-Fd={write}"]
+        command = [*apt, "install", "-y", "--no-install-recommends", *self._packages]
+        try:
+            try:
+                tool(failure, command, env=env, pass_fds=(write,))
+            except SetupError:
+                # The machine's list of packages may be missing or too old.
+                tool(failure, [*apt, "update"], env=env, pass_fds=(write,))
+                tool(failure, command, env=env, pass_fds=(write,))
+        finally:
+            os.close(write)
+            watching.join()
+
+    def _watch(self, read: int) -> None:
+        with os.fdopen(read, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                kind, _, *rest = line.split(":")
+                if kind in ("dlstatus", "pmstatus"):
+                    word = "download" if kind == "dlstatus" else "install"
+                    self._percent = f"{word} {float(rest[0]):.0f} %"
+
+    def progress(self) -> str:
+        """What apt says of it."""
+        return f"({', '.join(self._packages)}) {self._percent}".rstrip()
+
+
+class KafkaBroker:
+    """The jars that `tests/cluster/kafka.pom.xml` names, 43 MB, once a machine."""
+
+    name = "Kafka"
+
+    def __init__(self) -> None:
+        self._pom = ROOT / "tests" / "cluster" / "kafka.pom.xml"
+        version = re.search(r"kafka_2\.13.*?<version>(.*?)<", self._pom.read_text("utf-8"), re.S)
+        assert version is not None
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        moved = downloads("XDG_CACHE_HOME", cache, "")
+        self._cache = Path(moved.get("XDG_CACHE_HOME", cache)) / "hanzo-pubsub"
+        self._jars = self._cache / f"kafka-{version[1]}"
+
+    def missing(self) -> list[str]:
+        """What has to be there before this can run."""
+        return []
+
+    def programs(self) -> list[str]:
+        """The programs that it needs."""
+        return ["java"] if self.ready else ["java", "maven"]
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing to do."""
+        return self._jars.is_dir()
+
+    def run(self, tool: Tool) -> None:
+        """Fetch them with Maven."""
+        self._cache.mkdir(parents=True, exist_ok=True)
+        # Complete or not there: a download that was cut off is not taken for a broker.
+        with tempfile.TemporaryDirectory(dir=self._cache, prefix="kafka.") as fresh:
+            jars = Path(fresh) / "jars"
+            maven: Command = ["mvn", "--batch-mode", "--file", self._pom]
+            maven += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+            maven += [f"-DoutputDirectory={jars}"]
+            if not os.access(Path.home(), os.W_OK):
+                maven.append(f"-Dmaven.repo.local={ROOT / '.cache' / 'maven'}")
+            maven.append("-Dmaven.wagon.http.retryHandler.count=5")
+            tool("Kafka cannot be fetched", maven)
+            # Another checkout may have been first.
+            if not self._jars.exists():
+                jars.rename(self._jars)
+
+    def progress(self) -> str:
+        """Nothing is known of it."""
+        return "(jars of the broker, by Maven)"
+
+
+class InOrder:
+    """Steps of which each needs the one before."""
+
+    def __init__(self, *steps: Step) -> None:
+        self._steps = [step for step in steps if not step.ready]
+        self._now = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the step that runs."""
+        return ", ".join(step.name for step in self._steps)
+
+    def missing(self) -> list[str]:
+        """What has to be there before they can run."""
+        return [line for step in self._steps for line in step.missing()]
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self._steps
+
+    def run(self, tool: Tool) -> None:
+        """Do them, one after the other."""
+        for number, step in enumerate(self._steps):
+            self._now = number
+            step.run(tool)
+
+    def progress(self) -> str:
+        """How far the step is that runs."""
+        return self._steps[self._now].progress()

@@ -1,0 +1,52 @@
+"""Writes a line for each finished test into the file that `scripts/run_tests.py` reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+FILE = "HANZO_PUBSUB_TEST_REPORT"
+
+
+class Reporter:
+    """Hears of all tests: in the one process, or in that which deals out the tests."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._failed: set[str] = set()
+        self._collected = False
+
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        if not self._collected:
+            self._collected = True
+            self._write({"collected": len(ids)})
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # pytest-xdist adds the name of the group.
+        name = report.nodeid.rpartition("@")[0] or report.nodeid
+        self._seconds[name] += report.duration
+        if report.failed:
+            self._failed.add(name)
+        if report.when == "teardown":
+            outcome = "failed" if name in self._failed else "passed"
+            self._write({"test": name, "seconds": self._seconds.pop(name), "outcome": outcome})
+
+    def _write(self, line: dict[str, object]) -> None:
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(line)}\n")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Report, unless this is one of the processes that tests are dealt out to."""
+    path = os.environ.get(FILE)
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Reporter(Path(path)))

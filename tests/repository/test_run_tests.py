@@ -1,0 +1,140 @@
+"""`python -m scripts.run_tests`: suites side by side, their failures, and what it ends with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scripts.run_tests import Suite, load, report, run, suites
+
+if TYPE_CHECKING:
+    import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SEED = 7
+
+
+def suite(name: str, *outcomes: str, status: int = 0, says: str = "") -> Suite:
+    """A program that reports such outcomes."""
+    lines = [json.dumps({"collected": len(outcomes)})]
+    lines += [
+        json.dumps({"test": f"{name}-{n}", "seconds": n / 10, "outcome": outcome})
+        for n, outcome in enumerate(outcomes)
+    ]
+    text = "".join(f"{line}\n" for line in lines)
+    code = (
+        "import os, pathlib, sys\n"
+        f"pathlib.Path(os.environ['HANZO_PUBSUB_TEST_REPORT']).write_text({text!r})\n"
+        f"print({says!r}, os.environ['HANZO_PUBSUB_TEST_SEED'])\n"
+        f"sys.exit({status})"
+    )
+    return Suite(name, (sys.executable, "-c", code))
+
+
+def test_suites_of_all_lanes_are_counted_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lanes = [[suite("a", "passed", "passed")], [suite("b", "passed"), suite("c", "skipped")]]
+    ended = run(lanes, tmp_path, SEED)
+    assert report(ended, 3.0, SEED, brief=False) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[-1] == "3 passed, 0 failed"
+    assert "seed 7" in text
+    assert "0.1 s  a  a-1" in text
+
+
+def test_a_failure_is_shown_with_what_its_suite_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = run([[suite("a", "passed", "failed", status=1, says="why")]], tmp_path, SEED)
+    assert report(ended, 3.0, SEED, brief=True) == 1
+    text = capsys.readouterr().out
+    assert "FAILED a-1" in text
+    assert "why 7" in text
+    assert text.splitlines()[-1] == "1 passed, 1 failed"
+
+
+def test_a_suite_that_ends_without_a_report_is_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = run([[suite("a", status=3, says="broken before it began")]], tmp_path, SEED)
+    assert report(ended, 3.0, SEED, brief=True) == 1
+    text = capsys.readouterr().out
+    assert "a, exit 3" in text
+    assert "broken before it began" in text
+    assert text.splitlines()[-1] == "0 passed, 1 failed"
+
+
+def test_every_folder_of_tests_belongs_to_a_group() -> None:
+    everything = {suite.name for lane in suites(["all"], SEED, ()) for suite in lane}
+    assert everything == {"pytest", "js", "package", "browser"}
+    groups = ["python", "server", "cluster", "spark"]
+    [[pytest_suite]] = suites(groups, SEED, ())
+    chosen = {Path(part).name for part in pytest_suite.command if part.startswith("tests/")}
+    folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+    assert {path.relative_to(ROOT / "tests").parts[0] for path in folders} == chosen
+
+
+def wait_for_the_end_of(pid: str) -> None:
+    """Until the process is gone, or is nothing but an exit code."""
+    stat = Path(f"/proc/{pid}/stat")
+    with suppress(OSError):
+        while " Z " not in stat.read_text(encoding="utf-8"):
+            os.sched_yield()
+
+
+def test_ctrl_c_ends_the_suites_too(tmp_path: Path) -> None:
+    began = tmp_path / "began"
+    hang = (
+        "import os, pathlib, signal\n"
+        f"pathlib.Path({str(began)!r}).write_text(str(os.getpid()))\n"
+        "signal.pause()"
+    )
+    code = (
+        "import sys, scripts.run_tests as runner\n"
+        f"suite = runner.Suite('hangs', (sys.executable, '-c', {hang!r}))\n"
+        "runner.suites = lambda *_: [[suite]]\n"
+        "sys.exit(runner.main([]))"
+    )
+    with subprocess.Popen(
+        (sys.executable, "-c", code), cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8"
+    ) as process:
+        while not (began.exists() and began.read_text(encoding="utf-8")):
+            os.sched_yield()
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "tests: stopped" in text
+    wait_for_the_end_of(began.read_text(encoding="utf-8"))
+
+
+def test_what_a_suite_leaves_running_is_ended_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pid = tmp_path / "pid"
+    left = (
+        "import os, pathlib, signal\n"
+        f"pathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n"
+        "signal.pause()  # left behind"
+    )
+    code = (
+        "import os, pathlib, subprocess, sys\n"
+        f"subprocess.Popen((sys.executable, '-c', {left!r}), start_new_session=True)\n"
+        f"while not pathlib.Path({str(pid)!r}).exists(): os.sched_yield()"
+    )
+    run([[Suite("careless", (sys.executable, "-c", code))]], tmp_path, SEED)
+    assert "ended what a test left running" in capsys.readouterr().out
+    wait_for_the_end_of(pid.read_text(encoding="utf-8"))
+
+
+def test_load_ends_with_what_it_was_for() -> None:
+    with load(1):
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="utf-8")
+        assert children.strip()
+    assert not Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="utf-8").strip()

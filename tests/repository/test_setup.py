@@ -1,0 +1,180 @@
+"""`python -m scripts.setup`: what it says when something is missing, and that it can be cut off."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parent.parent.parent
+NEEDED = (
+    *("scripts/setup", "requirements", "package.json", "package-lock.json", "pyproject.toml"),
+    *("server-mock/pyproject.toml", "tests/cluster/kafka.pom.xml"),
+)
+BOUND = 30
+
+NPM_THAT_INSTALLS = 'mkdir -p node_modules; echo "$@" >> npm-calls'
+NPM_THAT_HANGS = "touch npm-began; exec sleep 60"
+
+
+class Checkout:
+    """A copy of what the set-up reads, in a folder with a space, and a PATH of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "a checkout"
+        self.programs = folder / "programs"
+        self.programs.mkdir()
+        for name in NEEDED:
+            source, target = ROOT / name, self.root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+        for name in ("sh", "mkdir", "touch", "sleep"):
+            (self.programs / name).symlink_to(str(shutil.which(name)))
+
+    def program(self, name: str, script: str) -> None:
+        file = self.programs / name
+        file.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        file.chmod(0o755)
+
+    def node(self, version: str, npm: str) -> None:
+        self.program("node", f"echo {version}")
+        self.program("npm", npm)
+
+    @contextmanager
+    def running(self, *parts: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+        home = {"PATH": str(self.programs), "HOME": str(self.root), **env}
+        command = [sys.executable, "-m", "scripts.setup", *parts]
+        with subprocess.Popen(
+            command, cwd=self.root, env=home, stderr=subprocess.PIPE, encoding="utf-8"
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def set_up(self, *parts: str, **env: str) -> tuple[int, str]:
+        with self.running(*parts, **env) as process:
+            _, text = process.communicate(timeout=BOUND)
+            return process.returncode, text
+
+    @property
+    def npm_calls(self) -> int:
+        calls = self.root / "npm-calls"
+        return len(calls.read_text(encoding="utf-8").splitlines()) if calls.exists() else 0
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def lines_until(process: subprocess.Popen[str], wanted: str) -> list[str]:
+    assert process.stderr is not None
+    lines: list[str] = []
+    for line in process.stderr:
+        lines.append(line)
+        if wanted in line:
+            return lines
+    raise AssertionError(f"{wanted!r} is not in {lines}")
+
+
+def test_a_folder_with_a_space_is_set_up_once(checkout: Checkout) -> None:
+    checkout.node("v20.1.0", NPM_THAT_INSTALLS)
+    status, text = checkout.set_up("npm")
+    assert (status, checkout.npm_calls) == (0, 1)
+    assert "npm packages ready" in text
+    assert checkout.set_up("npm") == (0, "")
+    assert checkout.npm_calls == 1
+
+
+def test_packages_that_another_lock_file_names_are_installed_anew(checkout: Checkout) -> None:
+    checkout.node("v20.1.0", NPM_THAT_INSTALLS)
+    checkout.set_up("npm")
+    with (checkout.root / "package-lock.json").open("a", encoding="utf-8") as lock:
+        lock.write("\n")
+    assert checkout.set_up("npm")[0] == 0
+    assert checkout.npm_calls == 2
+
+
+def test_a_checkout_that_was_moved_is_set_up_anew(checkout: Checkout) -> None:
+    checkout.node("v20.1.0", NPM_THAT_INSTALLS)
+    checkout.set_up("npm")
+    checkout.root = checkout.root.rename(checkout.root.with_name("elsewhere"))
+    assert checkout.set_up("npm")[0] == 0
+    assert checkout.npm_calls == 2
+
+
+def test_all_that_is_missing_is_named_in_one_message(checkout: Checkout) -> None:
+    # A server may lie where the set-up looks beside PATH.
+    programs = [] if Path("/usr/sbin/nginx").exists() else ["nginx"]
+    programs += ["redis", "chromium"]
+    parts = ("npm", "redis", "chromium", "balancers")
+    status, text = checkout.set_up(*parts)
+    assert status == 1
+    assert "Node 20 or later with npm" in text
+    assert all(name in text for name in programs)
+    assert "sudo apt-get install --no-install-recommends" in text
+    assert not (checkout.root / "node_modules").exists()
+
+
+def test_a_node_that_is_too_old_is_named_with_its_version(checkout: Checkout) -> None:
+    checkout.node("v18.20.4", NPM_THAT_INSTALLS)
+    status, text = checkout.set_up("npm")
+    assert (status, checkout.npm_calls) == (1, 0)
+    assert "Node 20 or later" in text
+    assert "v18.20.4" in text
+
+
+def test_a_registry_that_is_out_of_reach_is_called_so(checkout: Checkout) -> None:
+    checkout.node("v20.1.0", "echo 'npm error network request failed, ECONNREFUSED'; exit 1")
+    status, text = checkout.set_up("npm")
+    assert status == 1
+    assert "The npm packages cannot be installed (exit 1)" in text
+    assert "The network or the package registry is out of reach." in text
+
+
+def test_ctrl_c_ends_what_runs_and_the_next_call_goes_on(checkout: Checkout) -> None:
+    checkout.node("v20.1.0", NPM_THAT_HANGS)
+    for _ in range(2):
+        with checkout.running("npm") as process:
+            lines_until(process, "npm packages")
+            wait_for(checkout.root / "npm-began")
+            process.send_signal(signal.SIGINT)
+            _, text = process.communicate(timeout=BOUND)
+        assert process.returncode == 130
+        assert "setup: stopped; run the same command again to go on" in text
+        (checkout.root / "npm-began").unlink()
+    checkout.node("v20.1.0", NPM_THAT_INSTALLS)
+    assert checkout.set_up("npm")[0] == 0
+    assert checkout.npm_calls == 1
+
+
+def wait_for(path: Path) -> None:
+    """Until a program has made a file; `timeout` of the test is the bound."""
+    while not path.exists():
+        os.sched_yield()
+
+
+def test_a_second_set_up_waits_for_the_first(checkout: Checkout) -> None:
+    checkout.node("v20.1.0", NPM_THAT_INSTALLS)
+    folder = checkout.root / ".setup"
+    folder.mkdir()
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with checkout.running("npm") as process:
+            lines_until(process, "another make sets up this folder; waiting for it")
+            assert checkout.npm_calls == 0
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            process.communicate(timeout=BOUND)
+    assert (process.returncode, checkout.npm_calls) == (0, 1)
