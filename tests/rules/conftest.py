@@ -30,9 +30,13 @@ def clock(server: MemoryServer) -> VirtualClock:
 @pytest.fixture(autouse=True)
 async def bounded() -> AsyncIterator[None]:
     """No test of a rule hangs, and none leaves a task behind."""
-    before = asyncio.all_tasks() | {asyncio.current_task()}
+    before = asyncio.all_tasks()
+
+    def left() -> set[asyncio.Task[object]]:
+        return asyncio.all_tasks() - before - {asyncio.current_task()}
+
     yield
-    if asyncio.all_tasks() - before:
-        # A task that only the garbage holds is gone.
+    if left():
+        # What only the garbage holds is not left behind.
         gc.collect()
-    assert not asyncio.all_tasks() - before
+    assert not left()

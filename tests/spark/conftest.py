@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""Options of a JVM that lives for minutes: it compiles less, and collects with one thread."""
+
+
+@pytest.fixture(autouse=True)
+def brief_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs that tests start run their JVMs with these options, too."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", BRIEF)
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     yield from serve(
@@ -40,6 +50,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", BRIEF)
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )
