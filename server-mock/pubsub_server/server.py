@@ -227,6 +227,8 @@ class Server:
         if self._keys is not None:
             self._keys.on_withdrawn = hub.admission.withdraw
             self._keys.start()
+        if self._jwks is not None:
+            self._jwks.start()
         self._descriptors = Descriptors()
         self._descriptors.start()
         host = f"[{settings.host}]" if ":" in settings.host else settings.host

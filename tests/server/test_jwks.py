@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
+from pubsub_server.auth import jwks
 from pubsub_server.auth.jwks import FetchFailed, JwksAuthenticator, KeySet, parse_key_set
 from pubsub_server.errors import ServiceError
 
@@ -44,18 +45,32 @@ class World:
     now: float = NOW
     fetches: int = 0
     gate: asyncio.Event | None = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def fetch(self) -> object:
         self.fetches += 1
+        self.begun.set()
         if self.gate is not None:
             await self.gate.wait()
         if self.served is None:
             raise FetchFailed("down")
         return self.served
 
-    def authenticator(self, **more: Any) -> JwksAuthenticator:
-        keys = KeySet(self.fetch, max_age=600, min_interval=10, monotonic=lambda: self.now)
-        return JwksAuthenticator(keys, clock=lambda: self.now, **more)
+    def keys(self, **more: Any) -> KeySet:
+        times = {"max_age": 600, "min_interval": 10, **more}
+        return KeySet(self.fetch, monotonic=lambda: self.now, **times)
+
+    def authenticator(self, keys: KeySet | None = None, **more: Any) -> JwksAuthenticator:
+        return JwksAuthenticator(keys or self.keys(), clock=lambda: self.now, **more)
+
+    async def fetched(self, count: int) -> None:
+        """Wait until so many fetches have begun, and what came of the last one is in use."""
+        async with asyncio.timeout(10):
+            while self.fetches < count:
+                self.begun.clear()
+                await self.begun.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
 
 
 def token(algorithm: str = "ES256", kid: str | None = "same", **claims: Any) -> str:
@@ -207,15 +222,132 @@ async def test_unknown_keys_fetch_no_oftener_than_the_interval() -> None:
     assert world.fetches == 2
 
 
-async def test_a_key_that_rotates_out_is_refused_once_the_keys_are_old() -> None:
+async def test_a_known_key_answers_at_once_however_iam_behaves() -> None:
+    world = World()
+    authenticator = world.authenticator()
+    long = token(exp=NOW + 9_999)
+    await authenticator.authenticate(long)
+    world.gate = asyncio.Event()
+    for _ in range(3):
+        world.now += 600
+        async with asyncio.timeout(5):
+            assert (await authenticator.authenticate(long)).user_id == "alice"
+    await world.fetched(2)
+    assert world.fetches == 2
+    # An unknown key makes nobody else wait either.
+    stranger = asyncio.create_task(authenticator.authenticate(token(kid="other")))
+    async with asyncio.timeout(5):
+        assert (await authenticator.authenticate(long)).user_id == "alice"
+    assert not stranger.done()
+    stranger.cancel()
+    await authenticator.close()
+
+
+async def test_a_key_that_rotates_out_is_refused_once_the_keys_are_fetched_anew() -> None:
     world = World()
     authenticator = world.authenticator()
     long = token(exp=NOW + 9_999)
     await authenticator.authenticate(long)
     world.served = document("RS256")
     await authenticator.authenticate(long)
+    assert world.fetches == 1
     world.now += 600
+    await authenticator.authenticate(long)
+    await world.fetched(2)
     assert (await refusal(authenticator, long)).code == "token_invalid"
+
+
+async def test_keys_are_fetched_at_the_start_and_every_max_age_without_any_login(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jwks, "SHORTEST_PAUSE", 0.001)
+    world = World()
+    keys = world.keys(max_age=0.001, min_interval=0)
+    keys.start()
+    await world.fetched(1)
+    assert await keys.find("ES256", "ES256")
+    world.served = document("RS256")
+    await world.fetched(world.fetches + 2)
+    assert await keys.find("RS256", "RS256")
+    assert await keys.find("ES256", "ES256") == []
+    await keys.close()
+
+
+async def test_failed_fetches_are_repeated_in_the_background_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(None)
+    keys = world.keys()
+    waits: list[float] = []
+    due: list[Any] = []
+
+    def call_later(seconds: float, callback: Any) -> asyncio.TimerHandle:
+        waits.append(seconds)
+        due.append(callback)
+        return asyncio.TimerHandle(0, callback, (), asyncio.get_running_loop())
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
+    keys.start()
+    for number in range(8):
+        await world.fetched(number + 1)
+        world.now += waits[-1]
+        due[-1]()
+    assert waits == [20, 40, 80, 160, 320, 600, 600, 600]
+    world.served = document("ES256")
+    await world.fetched(9)
+    world.now += waits[-1]
+    due[-1]()
+    await world.fetched(10)
+    assert waits[-1] == 600
+    assert await keys.find("ES256", "ES256")
+    monkeypatch.undo()
+    await keys.close()
+
+
+async def test_an_unknown_key_is_unavailable_not_invalid_while_iam_does_not_answer() -> None:
+    world = World(document("RS256"))
+    authenticator = world.authenticator(world.keys(patience=0.01))
+    await authenticator.authenticate(token("RS256"))
+    world.now += 10
+    world.gate = asyncio.Event()
+    # The fetch hangs.
+    assert (await refusal(authenticator, token("ES256"))).code == "unavailable"
+    world.served = None
+    world.gate.set()
+    await world.fetched(2)
+    # The fetch has failed, and the next one is not due.
+    error = await refusal(authenticator, token("ES256"))
+    assert error.code == "unavailable"
+    assert error.retry_after_ms == 10_000
+    world.served = document("RS256", "ES256")
+    world.now += 10
+    assert (await authenticator.authenticate(token("ES256"))).user_id == "alice"
+    # IAM has answered: it does not publish this one.
+    assert (await refusal(authenticator, token(kid="other"))).code == "token_invalid"
+    await authenticator.close()
+
+
+async def test_an_unexpected_failure_of_a_fetch_is_logged_and_the_keys_stay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    authenticator = world.authenticator()
+    long = token(exp=NOW + 9_999)
+    await authenticator.authenticate(long)
+
+    async def broken() -> object:
+        world.fetches += 1
+        world.begun.set()
+        raise RuntimeError("handler is closed")
+
+    authenticator._keys._fetch = broken
+    world.now += 601
+    await authenticator.authenticate(long)
+    await world.fetched(2)
+    assert "handler is closed" in caplog.text
+    assert "those known stay in use" in caplog.text
+    await authenticator.authenticate(long)
+    await authenticator.close()
 
 
 async def test_keys_stay_in_use_while_they_cannot_be_fetched() -> None:
@@ -225,6 +357,8 @@ async def test_keys_stay_in_use_while_they_cannot_be_fetched() -> None:
     await authenticator.authenticate(long)
     world.served = None
     world.now += 601
+    await authenticator.authenticate(long)
+    await world.fetched(2)
     await authenticator.authenticate(long)
     assert world.fetches == 2
 
@@ -262,8 +396,12 @@ async def test_closing_ends_a_fetch_that_hangs() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     await authenticator.close()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(ServiceError) as caught:
         await task
+    assert caught.value.code == "unavailable"
+    assert world.fetches == 1
+    assert (await refusal(authenticator, token())).code == "unavailable"
+    assert world.fetches == 1
 
 
 def test_keys_for_other_uses_weak_keys_and_secrets_are_left_out() -> None:
@@ -273,6 +411,12 @@ def test_keys_for_other_uses_weak_keys_and_secrets_are_left_out() -> None:
         {
             "keys": [
                 {**PUBLIC["RS256"], "kid": "enc", "use": "enc"},
+                {**PUBLIC["ES256"], "kid": "enc2", "use": "enc", "key_ops": ["verify"]},
+                {**PUBLIC["ES256"], "kid": "encrypt", "key_ops": ["encrypt"]},
+                {**PUBLIC["ES256"], "kid": "sign", "use": "sig", "key_ops": ["sign"]},
+                {**PUBLIC["EdDSA"], "kid": "nothing", "key_ops": []},
+                {**PUBLIC["EdDSA"], "kid": "no list", "key_ops": {"verify": 1}},
+                {**PUBLIC["EdDSA"], "kid": {"a": 1}},
                 {**weak, "kid": "weak"},
                 {**other, "kid": "p384"},
                 {"kty": "oct", "k": "c2VjcmV0", "kid": "oct"},
@@ -280,10 +424,11 @@ def test_keys_for_other_uses_weak_keys_and_secrets_are_left_out() -> None:
                 {"kty": "EC", "kid": "broken"},
                 7,
                 {**PUBLIC["ES256"], "kid": "good", "alg": "ES256"},
+                {**PUBLIC["ES256"], "kid": "verify", "key_ops": ["sign", "verify"]},
             ]
         }
     )
-    assert list(found) == ["good"]
+    assert list(found) == ["good", "verify"]
 
 
 @pytest.mark.parametrize("wrong", [None, [], {}, {"keys": {}}, "x"])

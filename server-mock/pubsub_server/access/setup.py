@@ -93,6 +93,8 @@ def build_authenticator(
                 _Fetcher(settings.jwks_url, settings.jwks_timeout / 1000),
                 max_age=settings.jwks_max_age / 1000,
                 min_interval=settings.jwks_min_interval / 1000,
+                # A client hears `unavailable` before `auth_deadline` ends its connection.
+                patience=min(settings.jwks_timeout, settings.auth_deadline / 2) / 1000,
             ),
             audiences=settings.jwt_audience,
             issuer=settings.jwt_issuer,

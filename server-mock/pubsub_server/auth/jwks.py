@@ -1,7 +1,8 @@
 """JWTs of IAM, checked against its JWKS: RS256, ES256 and EdDSA, never a shared secret or `none`.
 
-Keys are fetched when they are first needed, again when they are old or a token names one that is
-not known (keys rotate while the server runs), and kept when a fetch fails.
+`KeySet` fetches the keys in the background: at the start, whenever they are older than `max_age`,
+and when a token names a key that is not known, because keys rotate while the server runs. A token
+whose key is known never waits for IAM. The known keys stay in use while fetches fail.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ ALGORITHMS = ("RS256", "ES256", "EdDSA")
 MAX_TOKEN = 16_384
 MAX_KEYS = 1_000
 MIN_RSA_BITS = 2048
+SHORTEST_PAUSE = 1.0
+"""Minimum seconds between two fetches in the background."""
+MAX_DOUBLINGS = 16
+"""Of the pause between two failed fetches; `max_age` bounds it too."""
 
 _LOG = logging.getLogger("pubsub_server.auth.jwks")
 
@@ -60,8 +65,9 @@ class KeySet:
 
     Args:
         fetch: Fetches the document.
-        max_age: Seconds after which the keys are fetched anew.
-        min_interval: Least seconds between the ends of two fetches.
+        max_age: Seconds between two fetches in the background.
+        min_interval: Minimum seconds between the end of a fetch and the next one.
+        patience: Maximum seconds that `find` waits for a fetch when a key is not known.
         monotonic: Seconds.
     """
 
@@ -71,37 +77,56 @@ class KeySet:
         *,
         max_age: float = 600,
         min_interval: float = 10,
+        patience: float = 2.5,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fetch = fetch
         self._max_age = max_age
         self._min_interval = min_interval
+        self._patience = patience
         self._monotonic = monotonic
         self._keys: dict[str | None, list[tuple[str, PublicKey]]] = {}
         self._fetched: float | None = None
         self._tried: float | None = None
+        self._failures = 0
         self._fetching: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Fetch the keys in the background, now and every `max_age`."""
+        self._refresh()
 
     async def find(self, kid: str | None, algorithm: str) -> list[PublicKey]:
         """The keys that a token with this header may be signed with; without `kid`, all that fit.
 
+        Returns at once when such a key is known, whatever a fetch does.
+
         Raises:
-            ServiceError: `unavailable` while there are no keys at all.
+            ServiceError: `unavailable` when no such key is known and IAM has not answered since.
         """
-        now = self._monotonic()
-        old = self._fetched is None or now - self._fetched >= self._max_age
-        if old or not self._known(kid, algorithm):
-            await self._refresh(now)
-        if self._fetched is None:
+        known = self._known(kid, algorithm)
+        if not known or self._old():
+            self._refresh()
+        if known:
+            return known
+        if self._fetching is not None:
+            # Neither a timeout nor a cancelled caller ends the fetch: others wait for it.
+            await asyncio.wait([self._fetching], timeout=self._patience)
+            known = self._known(kid, algorithm)
+        if not known and (self._fetching is not None or self._failures or self._fetched is None):
             raise ServiceError(
                 "unavailable",
                 "the keys of IAM cannot be fetched at the moment",
-                retry_after_ms=max(1000, round(self._min_interval * 1000)),
+                retry_after_ms=max(1000, round(self._pause() * 1000)),
             )
-        return self._known(kid, algorithm)
+        return known
 
     async def close(self) -> None:
-        """Ends a fetch that runs."""
+        """End a running fetch and start no other."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.gather(self._fetching, return_exceptions=True)
@@ -113,24 +138,51 @@ class KeySet:
             entries = [entry for some in self._keys.values() for entry in some]
         return [key for name, key in entries if name == algorithm]
 
-    async def _refresh(self, now: float) -> None:
+    def _old(self) -> bool:
+        return self._fetched is None or self._monotonic() - self._fetched >= self._max_age
+
+    def _pause(self) -> float:
+        """Seconds until the next fetch is allowed."""
+        if self._tried is None:
+            return 0.0
+        return self._tried + self._min_interval - self._monotonic()
+
+    def _refresh(self) -> None:
+        if self._closed or self._fetching is not None or self._pause() > 0:
+            return
+        self._fetching = asyncio.get_running_loop().create_task(self._load())
+
+    def _refresh_on_time(self) -> None:
+        self._refresh()
         if self._fetching is None:
-            if self._tried is not None and now - self._tried < self._min_interval:
-                return
-            self._fetching = asyncio.create_task(self._load())
-        # Shielded: one who gives up must not take the fetch from the others.
-        await asyncio.shield(self._fetching)
+            # A login has made a fetch shortly before.
+            self._schedule(self._pause())
+
+    def _schedule(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(
+                max(SHORTEST_PAUSE, seconds), self._refresh_on_time
+            )
 
     async def _load(self) -> None:
         try:
             self._keys = parse_key_set(await self._fetch())
             self._fetched = self._monotonic()
-        except FetchFailed as error:
+            self._failures = 0
+        except Exception as error:
+            self._failures += 1
             kept = "there are none yet" if self._fetched is None else "those known stay in use"
-            _LOG.warning("the keys of IAM cannot be fetched (%s): %s", kept, error)
+            unexpected = None if isinstance(error, FetchFailed) else error
+            _LOG.warning(
+                "the keys of IAM cannot be fetched (%s): %s", kept, error, exc_info=unexpected
+            )
         finally:
             self._tried = self._monotonic()
             self._fetching = None
+            backoff = self._min_interval * 2 ** min(self._failures, MAX_DOUBLINGS)
+            self._schedule(min(self._max_age, backoff) if self._failures else self._max_age)
 
 
 class JwksAuthenticator:
@@ -185,8 +237,12 @@ class JwksAuthenticator:
             raise ServiceError("token_expired", "the token has expired")
         return identity
 
+    def start(self) -> None:
+        """Fetch the keys in the background, from now on."""
+        self._keys.start()
+
     async def close(self) -> None:
-        """Ends a fetch of keys that runs."""
+        """End a running fetch of keys and start no other."""
         await self._keys.close()
 
     def _decode(self, token: str, algorithm: str, keys: Sequence[PublicKey]) -> dict[str, object]:
@@ -227,17 +283,25 @@ def parse_key_set(document: object) -> dict[str | None, list[tuple[str, PublicKe
     found: dict[str | None, list[tuple[str, PublicKey]]] = {}
     for item in entries[:MAX_KEYS]:
         entry = documents.mapping(item) or {}
-        if entry.get("use", "sig") != "sig" or entry.get("kty") not in {"RSA", "EC", "OKP"}:
+        kid = entry.get("kid")
+        if not _verifies(entry) or not (kid is None or isinstance(kid, str)):
             continue
         try:
             jwk = jwt.PyJWK.from_dict(entry)
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, ValueError, TypeError):
             continue
         algorithm = _algorithm(jwk.key)
         if algorithm is not None and jwk.algorithm_name == algorithm:
-            kid = jwk.key_id
             found.setdefault(kid, []).append((algorithm, jwk.key))
     return found
+
+
+def _verifies(entry: Mapping[str, object]) -> bool:
+    """Whether a JWK is a public key for signatures, RFC 7517 4.1 to 4.3."""
+    if entry.get("use", "sig") != "sig" or entry.get("kty") not in {"RSA", "EC", "OKP"}:
+        return False
+    operations = documents.sequence(entry.get("key_ops", ["verify"]))
+    return operations is not None and "verify" in operations
 
 
 def _algorithm(key: object) -> str | None:

@@ -137,11 +137,17 @@ class Settings(BaseModel):
     jwt_leeway: Wait = Field(
         default=5_000, description="tolerated clock difference for `nbf` and `iat`"
     )
-    jwks_max_age: Milliseconds = Field(default=600_000, description="keys are fetched anew after")
-    jwks_min_interval: Wait = Field(
-        default=10_000, description="least time between two fetches of keys"
+    jwks_max_age: Milliseconds = Field(
+        default=600_000, description="interval of the fetches of keys in the background"
     )
-    jwks_timeout: Milliseconds = Field(default=5_000, description="a fetch of keys may take")
+    jwks_min_interval: Wait = Field(
+        default=10_000, description="minimum time between two fetches of keys"
+    )
+    jwks_timeout: Milliseconds = Field(
+        default=5_000,
+        description="limit of one fetch of keys; a token with an unknown key waits at most half of"
+        " `auth_deadline` for it",
+    )
     token_memory: Wait = Field(
         default=5_000, description="a JWT that was checked is not checked again within; 0 never"
     )
