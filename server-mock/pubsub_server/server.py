@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pubsub_server.auth.jwks import JwksAuthenticator
     from pubsub_server.backplanes.redis.backplane import RedisBackplane
     from pubsub_server.instruments import Instrument
+    from pubsub_server.listeners.pre_auth import PreAuthLimiter
     from pubsub_server.observe.audit import AuditSink
     from pubsub_server.observe.audit_streams import Carrier
     from pubsub_server.observe.tracing import Tracing
@@ -250,6 +251,24 @@ class Server:
             *(() if lag is None else (lag.timing,)),
             *hub.instruments(),
         ]
+        found += [
+            Reading(
+                "unauthenticated_connections",
+                "Open connections that have not authenticated.",
+                lambda: sum(map(len, self._limiters())),
+            ),
+            Reading(
+                "unauthenticated_bytes",
+                "Bytes held for those.",
+                lambda: sum(each.held for each in self._limiters()),
+            ),
+            Reading(
+                "unauthenticated_refused",
+                "Connections refused because of the limits of their address.",
+                lambda: sum(each.refused for each in self._limiters()),
+                "counter",
+            ),
+        ]
         audits = [each for each in (self._audit_file, *self._audit_streams) if each is not None]
         if audits:
             found += [
@@ -275,6 +294,11 @@ class Server:
                 Reading("webhooks_waiting", "Events to be posted.", lambda: hooks.waiting),
             ]
         return found
+
+    def _limiters(self) -> list[PreAuthLimiter]:
+        # Read late: the listeners need the metrics.
+        listeners = (self._http_listener, self._ws_listener)
+        return [each.pre_auth for each in listeners if each is not None]
 
     def _open_audit(self) -> None:
         settings = self.settings

@@ -255,6 +255,9 @@ class Inbound:
                 "rate_limited", "another `auth` is being checked", retry_after_ms=1000
             )
         connection.authenticating = True
+        if connection.identity is None:
+            # It may send anything, and who sends it is not known yet.
+            connection.sink.hold(True)
         self._spawn(self._authenticate(connection, request))
 
     async def _authenticate(self, connection: Connection, request: AuthRequest) -> None:
@@ -285,6 +288,8 @@ class Inbound:
             frame["ref"] = request.ref
         self._core.send(connection, frame)
         self._go_on(connection)
+        if first and not connection.busy:
+            connection.sink.hold(False)
 
     def _refuse_auth(
         self, connection: Connection, error: ServiceError, ref: str | None, first: bool

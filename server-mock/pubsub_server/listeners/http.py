@@ -16,6 +16,7 @@ from pubsub_server.listeners.accepting import stop_accepting
 from pubsub_server.listeners.callers import FORWARDED, Callers, peer
 from pubsub_server.listeners.console import is_console
 from pubsub_server.listeners.http_connection import HttpConnection
+from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, pre_auth_limiter
 from pubsub_server.listeners.problems import problem
 from pubsub_server.listeners.request_ids import CALLER, REQUEST_ID, new_request_id, request_id
 from pubsub_server.listeners.requests import UnsupportedMedia
@@ -78,7 +79,8 @@ class HttpListener:
         self.stopped = False
         """Whoever was accepted before and is here only now is cut."""
         self._settings = settings
-        self._callers = Callers(settings.trusted_proxies)
+        self.callers = Callers(settings.trusted_proxies)
+        self.pre_auth = pre_auth_limiter(settings)
         self._metrics = metrics
         self._ready = ready
         self._openapi = openapi.read_bytes() if openapi is not None else None
@@ -157,10 +159,17 @@ class HttpListener:
         identifier = request_id(request.headers.get("X-Request-Id"))
         request[REQUEST_ID] = identifier
         forwarded = request.headers.getall(FORWARDED, [])
-        address = self._callers.address(peer(request.transport), forwarded)
+        address = self.callers.address(peer(request.transport), forwarded)
         request[CALLER] = Caller(address, identifier)
         began = time.perf_counter()
-        response = await self._answer(request, handler, identifier)
+        if isinstance(connection, HttpConnection) and not connection.begin_request(address):
+            error = ServiceError("connection_limit", TOO_MANY, retry_after_ms=RETRY_SECONDS * 1000)
+            response: web.StreamResponse = problem(error, identifier)
+            response.force_close()
+        else:
+            response = await self._answer(request, handler, identifier)
+        if isinstance(connection, HttpConnection):
+            connection.end_request()
         seconds = time.perf_counter() - began
         resource = request.match_info.route.resource
         route = resource.canonical if resource is not None else "unknown"

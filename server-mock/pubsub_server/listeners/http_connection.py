@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from pubsub_server.errors import ServiceError
+from pubsub_server.listeners.callers import peer
+from pubsub_server.listeners.pre_auth import RETRY_SECONDS
 from pubsub_server.listeners.problems import problem
 from pubsub_server.listeners.request_ids import new_request_id
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.hub.connection import Connection
     from pubsub_server.listeners.http import HttpListener
+    from pubsub_server.listeners.pre_auth import PreAuthSlot
     from pubsub_server.listeners.sse import StreamSink
     from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
@@ -29,6 +32,10 @@ MAX_FIELD: Final = 32_768
 _OVERLOADED: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
+)
+_LIMITED: Final = (
+    b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: %d\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n" % RETRY_SECONDS
 )
 _LOG: Final = logging.getLogger("pubsub_server.http")
 
@@ -49,7 +56,9 @@ class HttpConnection(web.RequestHandler):
         "_gone",
         "_head_timer",
         "_listener",
+        "_proxied",
         "_settings",
+        "_slot",
         "_stream",
         "_wire",
     )
@@ -81,6 +90,10 @@ class HttpConnection(web.RequestHandler):
         self._ending = False
         self._wire: asyncio.Transport | None = None
         self._gone: asyncio.Future[None] | None = None
+        # Of its address, until a token has been accepted; each request of a trusted proxy has its
+        # own.
+        self._slot: PreAuthSlot | None = None
+        self._proxied = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come: counted, and given a deadline for its first request."""
@@ -91,17 +104,57 @@ class HttpConnection(web.RequestHandler):
             self.force_close()
             return
         if self._listener.connections > self._settings.max_connections:
-            if self.transport is not None:
-                self.transport.write(_OVERLOADED)
-            self.force_close()
+            self._turn_away(_OVERLOADED)
             return
+        here = peer(transport)
+        self._proxied = self._listener.callers.behind(here)
+        if not self._proxied:
+            self._slot = self._listener.pre_auth.enter(here)
+            if self._slot is None:
+                self._turn_away(_LIMITED)
+                return
         self._head_timer = self._loop.call_later(
             self._settings.header_timeout / 1000, self.force_close
         )
 
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._slot is not None and not self._slot.add(len(data)):
+            self._turn_away(_LIMITED)
+            return
+        super().data_received(data)
+
+    def begin_request(self, address: str | None) -> bool:
+        """The head of a request has come; False where this client may have no more of them."""
+        if self._proxied:
+            self._slot = self._listener.pre_auth.enter(address)
+            return self._slot is not None
+        return True
+
+    def authenticated(self) -> None:
+        """The token of a request has been accepted."""
+        if self._slot is not None:
+            self._slot.leave()
+            self._slot = None
+
+    def end_request(self) -> None:
+        """A request has been answered."""
+        if self._slot is None:
+            return
+        if self._proxied:
+            self.authenticated()
+        else:
+            self._slot.hold(0)
+
+    def _turn_away(self, answer: bytes) -> None:
+        if self.transport is not None:
+            self.transport.write(answer)
+        self.force_close()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client is gone: its stream ends at once."""
         self._listener.connections -= 1
+        self.authenticated()
         self.head_received()
         self._wire = None
         self._cancel_end()

@@ -10,6 +10,7 @@ from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import codec
+from pubsub_server.listeners.http_connection import HttpConnection
 from pubsub_server.listeners.request_ids import CALLER
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from pubsub_server.interfaces import Caller, Identity
-    from pubsub_server.listeners.http_connection import HttpConnection
     from pubsub_server.service import Service
 
 MAX_INTEGER: Final = 2**53 - 1
@@ -40,7 +40,11 @@ async def identify(service: Service, request: web.Request) -> Identity:
     Raises:
         ServiceError: `unauthenticated`, `token_invalid`, `token_expired` or `unavailable`.
     """
-    return await service.identify(token(request), caller(request))
+    identity = await service.identify(token(request), caller(request))
+    protocol = request.protocol
+    if isinstance(protocol, HttpConnection):
+        protocol.authenticated()
+    return identity
 
 
 def token(request: web.BaseRequest) -> str:

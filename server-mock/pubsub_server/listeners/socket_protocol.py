@@ -22,10 +22,12 @@ from websockets.server import ServerProtocol
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller, WireForm
 from pubsub_server.listeners.callers import FORWARDED, peer
+from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, TOO_MUCH
 from pubsub_server.listeners.text_frames import text_frames
 
 if TYPE_CHECKING:
     from pubsub_server.hub.connection import Connection
+    from pubsub_server.listeners.pre_auth import PreAuthSlot
     from pubsub_server.listeners.websocket import WebSocketListener
 
 QUIET: Final = logging.getLogger("pubsub_server.websocket.protocol")
@@ -44,6 +46,8 @@ CLOSE_SECONDS: Final = 1.0
 """For a closing handshake, or for what was written to leave; then the connection is cut."""
 FRAGMENTS: Final = 16_384
 """Of one message; empty ones count, for they cost memory too."""
+FRAGMENT_EXTRA: Final = 64
+"""Bytes that a fragment takes beside its payload."""
 
 
 class SocketProtocol(asyncio.Protocol):
@@ -62,6 +66,7 @@ class SocketProtocol(asyncio.Protocol):
         "_head",
         "_listener",
         "_parser",
+        "_slot",
         "_transport",
         "_unread",
         "_unwilling",
@@ -83,6 +88,8 @@ class SocketProtocol(asyncio.Protocol):
         self._deadline = 0.0
         # What a trusted proxy has said of the client.
         self._forwarded: str | None = None
+        # Until its token is accepted.
+        self._slot: PreAuthSlot | None = None
 
     # ------------------------------------------------------------ asyncio.Protocol
 
@@ -98,6 +105,10 @@ class SocketProtocol(asyncio.Protocol):
         if len(listener.protocols) > listener.settings.max_connections or listener.service.refusing:
             self._answer_plainly(503, "Too many connections, or shutting down. Try again later.\n")
             return
+        here = peer(socket)
+        # Behind a trusted proxy, only the request names the client.
+        if not listener.callers.behind(here) and not self._enter(here):
+            return
         socket.set_write_buffer_limits(high=SOFT_BYTES)
         self._expire_in(listener.settings.auth_deadline / 1000)
 
@@ -105,22 +116,25 @@ class SocketProtocol(asyncio.Protocol):
         """Bytes have come."""
         if self._head is not None:
             self._shake_hands(data)
-            return
-        connection = self._connection
-        if connection is not None:
-            listener = self._listener
-            connection.last_heard = listener.clock()
-            if self._parser is None and not self._closing:
-                # The answer to a ping, between two frames: all that idle connections ever send.
-                if len(data) == PONG_BYTES and data.startswith(PONG):
-                    return
-                messages, at = text_frames(data, listener.max_frame(connection))
-                for message in messages:
-                    self._take_text(connection, message)
-                if at == len(data):
-                    return
-                data = data[at:]
-            self._parse(connection, data)
+        elif (connection := self._connection) is not None:
+            self._read(connection, data)
+        if self._slot is not None:
+            self._account()
+
+    def _read(self, connection: Connection, data: bytes) -> None:
+        listener = self._listener
+        connection.last_heard = listener.clock()
+        if self._parser is None and not self._closing:
+            # The answer to a ping, between two frames: all that idle connections ever send.
+            if len(data) == PONG_BYTES and data.startswith(PONG):
+                return
+            messages, at = text_frames(data, listener.max_frame(connection))
+            for message in messages:
+                self._take_text(connection, message)
+            if at == len(data):
+                return
+            data = data[at:]
+        self._parse(connection, data)
 
     def eof_received(self) -> bool:
         """The client has ended its side: so do we."""
@@ -141,6 +155,7 @@ class SocketProtocol(asyncio.Protocol):
         connection, self._connection = self._connection, None
         self._transport = self._parser = self._fragments = self._head = None
         self._closing = True
+        self._leave_slot()
         self._listener.gone(self)
         if connection is not None:
             self._listener.service.closed(connection, None)
@@ -184,6 +199,8 @@ class SocketProtocol(asyncio.Protocol):
 
     def hold(self, on: bool) -> None:
         """See `interfaces.Sink`."""
+        if self._connection is not None and self._connection.identity is not None:
+            self._leave_slot()
         self._read_unless(HELD, on)
 
     def freeze(self, frozen: bool) -> None:
@@ -215,6 +232,40 @@ class SocketProtocol(asyncio.Protocol):
         self._deadline = wheel.now() + seconds
         wheel.add(self, self._deadline)
 
+    # ------------------------------------------------------------ before authentication
+
+    def _enter(self, address: str | None) -> bool:
+        """Take a slot of an address; without one, answer that and end."""
+        self._slot = self._listener.pre_auth.enter(address)
+        if self._slot is None:
+            self._answer_plainly(429, f"{TOO_MANY.capitalize()}. Try again later.\n")
+            return False
+        return True
+
+    def _account(self) -> None:
+        """Report what is held for this connection, and end it where that is too much."""
+        slot, connection = self._slot, self._connection
+        if slot is None or self._closing:
+            return
+        held = self._unread + len(self._head or b"")
+        if self._fragments is not None:
+            gathered = None if self._parser is None else self._parser.current_size
+            held += (gathered or 0) + FRAGMENT_EXTRA * len(self._fragments)
+        if connection is not None and connection.waiting is not None:
+            held += sum(len(each) for each in connection.waiting if isinstance(each, str | bytes))
+        if slot.hold(held):
+            return
+        if connection is None:
+            self._answer_plainly(429, f"{TOO_MUCH.capitalize()}. Try again later.\n")
+        else:
+            error = ServiceError("connection_limit", TOO_MUCH, retry_after_ms=RETRY_SECONDS * 1000)
+            self._listener.service.end(connection, error)
+
+    def _leave_slot(self) -> None:
+        if self._slot is not None:
+            self._slot.leave()
+            self._slot = None
+
     # ------------------------------------------------------------ opening
 
     def _shake_hands(self, data: bytes) -> None:
@@ -240,6 +291,8 @@ class SocketProtocol(asyncio.Protocol):
         callers, here = self._listener.callers, peer(self._transport)
         if callers.behind(here):
             self._forwarded = callers.address(here, request.headers.get_all(FORWARDED))
+            if not self._enter(self._forwarded):
+                return
         response = self._listener.respond(core, request)
         core.send_response(response)
         if response.status_code != 101:
@@ -265,7 +318,10 @@ class SocketProtocol(asyncio.Protocol):
 
     def _answer_plainly(self, status: int, text: str) -> None:
         core = ServerProtocol(logger=QUIET)
-        core.send_response(core.reject(status, text))
+        response = core.reject(status, text)
+        if status == 429:
+            response.headers["Retry-After"] = str(RETRY_SECONDS)
+        core.send_response(response)
         self._finish(core)
 
     def _finish(self, core: Protocol) -> None:

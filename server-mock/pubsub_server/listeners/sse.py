@@ -118,7 +118,7 @@ class EventStreams:
     async def get(self, request: web.Request) -> web.StreamResponse:
         """`GET /v1/subscribe?topics=…&since=…`: H-060."""
         token = requests.token(request)
-        await self._service.identify(token, requests.caller(request))
+        await requests.identify(self._service, request)
         patterns = [
             part.strip()
             for value in request.query.getall("topics", [])
@@ -140,7 +140,7 @@ class EventStreams:
     async def post(self, request: web.Request) -> web.StreamResponse:
         """`POST /v1/subscribe`: each subscription with its own positions and answer."""
         token = requests.token(request)
-        await self._service.identify(token, requests.caller(request))
+        await requests.identify(self._service, request)
         body = await requests.json_object(request, MAX_BODY, self._settings.body_timeout / 1000)
         items = documents.sequence(body.get("subscriptions"))
         if items is None or not 0 < len(items) <= MAX_SUBSCRIPTIONS:

@@ -10,6 +10,7 @@ from websockets.typing import Origin
 
 from pubsub_server.listeners.accepting import stop_accepting
 from pubsub_server.listeners.callers import Callers
+from pubsub_server.listeners.pre_auth import pre_auth_limiter
 from pubsub_server.listeners.socket_protocol import CLOSE_SECONDS, QUIET, SocketProtocol
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class WebSocketListener:
         self.service = service
         self.settings = settings
         self.callers = Callers(settings.trusted_proxies)
+        self.pre_auth = pre_auth_limiter(settings)
         self.wheel = service.core.wheel
         self.clock = service.core.clock
         self.protocols: set[SocketProtocol] = set()

@@ -71,8 +71,8 @@ class Settings(BaseModel):
     )
     trusted_proxies: Items = Field(
         default=(),
-        description="addresses and networks of proxies whose `X-Forwarded-For` names the client in"
-        " the audit log",
+        description="addresses and networks of proxies whose `X-Forwarded-For` names the client,"
+        " for the limits per address and the audit log",
     )
     ws_url: str | None = Field(
         default=None,
@@ -181,6 +181,16 @@ class Settings(BaseModel):
         default_factory=dict, description="connections of certain organizations"
     )
     max_connections: Count = Field(default=100_000, description="open connections of one listener")
+    unauthenticated_per_address: Count | None = Field(
+        default=None,
+        description="open connections of one client address and listener that have not"
+        " authenticated; default: 1,000, or no limit with `behind_tls_proxy` and without"
+        " `trusted_proxies`, where all clients have the proxy's address",
+    )
+    unauthenticated_bytes: Size = Field(
+        default=8_388_608,
+        description="bytes that a listener holds for one client address before authentication",
+    )
     max_subscriptions: Count = Field(default=1_000, description="patterns a connection")
     held_per_user: Count = Field(
         default=50, description="requests of a user that wait for positions, a node"
