@@ -28,6 +28,8 @@ class Entry(msgspec.Struct, gc=False):
         expires: Unix ms when it leaves the log.
         body: The envelope as JSON.
         given: Whether its publisher gave the id, and may send the message again under it.
+        sender: Kind and id of the publisher, whose ids are apart from those of others; empty where
+            another node keeps the log.
     """
 
     topic: str
@@ -37,6 +39,7 @@ class Entry(msgspec.Struct, gc=False):
     expires: int
     body: bytes
     given: bool = False
+    sender: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class Backplane(Protocol):
     def publish(
         self, drafts: Sequence[Draft], sender: tuple[str, str]
     ) -> list[Published | ServiceError] | Awaitable[list[Published | ServiceError]]:
-        """Number, keep and deliver. An id that was seen is not delivered again.
+        """Number, keep and deliver. An id that this sender has used is not delivered again.
 
         Args:
             drafts: Checked and allowed publications.

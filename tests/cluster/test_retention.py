@@ -35,8 +35,10 @@ def drafts(start: int, count: int, topic: str = "demo.x", data: int = 0) -> list
     ]
 
 
-async def send(node: RunningServer, items: Sequence[Draft]) -> list[Published | ServiceError]:
-    done = node.hub.core.backplane.publish(items, ("service", "spark"))
+async def send(
+    node: RunningServer, items: Sequence[Draft], sender: str = "spark"
+) -> list[Published | ServiceError]:
+    done = node.hub.core.backplane.publish(items, ("service", sender))
     return list(await cast("Awaitable[Sequence[Published | ServiceError]]", done))
 
 
@@ -104,6 +106,42 @@ async def test_of_ids_that_were_evicted_those_of_retained_messages_are_known(
             assert isinstance(one, Published)
             assert isinstance(two, Published)
             assert (two.duplicate, two.seq) == (True, one.seq)
+
+
+@pytest.mark.parametrize("evicted", [False, True])
+async def test_an_id_of_one_sender_is_free_for_another_on_every_node(
+    store: Store, evicted: bool
+) -> None:
+    settings: dict[str, object] = {"redis_url": store.url, "redis_shards": 1}
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(**settings) as one,
+        running_server(**settings) as two,
+        store.client() as redis,
+    ):
+        names = ("mallory", 'a "quoted" Ünser', "alice")
+        sent: dict[str, Published] = {}
+        for name in names:
+            (first,) = await send(one, drafts(0, 1), name)
+            assert isinstance(first, Published)
+            assert not first.duplicate
+            sent[name] = first
+        assert len({each.seq for each in sent.values()}) == len(names)
+        if evicted:
+            # What the log still has is gathered anew, by sender.
+            await redis.delete("hanzo-pubsub:{0}:i")
+        for node in (two, one):
+            for name in names:
+                (again,) = await send(node, drafts(0, 1), name)
+                assert isinstance(again, Published)
+                assert (again.duplicate, again.seq) == (True, sent[name].seq)
+        (late,) = await send(two, drafts(0, 1), "bob")
+        assert isinstance(late, Published)
+        assert not late.duplicate
+        if not evicted:
+            (other,) = await send(two, drafts(0, 1, data=1), "alice")
+            assert isinstance(other, ServiceError)
+            assert other.code == "conflict"
 
 
 async def test_ids_are_forgotten_when_their_time_is_over(store: Store) -> None:

@@ -99,7 +99,11 @@ async def test_a_withdrawn_key_is_noticed_after_the_tokens_it_signed_are_forgott
     iam: Iam,
 ) -> None:
     async with running_server(
-        iam_url=iam.url, behind_tls_proxy=True, jwks_min_interval=0, jwks_max_age=1
+        iam_url=iam.url,
+        behind_tls_proxy=True,
+        jwks_min_interval=0,
+        jwks_max_age=1,
+        token_memory=600_000,
     ) as server:
         old = iam.token()
         assert await status(server, old) == 200
@@ -136,7 +140,12 @@ async def test_without_keys_the_server_is_unavailable_and_recovers(
 
 async def test_logins_with_a_known_key_do_not_wait_for_an_iam_that_hangs(iam: Iam) -> None:
     async with running_server(
-        iam_url=iam.url, behind_tls_proxy=True, jwks_min_interval=0, jwks_max_age=1, token_memory=0
+        iam_url=iam.url,
+        behind_tls_proxy=True,
+        jwks_min_interval=0,
+        jwks_max_age=1,
+        jwks_timeout=60_000,
+        token_memory=0,
     ) as server:
         assert await status(server, iam.token()) == 200
         iam.gate = asyncio.Event()
@@ -150,7 +159,8 @@ async def test_logins_with_a_known_key_do_not_wait_for_an_iam_that_hangs(iam: Ia
 
 
 async def test_the_keys_are_there_before_the_first_login(iam: Iam) -> None:
-    async with running_server(iam_url=iam.url, behind_tls_proxy=True) as server:
+    patient = {"auth_deadline": 60_000, "jwks_timeout": 60_000}
+    async with running_server(iam_url=iam.url, behind_tls_proxy=True, **patient) as server:
         async with asyncio.timeout(20):
             await iam.was_asked.wait()
         assert await status(server, iam.token()) == 200

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pubsub_server.backplane import Entry, Replay
 from pubsub_server.backplanes import replay_bounds
 from pubsub_server.backplanes.history import MemoryStore
-from pubsub_server.backplanes.ids import IdMemory
+from pubsub_server.backplanes.ids import IdMemory, id_key
 from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.requests import Draft
@@ -229,9 +229,7 @@ def test_the_same_message_again_has_the_same_answer() -> None:
     assert len(lab.replay("t", since=0).entries) == 1
 
 
-@pytest.mark.parametrize(
-    "other", [{"data": 2}, {"sender": "v"}, {"ttl": 5}, {"meta": b"{}"}], ids=str
-)
+@pytest.mark.parametrize("other", [{"data": 2}, {"ttl": 5}, {"meta": b"{}"}], ids=str)
 def test_an_id_used_for_something_else_is_a_conflict(other: dict[str, Any]) -> None:
     lab = Lab()
     lab.append(id="m", data=1)
@@ -239,6 +237,36 @@ def test_an_id_used_for_something_else_is_a_conflict(other: dict[str, Any]) -> N
     error = lab.append(**options)
     assert isinstance(error, ServiceError)
     assert (error.code, error.field, error.topic) == ("conflict", "id", "t")
+
+
+@pytest.mark.parametrize("data", [1, 2], ids=["the same payload", "another payload"])
+@pytest.mark.parametrize("later", [0, 10], ids=["retained", "no longer retained"])
+@pytest.mark.parametrize("ttl", [None, 0], ids=["kept", "not kept"])
+def test_an_id_of_one_sender_is_free_for_another(data: int, later: int, ttl: int | None) -> None:
+    lab = Lab(max_messages=5)
+    first = lab.append(id="m", data=1, sender="mallory", ttl=ttl)
+    lab.fill(later)
+    second = lab.append(id="m", data=data, sender="alice", ttl=ttl)
+    assert isinstance(second, Entry)
+    lab.fill(later)
+    for sender, entry, sent in (("mallory", first, 1), ("alice", second, data)):
+        again = lab.append(id="m", data=sent, sender=sender, ttl=ttl)
+        assert again == Published("m", entry.timestamp, entry.seq, True)
+        assert lab.append(id="m", data=3, sender=sender, ttl=ttl).code == "conflict"
+
+
+def test_no_name_of_a_sender_and_id_together_mean_those_of_another() -> None:
+    scopes = [
+        id_key("t", sender, id)
+        for sender, id in (
+            (("user", "a"), "b c"),
+            (("user", "a b"), "c"),
+            (("user", "a 1 b"), "c"),
+            (("user", "ä"), "b c"),
+            (("service", "a"), "b c"),
+        )
+    ]
+    assert len(set(scopes)) == len(scopes)
 
 
 def test_an_id_belongs_to_its_topic() -> None:

@@ -211,15 +211,19 @@ export class Store {
   ): Published | undefined {
     const log = this._logs.get(draft.topic);
     const found =
-      log?.entries.find(({ message }) => message.id === id) ??
-      this._seen.get(keyOf(draft.topic, id));
+      log?.entries.find(
+        ({ message }) =>
+          message.id === id &&
+          message.sender?.id === sender?.id &&
+          message.sender?.type === sender?.type,
+      ) ?? this._seen.get(keyOf(draft.topic, sender, id));
     if (!found) return undefined;
     const { timestamp, seq } = found.message;
     const isKept = log?.entries.includes(found);
     if (!isKept && timestamp + REMEMBERED_MS <= now) return undefined;
     const again = entryOf(draft, id, sender, timestamp, seq, 0);
     if (again.body === found.body) return { id, timestamp, seq, duplicate: true };
-    const said = 'this id was used before, by another sender or for another message';
+    const said = 'you have used this id before, for another message';
     throw new Problem('conflict', said, { topic: draft.topic, field: 'id' });
   }
 
@@ -248,7 +252,7 @@ export class Store {
   }
 
   private _remember(entry: Entry): void {
-    this._seen.set(keyOf(entry.message.topic, entry.message.id), entry);
+    this._seen.set(keyOf(entry.message.topic, entry.message.sender, entry.message.id), entry);
     for (const key of this._seen.keys()) {
       if (this._seen.size <= REMEMBERED_IDS) break;
       this._seen.delete(key);
@@ -266,8 +270,8 @@ export interface PageQuery {
   readonly after?: number | undefined;
 }
 
-function keyOf(topic: string, id: string): string {
-  return `${topic} ${id}`;
+function keyOf(topic: string, sender: Envelope['sender'], id: string): string {
+  return JSON.stringify([topic, sender?.type, sender?.id, id]);
 }
 
 function entryOf(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SEQ_PER_MS: Final = 1000
 """A log that begins is numbered from the time, so that its numbers exceed those of a lost one."""
-ENTRY_BYTES: Final = 300
+ENTRY_BYTES: Final = 420
 """What an entry costs beside its body."""
 
 
@@ -88,7 +88,7 @@ class MemoryStore:
 
         Returns:
             The entry to deliver; or what was answered before, if the id is known; or `conflict`,
-            if it is known for something else.
+            if this sender has used it for something else.
         """
         if now < self._last_ms:
             now = self._last_ms
@@ -105,7 +105,7 @@ class MemoryStore:
         ttl = keep.age if draft.ttl is None else min(draft.ttl * 1000, keep.age)
         if draft.ttl == 0:
             body = envelope(draft, id, now, None, sender)
-            entry = Entry(topic, id, now, None, now, body, given)
+            entry = Entry(topic, id, now, None, now, body, given, sender)
             if given:
                 self._remember(entry, now)
             return entry
@@ -113,7 +113,7 @@ class MemoryStore:
             log = self._begin(topic, keep, now)
         seq = log.last + 1
         body = envelope(draft, id, now, seq, sender)
-        entry = Entry(topic, id, now, seq, now + ttl, body, given)
+        entry = Entry(topic, id, now, seq, now + ttl, body, given, sender)
         log.last = seq
         log.last_at = now
         if log is not self._latest:
@@ -128,10 +128,10 @@ class MemoryStore:
     def _known(
         self, log: TopicLog | None, draft: Draft, id: str, sender: tuple[str, str], now: int
     ) -> Published | ServiceError | None:
-        if log is not None and (entry := log.by_id.get(id)) is not None:
+        if log is not None and (entry := log.by_id.get((sender, id))) is not None:
             seen: Seen | None = Seen(entry.timestamp, entry.seq or 0, hash(entry.body))
         else:
-            seen = self._ids.get(draft.topic, id, now)
+            seen = self._ids.get(draft.topic, sender, id, now)
         if seen is None:
             return None
         seq = seen.seq or None
@@ -140,7 +140,7 @@ class MemoryStore:
             return Published(id, seen.timestamp, seq, True)
         return ServiceError(
             "conflict",
-            "this id was used before, by another sender or for another message",
+            "you have used this id before, for another message",
             topic=draft.topic,
             field="id",
         )
@@ -155,7 +155,7 @@ class MemoryStore:
     def _keep(self, log: TopicLog, entry: Entry, now: int) -> None:
         entries = log.entries
         entries.append(entry)
-        log.by_id[entry.id] = entry
+        log.by_id[entry.sender, entry.id] = entry
         self._bytes += len(entry.body) + ENTRY_BYTES
         while len(entries) > log.keep.messages or entries[0].expires <= now:
             self._drop_first(log)
@@ -175,14 +175,15 @@ class MemoryStore:
         entry = log.entries.popleft()
         self._bytes -= len(entry.body) + ENTRY_BYTES
         log.lost_at = entry.timestamp
-        if log.by_id.get(entry.id) is entry:
-            del log.by_id[entry.id]
+        key = (entry.sender, entry.id)
+        if log.by_id.get(key) is entry:
+            del log.by_id[key]
         if entry.given:
             self._remember(entry, self._last_ms)
 
     def _remember(self, entry: Entry, now: int) -> None:
         seen = Seen(entry.timestamp, entry.seq or 0, hash(entry.body))
-        self._ids.add(entry.topic, entry.id, seen, now)
+        self._ids.add(entry.topic, entry.sender, entry.id, seen, now)
 
     def _clear(self, topic: str, log: TopicLog) -> None:
         while log.entries:

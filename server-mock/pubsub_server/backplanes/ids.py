@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -10,9 +11,16 @@ KEY_BYTES: Final = 16
 _PACKED: Final = struct.Struct("<QQq")
 
 
-def id_key(topic: str, id: str) -> bytes:
-    """What stands for the id of a message of a topic: 16 bytes."""
-    return blake2b(f"{topic} {id}".encode(), digest_size=KEY_BYTES).digest()
+@lru_cache(maxsize=4096)
+def scope(sender: tuple[str, str]) -> str:
+    """What keeps the ids of a sender, by kind and id, apart from those of every other sender."""
+    kind, user = sender
+    return f"{kind} {len(user.encode())} {user}"
+
+
+def id_key(topic: str, sender: tuple[str, str], id: str) -> bytes:
+    """What stands for an id that a sender uses in a topic: 16 bytes."""
+    return blake2b(f"{topic} {scope(sender)} {id}".encode(), digest_size=KEY_BYTES).digest()
 
 
 class Seen(NamedTuple):
@@ -52,23 +60,23 @@ class IdMemory:
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
 
-    def get(self, topic: str, id: str, now: int) -> Seen | None:
-        """What is known of an id."""
-        key = id_key(topic, id)
+    def get(self, topic: str, sender: tuple[str, str], id: str, now: int) -> Seen | None:
+        """What is known of an id that a sender uses in a topic."""
+        key = id_key(topic, sender, id)
         packed = self._newer.get(key) or self._older.get(key)
         if packed is None:
             return None
         seen = Seen(*_PACKED.unpack(packed))
         return None if seen.timestamp + self._age <= now else seen
 
-    def add(self, topic: str, id: str, seen: Seen, now: int) -> None:
+    def add(self, topic: str, sender: tuple[str, str], id: str, seen: Seen, now: int) -> None:
         """Remember an id."""
         self.expire(now)
         if not self._newer:
             self._began = now
         elif len(self._newer) >= self._most:
             self._turn(now)
-        self._newer[id_key(topic, id)] = _PACKED.pack(*seen)
+        self._newer[id_key(topic, sender, id)] = _PACKED.pack(*seen)
 
     def expire(self, now: int) -> None:
         """Forget what is old; called now and then."""

@@ -21,6 +21,7 @@ class TopicLog:
         start: Position of the first message that this log numbered.
         last: Position of the newest one; ``start - 1`` before there is any.
         keep: How much it keeps.
+        by_id: Retained messages by sender and id.
         lost_at: Timestamp of the newest message that has left the log; 0 for none.
     """
 
@@ -33,7 +34,7 @@ class TopicLog:
         self.last_at = 0
         self.lost_at = 0
         self.entries: deque[Entry] = deque()
-        self.by_id: dict[str, Entry] = {}
+        self.by_id: dict[tuple[tuple[str, str], str], Entry] = {}
 
     def alive(self, now: int) -> list[Entry]:
         """What is retained at this time, oldest first."""

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 
 import {
   AuthError,
+  Conflict,
   ConnectionFailed,
   InvalidOption,
   InvalidTopic,
@@ -163,6 +164,20 @@ test('a lost answer leads to no second message', async () => {
   await ps.publish('a.b', { data: 2 });
   assert.deepEqual((await take(sub.events(), 2)).map(tell), [1, 2]);
   assert.deepEqual([server.stats.published, server.stats.duplicates], [2, 1]);
+});
+
+test('an id of one user is free for another', async () => {
+  await using server = await new MemoryServer().start();
+  const [alice, bob] = ['alice', 'bob'].map((user) =>
+    server.client({ token: server.token(user) }),
+  ) as [PubSub, PubSub];
+  const sub = await alice.subscribe('demo.one');
+  const same = { data: 1, id: 'msg_one' };
+  assert.equal((await bob.publish('demo.one', same)).duplicate, false);
+  assert.equal((await alice.publish('demo.one', same)).duplicate, false);
+  assert.equal((await alice.publish('demo.one', same)).duplicate, true);
+  await assert.rejects(alice.publish('demo.one', { data: 2, id: 'msg_one' }), Conflict);
+  assert.deepEqual((await take(sub.events(), 2)).map(tell), [1, 1]);
 });
 
 test('a client that comes back in time has never left', async () => {

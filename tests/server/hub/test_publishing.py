@@ -50,6 +50,18 @@ async def test_a_publish_with_a_ref_is_answered_and_one_without_is_not() -> None
     assert (error["code"], error["topic"], error["ref"]) == ("conflict", "a", "9")
 
 
+async def test_nobody_can_take_an_id_before_another_publishes_under_it() -> None:
+    rig = Rig()
+    mallory, alice = await rig.client("mallory"), await rig.client("alice")
+    mallory.publish("a", 1, id="m")
+    alice.say("publish", ref="1", message={"topic": "a", "data": 1, "id": "m"})
+    assert alice.hear_one("published")["duplicate"] is False
+    # She repeats it after a reconnect.
+    again = await rig.client("alice")
+    again.say("publish", ref="2", message={"topic": "a", "data": 1, "id": "m"})
+    assert again.hear_one("published")["duplicate"] is True
+
+
 async def test_a_repeated_id_is_delivered_once() -> None:
     rig = Rig()
     alice = await rig.client("alice")

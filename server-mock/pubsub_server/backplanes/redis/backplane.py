@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
+from pubsub_server.backplanes.ids import scope
 from pubsub_server.backplanes.redis.catching_up import CatchingUp
 from pubsub_server.backplanes.redis.deliveries import Deliveries
 from pubsub_server.backplanes.redis.feeds import Feeds
@@ -203,12 +204,13 @@ class RedisBackplane:
     ) -> asyncio.Future[list[Published | ServiceError]]:
         """See `backplane.Backplane`."""
         items: list[Item] = []
+        own = scope(sender)
         for draft in drafts:
             id = draft.id or message_id()
             track = self._tracks.get(draft.topic)
             floor = (track and track.last) or 0
             ttl = -1 if draft.ttl is None else draft.ttl * 1000
-            items.append(Item(draft.topic, id, ttl, split(draft, id, sender), floor))
+            items.append(Item(draft.topic, id, own, ttl, split(draft, id, sender), floor))
         return self._writer.publish(items)
 
     def _matching(self, topic: str) -> bool:

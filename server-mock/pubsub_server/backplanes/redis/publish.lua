@@ -3,18 +3,27 @@
 -- KEYS  prefixes with the hash tag of a shard, for example `hp:{17}`; all of one slot in a cluster
 -- ARGV  ids remembered a shard and as many again, ms they are remembered as far as there is room,
 --       ms a silent topic keeps its numbering; how many kinds of logs there are, and for each: messages
---       retained a topic, ms a message is retained; then ten for each message: index into KEYS, topic,
---       id, fingerprint of what is published, kind of the log, ms it is kept (-1 as long as the log
+--       retained a topic, ms a message is retained; then eleven for each message: index into KEYS, topic,
+--       id, scope of the sender's ids, fingerprint of what is published, kind of the log, ms it is kept (-1 as long as the log
 --       allows, 0 not at all), highest position known to the caller (0 for none), and the envelope
 --       before the timestamp, between timestamp and position, and after the position
 -- gives one string a message: `n POSITION TIME` numbered, `d POSITION TIME` known already,
 --       `c` known for something else. POSITION is 0 for what is not kept.
 --
 -- Ids have two halves, `i` and `j`: when the newer one is full or old enough it becomes the older one.
--- An id is known by what stands for it and its topic, with position, time and fingerprint.
+-- An id is known by what stands for it, its topic and its sender, with position, time and fingerprint.
 local cap, remember, silence, kinds = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 
-local function key_of(topic, id) return string.sub(redis.sha1hex(topic .. ' ' .. id), 1, 20) end
+local function key_of(topic, scope, id)
+  return string.sub(redis.sha1hex(topic .. ' ' .. scope .. ' ' .. id), 1, 20)
+end
+
+-- The scope of the ids of who sent an envelope, as `backplanes.ids.scope` gives it.
+local function scope_of(body)
+  local read, envelope = pcall(cjson.decode, body)
+  local sender = read and envelope.sender
+  return sender and sender.type .. ' ' .. #sender.id .. ' ' .. sender.id
+end
 
 -- Since when all ids of a shard that are to be known are. The first time, when a half was evicted, and
 -- after a long silence that begins anew; what logs still have is gathered as their topics come up.
@@ -48,9 +57,10 @@ local function keep_id(base, key, known)
 end
 
 local answers, unbroken = {}, {}
-for at = 5 + 2 * kinds, #ARGV, 10 do
-  local base, topic, id, print = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local kind, ttl, floor = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
+for at = 5 + 2 * kinds, #ARGV, 11 do
+  local base, topic, id, scope = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local print, kind, ttl = ARGV[at + 4], tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
+  local floor = tonumber(ARGV[at + 7])
   local keep, age = tonumber(ARGV[3 + 2 * kind]), tonumber(ARGV[4 + 2 * kind])
   local state, log = base .. ':s:' .. topic, base .. ':l:' .. topic
   local start, last, latest, lost, of = now * 1000, nil, now, 0, nil
@@ -68,12 +78,14 @@ for at = 5 + 2 * kinds, #ARGV, 10 do
   if latest < complete[base] then
     for _, entry in ipairs(redis.call('XRANGE', log, '-', '+')) do
       local seq, kept = tonumber(string.match(entry[1], '^(%d+)')), entry[2]
-      local known = struct.pack('<dd', seq, tonumber(kept[2]))
-      redis.call('HSETNX', base .. ':i', key_of(topic, kept[6]), known)
+      local known, sent_by = struct.pack('<dd', seq, tonumber(kept[2])), scope_of(kept[8])
+      if sent_by then
+        redis.call('HSETNX', base .. ':i', key_of(topic, sent_by, kept[6]), known)
+      end
     end
     counts[base] = redis.call('HLEN', base .. ':i')
   end
-  local key, place = key_of(topic, id), base .. ':i'
+  local key, place = key_of(topic, scope, id), base .. ':i'
   local known = redis.call('HGET', place, key)
   if not known then
     place = base .. ':j'
@@ -100,7 +112,7 @@ for at = 5 + 2 * kinds, #ARGV, 10 do
       last = start - 1
     end
     local time = math.max(now, latest)
-    local seq, head, middle, tail = 0, ARGV[at + 7], ARGV[at + 8], ARGV[at + 9]
+    local seq, head, middle, tail = 0, ARGV[at + 8], ARGV[at + 9], ARGV[at + 10]
     local body
     if ttl == 0 then
       body = head .. whole(time) .. middle .. tail

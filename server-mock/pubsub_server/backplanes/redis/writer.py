@@ -51,6 +51,7 @@ class Item:
 
     topic: str
     id: str
+    scope: str
     ttl: int
     parts: Parts
     floor: int
@@ -280,6 +281,7 @@ class Lane:
                 bases.setdefault(base, len(bases) + 1),
                 item.topic,
                 item.id,
+                item.scope,
                 parts.fingerprint,
                 self._retention.number(item.topic) + 1,
                 item.ttl,
@@ -340,7 +342,7 @@ def _result(item: Item, answer: bytes) -> Result:
     if kind == b"c":
         return ServiceError(
             "conflict",
-            "this id was used before, by another sender or for another message",
+            "you have used this id before, for another message",
             topic=item.topic,
             field="id",
         )
