@@ -608,6 +608,27 @@ async def test_idle_connections_are_closed() -> None:
         assert answer.startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize("version", ["0.9", "2.0"])
+async def test_a_request_of_another_version_of_http_is_refused_in_http_1_1(
+    server: RunningServer, version: str
+) -> None:
+    answer = await raw(server, f"GET /healthz HTTP/{version}\r\nHost: x\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 505 ")
+    assert b"Connection: close\r\n" in answer
+    assert b'"code":"unsupported"' in answer
+
+
+async def test_pages_of_other_origins_cannot_read_the_metrics(server: RunningServer) -> None:
+    async with httpx.AsyncClient(base_url=server.http) as client:
+        for method in ("GET", "OPTIONS"):
+            headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "GET"}
+            answer = await client.request(method, "/metrics", headers=headers)
+            assert "Access-Control-Allow-Origin" not in answer.headers
+            assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        answer = await client.get("/v1/openapi.json", headers={"Origin": "https://app.example"})
+        assert answer.headers["Access-Control-Allow-Origin"] == "*"
+
+
 async def test_beyond_the_cap_connections_are_turned_away() -> None:
     async with running_server(max_connections=1) as server:
         host, port = server.http.removeprefix("http://").split(":")

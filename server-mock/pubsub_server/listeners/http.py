@@ -42,6 +42,8 @@ ALLOWED_HEADERS: Final = (
     "Authorization, Content-Type, Accept, Cache-Control, Idempotency-Key, Last-Event-ID, "
     "X-Request-Id"
 )
+METRICS: Final = "/metrics"
+"""For the operator: pages of other origins do not read it."""
 PREFLIGHT_SECONDS: Final = 600
 SHORTEST: Final = 0.05
 """Seconds that open requests have at the end, though the time is over."""
@@ -133,7 +135,7 @@ class HttpListener:
         rest, streams, router = self._rest, self._streams, app.router
         router.add_get("/healthz", self._health)
         router.add_get("/readyz", self._readiness)
-        router.add_get("/metrics", self._exposition)
+        router.add_get(METRICS, self._exposition)
         router.add_get("/v1/openapi.json", self._description)
         router.add_post("/v1/topics/{topic}/messages", rest.publish)
         router.add_post("/v1/messages:batch", rest.batch)
@@ -165,6 +167,11 @@ class HttpListener:
         if isinstance(connection, HttpConnection) and not connection.begin_request(address):
             error = ServiceError("connection_limit", TOO_MANY, retry_after_ms=RETRY_SECONDS * 1000)
             response: web.StreamResponse = problem(error, identifier)
+            response.force_close()
+        elif isinstance(connection, HttpConnection) and connection.version_refused:
+            error = ServiceError("unsupported", "this server speaks HTTP/1.1")
+            remedy = "Send the request as HTTP/1.1."
+            response = problem(error, identifier, status=505, remedy=remedy)
             response.force_close()
         else:
             response = await self._answer(request, handler, identifier)
@@ -239,7 +246,7 @@ class HttpListener:
         # A refused `Expect` is answered before any handler is asked.
         headers["X-Request-Id"] = request.get(REQUEST_ID) or new_request_id()
         headers["X-Content-Type-Options"] = "nosniff"
-        if is_console(request.path):
+        if is_console(request.path) or request.path == METRICS:
             headers["Cross-Origin-Resource-Policy"] = "same-origin"
             return
         origin = request.headers.get("Origin")

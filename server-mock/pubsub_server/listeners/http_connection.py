@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.listeners.callers import peer
@@ -15,6 +15,10 @@ from pubsub_server.listeners.request_ids import new_request_id
 
 if TYPE_CHECKING:
     import asyncio
+
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.http import RawRequestMessage
+    from aiohttp.streams import StreamReader
 
     from pubsub_server.hub.connection import Connection
     from pubsub_server.listeners.http import HttpListener
@@ -48,6 +52,9 @@ class HttpConnection(web.RequestHandler):
         loop: The event loop.
         settings: Limits and deadlines.
         listener: Counts the open connections.
+
+    Attributes:
+        version_refused: Whether the current request has a version that this server does not speak.
     """
 
     __slots__ = (
@@ -60,7 +67,9 @@ class HttpConnection(web.RequestHandler):
         "_settings",
         "_slot",
         "_stream",
+        "_unversioned",
         "_wire",
+        "version_refused",
     )
 
     def __init__(
@@ -82,6 +91,10 @@ class HttpConnection(web.RequestHandler):
             auto_decompress=False,
             logger=_LOG,
         )
+        # aiohttp answers in the version of the request, whatever that is.
+        assert self._request_factory is not None
+        self._unversioned, self._request_factory = self._request_factory, self._versioned
+        self.version_refused = False
         self._settings = settings
         self._listener = listener
         self._stream: tuple[StreamSink, Service, Connection] | None = None
@@ -123,6 +136,19 @@ class HttpConnection(web.RequestHandler):
             self._turn_away(_LIMITED)
             return
         super().data_received(data)
+
+    def _versioned(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: web.RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        self.version_refused = message.version not in (HttpVersion10, HttpVersion11)
+        if self.version_refused:
+            message = message._replace(version=HttpVersion11)
+        return self._unversioned(message, payload, protocol, writer, task)
 
     def begin_request(self, address: str | None) -> bool:
         """The head of a request has come; False where this client may have no more of them."""

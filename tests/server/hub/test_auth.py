@@ -2,8 +2,30 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from pubsub_server.hub import inbound as module
 from tests.server.hub_rig import START_MS, Rig
+
+
+@pytest.mark.parametrize("version", [0, 2, None])
+async def test_auth_is_answered_with_the_version_of_the_server(version: object) -> None:
+    rig = Rig()
+    peer = rig.stranger()
+    peer.say("auth", token="alice", version=version)
+    await rig.settle()
+    assert peer.hear_one("auth.ok")["version"] == 1
+
+
+@pytest.mark.parametrize("version", ["0.9", "2.0", "1", 1.5])
+async def test_a_version_that_is_no_whole_number_is_refused(version: object) -> None:
+    rig = Rig()
+    peer = rig.stranger()
+    peer.say("auth", token="alice", version=version)
+    await rig.settle()
+    error = peer.hear_one("error")
+    assert error["code"] == "invalid_frame"
+    assert "`version`" in error["message"]
 
 
 async def test_nothing_is_answered_before_auth() -> None:
