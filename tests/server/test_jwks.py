@@ -163,6 +163,22 @@ async def test_audience_and_issuer_are_checked_where_they_are_configured() -> No
     await World().authenticator().authenticate(token(aud="anything"))
 
 
+@pytest.mark.parametrize("other", ["h", "https", "https://hanzo.id/", "", ["https://hanzo.id"]])
+async def test_an_issuer_has_to_be_the_same_text(other: object) -> None:
+    authenticator = World().authenticator(issuer="https://hanzo.id")
+    claims = json.dumps({**CLAIMS, "iss": other}).encode()
+    text = jwt.api_jws.encode(claims, ED, "EdDSA", headers={"kid": "EdDSA"})
+    assert (await refusal(authenticator, text)).code == "token_invalid"
+
+
+@pytest.mark.parametrize("critical", [["x"], ["exp"], [], "x", 1])
+async def test_a_token_with_critical_extensions_is_invalid(critical: object) -> None:
+    # RFC 7515, 4.1.11: what is critical has to be understood, and the list is not empty.
+    headers = {"kid": "EdDSA", "crit": critical, "x": 1}
+    text = jwt.api_jws.encode(json.dumps(CLAIMS).encode(), ED, "EdDSA", headers=headers)
+    assert (await refusal(World().authenticator(), text)).code == "token_invalid"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
