@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub import Gap, Message, PubSubClient
 
 TOPIC = "demo.orders"
 
@@ -20,12 +20,16 @@ async def main(file: Path, count: int) -> None:
     async with PubSubClient() as ps:
         # Without positions: from the beginning of what the server keeps.
         orders = ps.subscribe(TOPIC, after=after) if after else ps.subscribe(TOPIC, history=100)
-        async for order in orders:
-            print(order.data["number"], flush=True)
-            # Saved after the work is done: a crash repeats one order, but never skips one.
-            await asyncio.to_thread(file.write_text, json.dumps(dict(orders.positions)))
-            if (count := count - 1) == 0:
-                break
+        async for event in orders.events():
+            if isinstance(event, Gap):
+                # The server no longer retains these: load them from where orders are stored.
+                print(f"missed {event.missed} orders: {event.reason}", file=sys.stderr, flush=True)
+            elif isinstance(event, Message):
+                print(event.data["number"], flush=True)
+                # Saved after the work is done: a crash repeats one order, but never skips one.
+                await asyncio.to_thread(file.write_text, json.dumps(dict(orders.positions)))
+                if (count := count - 1) == 0:
+                    break
 
 
 def read(file: Path) -> dict[str, int]:

@@ -12,6 +12,7 @@
  *     │   └── ConnectionLimit
  *     ├── RateLimited                  retryAfter
  *     ├── SlowConsumer
+ *     ├── MessagesMissed               `onGap: 'raise'`: messages cannot be delivered any more; gap
  *     ├── QueueFull                    the bounded queue of unsent publishes
  *     ├── Superseded                   policy `latest`: a newer message took its place
  *     ├── InvalidTopic
@@ -34,6 +35,7 @@
  */
 
 import { CODES, type Code, type ErrorName } from './generated/errors.js';
+import type { Gap } from './values.js';
 
 /** What a server sends is shown to people and written to logs: 2,000 characters of it are kept. */
 const TOO_LONG = /^(.{2000}).+/su;
@@ -237,6 +239,19 @@ export interface RateLimited extends PubSubError {
 export const SlowConsumer: ErrorClass<SlowConsumer> = /* @__PURE__ */ classOf('SlowConsumer');
 export interface SlowConsumer extends PubSubError {
   readonly name: 'SlowConsumer';
+}
+
+/**
+ * Messages of a topic cannot be delivered any more.
+ *
+ * An iteration throws it where `subscribe` was called with `onGap: 'raise'`. The subscription goes
+ * on: iterate again for the messages that follow the gap.
+ */
+export const MessagesMissed: ErrorClass<MessagesMissed> = /* @__PURE__ */ classOf('MessagesMissed');
+export interface MessagesMissed extends PubSubError {
+  readonly name: 'MessagesMissed';
+  /** What is missing, and why. */
+  readonly gap: Gap;
 }
 
 /** The bounded queue of unsent publishes is full, or dropped this message as its policy says. */

@@ -37,6 +37,7 @@ export type ClientCode =
   | 'outcome_unknown'
   | 'queue_full'
   | 'dropped'
+  | 'messages_missed'
   | 'superseded'
   | 'insecure_url'
   | 'closed'
@@ -68,6 +69,7 @@ export type ErrorName =
   | 'AuthRefused'
   | 'OperationTimeout'
   | 'QueueFull'
+  | 'MessagesMissed'
   | 'Superseded'
   | 'InsecureUrl'
   | 'ClosedError'
@@ -224,6 +226,12 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
       'Await each publish, raise `sendQueue`, or choose the policy `block`, `drop_oldest` or `latest`.',
     ],
     dropped: ['again', 'Choose the policy `block` to lose nothing.'],
+  },
+  MessagesMissed: {
+    messages_missed: [
+      'retry',
+      'Load the state that the missing messages led to, then iterate again for those that follow.',
+    ],
   },
   Superseded: {
     superseded: ['retry', 'None is needed: this is the policy `latest`.'],

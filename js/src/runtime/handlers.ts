@@ -3,6 +3,7 @@
 import type { PresenceMember } from '../generated/wire.js';
 import type { Gap, Message, PresenceChange, SubscriptionEvent } from '../values.js';
 import type { Inbox } from './inbox.js';
+import { operations } from './lazy.js';
 import type { Listeners } from './listeners.js';
 
 /** A function, synchronous or not; what it returns is not used. */
@@ -13,6 +14,9 @@ export type MessageHandler<Data> = Handler<[message: Message<Data>]>;
 
 /** Called with everybody present on the topic, and what changed. */
 export type PresenceHandler = Handler<[members: readonly PresenceMember[], change: PresenceChange]>;
+
+/** Called with each gap; `raise`: the iteration throws `MessagesMissed` for each. */
+export type GapHandler = Handler<[gap: Gap]> | 'raise';
 
 /**
  * Loads the state that missing messages led to (REC-4).
@@ -25,12 +29,17 @@ export type StateLoader = Handler<[gap: Gap, positions: Readonly<Record<string, 
 export interface Given {
   readonly onMessage?: Handler<[Message]> | undefined;
   readonly onPresence?: PresenceHandler | undefined;
-  readonly onGap?: Handler<[gap: Gap]> | undefined;
+  readonly onGap?: GapHandler | undefined;
   readonly stateLoader?: StateLoader | undefined;
 }
 
+/** Topics of a subscription whose gap was logged; beyond that the oldest may be logged again. */
+const LOGGED = 1_000;
+
 /** @internal Calls the handlers of one subscription. */
 export class Handlers {
+  private readonly _logged = new Set<string>();
+
   /**
    * @param given What the program passed to `subscribe`.
    * @param _listeners Told of gaps, and of what handlers throw.
@@ -40,12 +49,27 @@ export class Handlers {
     private readonly _listeners: Listeners,
   ) {}
 
-  /** Tell of a gap: first the state is loaded, then the program is told. */
-  async gap(gap: Gap, { positions }: Inbox): Promise<void> {
+  /**
+   * Tell of a gap: load the state, then call `onGap`; log it where nothing handles it.
+   *
+   * @param seen Whether the program gets the gap itself.
+   * @throws MessagesMissed `onGap` is `raise`.
+   */
+  async gap(gap: Gap, { positions }: Inbox, seen?: boolean): Promise<void> {
     const { stateLoader, onGap } = this.given;
-    this._listeners.tell('gap', gap);
+    const heard = this._listeners.tell('gap', gap);
     await this._call(stateLoader, gap, Object.fromEntries(positions));
+    if (onGap === 'raise') throw (await operations()).missed(gap);
     await this._call(onGap, gap);
+    if (!(seen || heard || stateLoader || onGap)) await this._call(() => this._log(gap));
+  }
+
+  private async _log(gap: Gap): Promise<void> {
+    const { _logged } = this;
+    if (_logged.has(gap.topic)) return;
+    _logged.add(gap.topic);
+    if (_logged.size > LOGGED) _logged.delete(_logged.values().next().value as string);
+    this._listeners.logger.warn((await operations()).unseen(gap));
   }
 
   /**

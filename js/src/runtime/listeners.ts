@@ -11,8 +11,8 @@ type Name = keyof ClientEvents;
 export class Listeners {
   private readonly _readers = new Map<Recent<unknown>, Name>();
 
-  /** @param _logger Gets the errors that nobody listens to. */
-  constructor(private readonly _logger: Logger) {}
+  /** @param logger Gets the errors that nobody listens to. */
+  constructor(readonly logger: Logger) {}
 
   /** What happens from now on. */
   open<K extends Name>(name: K): Recent<ClientEvents[K]> {
@@ -26,7 +26,7 @@ export class Listeners {
     const reader = this.open(name);
     const thrown = (error: unknown): void => {
       // A listener of errors that throws must not be told of its own error.
-      if (name === 'error') this._logger.error('A listener of errors threw', error);
+      if (name === 'error') this.logger.error('A listener of errors threw', error);
       else this.report(error);
     };
     void (async () => {
@@ -53,11 +53,11 @@ export class Listeners {
   report(thrown: unknown): void {
     const error = thrown instanceof Error ? thrown : new Error(String(thrown));
     if (this.tell('error', error)) return;
-    const { _logger } = this;
-    if (!(error instanceof PubSubError)) _logger.error('A handler threw', error);
+    const { logger } = this;
+    if (!(error instanceof PubSubError)) logger.error('A handler threw', error);
     // A server that is restarted says so, and nobody has to do anything.
-    else if (error.code === 'going_away') _logger.warn(`${error.code}: ${error.message}`);
-    else _logger.error(`${error.code}: ${error.message}`);
+    else if (error.code === 'going_away') logger.warn(`${error.code}: ${error.message}`);
+    else logger.error(`${error.code}: ${error.message}`);
   }
 
   /** No change of state follows. */

@@ -31,7 +31,7 @@ export interface PublishOptions extends Waiting {
   readonly ttl?: number | undefined;
   /** Message id, at most 128 characters; default `msg_` and a ULID. */
   readonly id?: string | undefined;
-  /** With the policy `latest`, a newer message of the key replaces one that is not sent yet. */
+  /** With the policy `latest`, a newer message of the key takes the place of one not sent yet. */
   readonly key?: string | undefined;
   /** `auto`: the open connection, or HTTP where that carries no publishes. */
   readonly via?: Via | undefined;

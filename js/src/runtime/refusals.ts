@@ -135,7 +135,8 @@ export function refuseSubscription(
   checkCall(options, names);
   const given = options as Readonly<Record<string, unknown>>;
   for (const name of names) {
-    if (/^on|Loader$/.test(name)) checkFunction(name, given[name]);
+    const raises = name === 'onGap' && given[name] === 'raise';
+    if (/^on|Loader$/.test(name) && !raises) checkFunction(name, given[name]);
   }
   const { since, history, after, presence = false, queue = {} } = given;
   if (history !== undefined) checkNumber('history', history, [0, HISTORY_MAX, 'messages']);
@@ -144,6 +145,12 @@ export function refuseSubscription(
   if (after !== undefined) checkPositions(after);
   checkFlag('presence', presence);
   readReceiveQueue(queue as object, undefined, 'queue');
+  if (given['onGap'] === 'raise') {
+    throw new InvalidOption(
+      "`onGap` is 'raise', and `onMessage` leaves no iteration that could throw.",
+      { remedy: 'Pass a function as `onGap`, or iterate the subscription.', field: 'onGap' },
+    );
+  }
   throw new UsageError('The arguments of the subscription are not valid.');
 }
 

@@ -4,11 +4,11 @@ import type { Subscribe } from '../session/events.js';
 import { isSignal } from '../settings/checks.js';
 import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
 import { isPattern, isTopic } from '../topics.js';
-import type { AnyPayload, Gap, Since } from '../values.js';
+import type { AnyPayload, Since } from '../values.js';
 import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
 import type { Driver } from './driver.js';
 import {
-  type Handler,
+  type GapHandler,
   Handlers,
   type MessageHandler,
   type PresenceHandler,
@@ -27,7 +27,7 @@ export const HISTORY_MAX = 10_000;
 
 /** Arguments in which nothing is wrong; what is wrong with others, `refuseSubscription` knows. */
 const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
-  'since?:0 history?:1 after?:2 onMessage?:3 onPresence?:3 onGap?:3 stateLoader?:3 ' +
+  'since?:0 history?:1 after?:2 onMessage?:3 onPresence?:3 onGap?:5 stateLoader?:3 ' +
     'presence?:flag queue?:object timeout?:any signal?:4',
   (since) => (typeof since === 'number' || since instanceof Date) && isTime(Math.round(+since)),
   (history) => isCount(history, HISTORY_MAX),
@@ -36,6 +36,7 @@ const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
     Object.entries(after).every(([topic, seq]) => isTopic(topic) && isCount(seq)),
   (handler) => typeof handler === 'function',
   isSignal,
+  (handler) => typeof handler === 'function' || handler === 'raise',
 );
 
 /** What `subscribe` takes beside the topics. */
@@ -50,8 +51,13 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
   readonly onMessage?: MessageHandler<Data> | undefined;
   /** Called with everybody present, and what changed, whenever that changes. */
   readonly onPresence?: PresenceHandler | undefined;
-  /** Called with each gap, in its place between the messages. */
-  readonly onGap?: Handler<[gap: Gap]> | undefined;
+  /**
+   * Called with each gap, in its place between the messages; or `raise`: the iteration throws
+   * `MessagesMissed` there, and goes on behind the gap when it is iterated again. Without it,
+   * `stateLoader` and `ps.on('gap')`, the first gap of each topic is logged as a warning where only
+   * messages are read.
+   */
+  readonly onGap?: GapHandler | undefined;
   /**
    * Called once for each gap to load the state anew (REC-4), with the positions taken down before;
    * then `onGap` is called, and what follows the gap is delivered.
@@ -76,7 +82,8 @@ export async function subscribe<Data>(
   const patterns: unknown = typeof topics === 'string' ? [topics] : topics;
   const names = isFit.fields.map(({ name }) => name);
   const fits = isFit(options) && Object.keys(options).every((name) => names.includes(name));
-  if (!fits || !isSome(patterns, PATTERNS_MAX, isPattern)) {
+  const isMute = options.onGap === 'raise' && options.onMessage;
+  if (!fits || isMute || !isSome(patterns, PATTERNS_MAX, isPattern)) {
     return (await driver.part(operations(), {})).refuseSubscription(patterns, options, names);
   }
   const { since, history, after, onMessage, onPresence, queue, signal } = options;

@@ -12,7 +12,8 @@ import type { Inbox } from './inbox.js';
  * Messages of one or more topics: `for await (const message of sub)`, or handlers.
  *
  * `PubSub.subscribe` makes it. An iteration ends when the subscription is unsubscribed or the client
- * is closed, after the messages that wait; it throws where client or subscription failed. Leaving a
+ * is closed, after the messages that wait; it throws where client or subscription failed. It passes
+ * over gaps and logs them, unless `onGap`, `stateLoader` or `ps.on('gap')` handles them. Leaving a
  * `for await` by `break` unsubscribes, as does the end of a block with `await using`.
  */
 export class Subscription<Data = AnyPayload>
@@ -66,7 +67,7 @@ export class Subscription<Data = AnyPayload>
    * Presence comes here unless it goes to `onPresence`.
    */
   events(): AsyncIterableIterator<SubscriptionEvent<Data>> {
-    return this._read((event) => event);
+    return this._read((event) => event, true);
   }
 
   [Symbol.asyncIterator](): AsyncIterableIterator<Message<Data>> {
@@ -79,6 +80,7 @@ export class Subscription<Data = AnyPayload>
 
   private _read<T>(
     pick: (event: SubscriptionEvent<Data>) => T | undefined,
+    seesGaps?: boolean,
   ): AsyncIterableIterator<T> {
     const { _inbox: inbox, _handlers: handlers } = this;
     if (handlers.given.onMessage) {
@@ -93,7 +95,7 @@ export class Subscription<Data = AnyPayload>
           // What is here already is not waited for.
           const event = inbox.take() ?? (await inbox.next()).value;
           if (!event) return { done: true, value: undefined };
-          if (event.kind === 'gap') await handlers.gap(event.gap, inbox);
+          if (event.kind === 'gap') await handlers.gap(event.gap, inbox, seesGaps);
           const value = pick(event);
           if (value !== undefined) return { done: false, value };
         }

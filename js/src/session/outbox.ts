@@ -61,10 +61,12 @@ export class Outbox {
   publish(event: Publish): void {
     const { ref, messages, size } = event;
     this._number += 1;
-    const entry = { _number: this._number, _publish: event, _ref: `p${ref}`, _sent: false };
-    this._machine._parts.rare?._makeRoom(event);
+    const place = this._machine._parts.rare?._makeRoom(event);
+    const _number = place ?? this._number;
+    const entry = { _number, _publish: event, _ref: `p${ref}`, _sent: false };
     if (this.hasRoom(messages.length, size)) {
-      this._queue.add(entry);
+      if (place) this._requeue(entry);
+      else this._queue.add(entry);
       this.flush();
     } else {
       const load = loadOf(this._queue);

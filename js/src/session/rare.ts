@@ -152,19 +152,26 @@ export class Rare {
 
   // ---------------------------------------------------------------- publishes
 
-  /** What the policy gives up for one more publish: an unsent one of its key, or the oldest. */
-  _makeRoom({ ref, messages, size, policy, key }: Publish): void {
+  /**
+   * What the policy gives up for one more publish: an unsent one of its key, or the oldest.
+   *
+   * @returns The number of the one of its key: at the end of the queue, the newest of a key that
+   *   changes faster than the queue moves would never be sent.
+   */
+  _makeRoom({ ref, messages, size, policy, key }: Publish): number | undefined {
     const { outbox } = this._session;
     const unsent = (): Entry[] => [...outbox._queue].filter(({ _sent }) => !_sent);
     if (policy === 'latest' && key !== undefined) {
       const same = unsent().find((entry) => !entry._tried && entry._publish.key === key);
       if (same) outbox._giveUp(same, 'superseded', `Publish ${ref} took its place.`);
+      return same?._number;
     }
     while (policy === 'drop_oldest' && !outbox.hasRoom(messages.length, size)) {
       const [oldest] = unsent();
       if (!oldest) break;
       outbox._giveUp(oldest, 'dropped', 'A newer publish needed its place in the queue.');
     }
+    return undefined;
   }
 
   /** Slots without an answer, each with its message. */

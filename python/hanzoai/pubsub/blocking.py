@@ -29,13 +29,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hanzoai.pubsub.errors import PubSubError
-    from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
+    from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
     from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
-        Gap,
         Message,
         Outgoing,
         PositionList,
@@ -160,7 +159,7 @@ class PubSub:
         after: Mapping[str, int] | None = None,
         on_message: Handler[Message] | None = None,
         on_presence: Handler[PresenceChange] | None = None,
-        on_gap: Handler[Gap] | None = None,
+        on_gap: GapHandler | None = None,
         presence: bool | None = None,
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,
@@ -175,7 +174,7 @@ class PubSub:
                 after=after,
                 on_message=self._threaded(on_message),
                 on_presence=self._threaded(on_presence),
-                on_gap=self._threaded(on_gap),
+                on_gap=on_gap if on_gap == "raise" else self._threaded(on_gap),
                 presence=presence,
                 state_loader=self._threaded(state_loader),
                 queue=queue,

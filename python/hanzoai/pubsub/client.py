@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hanzoai.pubsub.errors import PubSubError
-    from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
+    from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Prepared
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
     from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
-        Gap,
         Message,
         Outgoing,
         PositionList,
@@ -203,7 +202,7 @@ class PubSubClient:
         after: Mapping[str, int] | None = None,
         on_message: Handler[Message] | None = None,
         on_presence: Handler[PresenceChange] | None = None,
-        on_gap: Handler[Gap] | None = None,
+        on_gap: GapHandler | None = None,
         presence: bool | None = None,
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,
@@ -225,7 +224,10 @@ class PubSubClient:
                 coroutine function.
             on_presence: Called with each change of who is present. Without ``on_message`` it runs
                 beside the iteration.
-            on_gap: Called with each gap, in its place between the messages.
+            on_gap: Called with each gap, in its place between the messages; or ``"raise"``: the
+                iteration raises ``MessagesMissed`` there, and goes on behind the gap when it is
+                iterated again. Without it and ``state_loader``, the first gap of each topic is
+                logged at WARNING where only messages are read.
             presence: Whether to ask for presence; default where ``on_presence`` is given. Without
                 that handler, changes come in ``sub.events()``.
             state_loader: Called once for each gap to load the state anew (REC-4), with the
@@ -284,8 +286,8 @@ class PubSubClient:
             ttl: Seconds it is kept in history; 0 keeps nothing. Default: as long as the server
                 keeps messages.
             id: Message id, at most 128 characters; default ``msg_`` and a ULID.
-            key: With the policy ``latest``, a newer message of the same key replaces one that is
-                not sent yet.
+            key: With the policy ``latest``, a newer message of the same key takes the place of one
+                that is not sent yet.
             timeout: Seconds; default ``operation_timeout``. A message whose time has passed is
                 never sent later.
             via: ``auto``: the open connection, or HTTP where that carries no publishes.

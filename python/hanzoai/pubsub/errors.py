@@ -11,6 +11,7 @@
     │   └── ConnectionLimit
     ├── RateLimited                  retry_after
     ├── SlowConsumer
+    ├── MessagesMissed               `on_gap="raise"`: messages can no longer be delivered; gap
     ├── QueueFull                    the bounded queue of unsent publishes
     ├── Superseded                   policy `latest`: a newer message took its place
     ├── InvalidTopic                 also a ValueError
@@ -34,9 +35,12 @@ to a code. All of them can be pickled, `__cause__` aside.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from hanzoai.pubsub.generated.errors import CODES
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.values import Gap
 
 _MESSAGE_MAX = 2_000
 """Characters kept of a message: what a server sends is shown to people and written to logs."""
@@ -207,6 +211,42 @@ class SlowConsumer(_CodedError, code="slow_consumer"):
     """The client read too slowly for the server's queue."""
 
 
+class MessagesMissed(_CodedError, code="messages_missed"):
+    """Messages of a topic cannot be delivered any more.
+
+    An iteration raises it where `subscribe` was called with `on_gap="raise"`. The subscription goes
+    on: iterate again for the messages that follow the gap.
+
+    Attributes:
+        gap: What is missing, and why.
+    """
+
+    gap: Gap | None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: str | None = None,
+        remedy: str | None = None,
+        topic: str | None = None,
+        field: str | None = None,
+        retry_after: float | None = None,
+        cause: BaseException | None = None,
+        gap: Gap | None = None,
+    ) -> None:
+        super().__init__(
+            message,
+            code=code,
+            remedy=remedy,
+            topic=topic,
+            field=field,
+            retry_after=retry_after,
+            cause=cause,
+        )
+        self.gap = gap
+
+
 class QueueFull(_CodedError, code="queue_full"):
     """The bounded queue of unsent publishes is full, or dropped this message as its policy says."""
 
@@ -311,6 +351,7 @@ CLASSES: dict[str, type[_CodedError]] = {
         ConnectionLimit,
         RateLimited,
         SlowConsumer,
+        MessagesMissed,
         QueueFull,
         Superseded,
         InvalidTopic,

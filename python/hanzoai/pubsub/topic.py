@@ -8,11 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from hanzoai.pubsub.client import PubSubClient
-    from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
+    from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue
     from hanzoai.pubsub.values import (
-        Gap,
         Message,
         Outgoing,
         PresenceChange,
@@ -57,7 +56,7 @@ class TopicHandle:
         after: int | None = None,
         on_message: Handler[Message] | None = None,
         on_presence: Handler[PresenceChange] | None = None,
-        on_gap: Handler[Gap] | None = None,
+        on_gap: GapHandler | None = None,
         presence: bool | None = None,
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,

@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.blocking import PubSub
     from hanzoai.pubsub.generated.wire import Denial
-    from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
+    from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue
     from hanzoai.pubsub.values import (
         Event,
-        Gap,
         Message,
         Outgoing,
         PresenceChange,
@@ -276,7 +275,7 @@ class BlockingTopicHandle:
         after: int | None = None,
         on_message: Handler[Message] | None = None,
         on_presence: Handler[PresenceChange] | None = None,
-        on_gap: Handler[Gap] | None = None,
+        on_gap: GapHandler | None = None,
         presence: bool | None = None,
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,

@@ -7,9 +7,10 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
+from hanzoai.pubsub.runtime.gaps import UnseenGaps, missed
 from hanzoai.pubsub.values import Gap, Message, PresenceChange
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ _BACKLOG: Final = 256
 Value = TypeVar("Value")
 Handler: TypeAlias = Callable[[Value], Awaitable[Any] | Any]
 """A function or a coroutine function; what it returns is not used."""
+
+GapHandler: TypeAlias = Handler[Gap] | Literal["raise"]
+"""A handler of gaps, or ``"raise"``: the iteration raises ``MessagesMissed`` for each."""
 
 StateLoader: TypeAlias = Callable[[Gap, Mapping[str, int]], Awaitable[Any] | Any]
 """``state_loader(gap, positions)``: loads the state that the missing messages led to (REC-4).
@@ -60,23 +64,37 @@ class Handlers:
     Attributes:
         on_message: Called with each message.
         on_presence: Called with each presence change.
-        on_gap: Called with each gap.
+        on_gap: Called with each gap, or ``"raise"``.
         state_loader: Called with each gap and the positions, before ``on_gap``.
         report: Gets their exceptions.
     """
 
     on_message: Handler[Message] | None
     on_presence: Handler[PresenceChange] | None
-    on_gap: Handler[Gap] | None
+    on_gap: GapHandler | None
     state_loader: StateLoader | None
     report: Report
+    _unseen: UnseenGaps = field(default_factory=UnseenGaps)
 
-    async def gap(self, gap: Gap, positions: Mapping[str, int]) -> None:
-        """Tell of a gap: first the state is loaded, then the program is told."""
+    async def gap(self, gap: Gap, positions: Mapping[str, int], *, seen: bool = False) -> None:
+        """Tell of a gap: load the state, then call ``on_gap``; log it where neither is given.
+
+        Args:
+            gap: What is missing.
+            positions: Of the subscription.
+            seen: Whether the program gets the gap itself.
+
+        Raises:
+            MessagesMissed: ``on_gap`` is ``"raise"``.
+        """
         if self.state_loader is not None:
             await self._guard(gap.topic, self.state_loader, gap, dict(positions))
+        if self.on_gap == "raise":
+            raise missed(gap)
         if self.on_gap is not None:
             await self._guard(gap.topic, self.on_gap, gap)
+        elif self.state_loader is None and not seen:
+            self._unseen.log(gap)
 
     async def run(self, inbox: Inbox) -> None:
         """Hand everything of the inbox to the handlers until it has ended.

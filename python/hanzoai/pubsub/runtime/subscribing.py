@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.runtime.handlers import Handlers
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.runtime.subscription import Subscription
@@ -18,9 +19,9 @@ from hanzoai.pubsub.settings.options import ReceiveQueue
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hanzoai.pubsub.runtime.handlers import Handler, StateLoader
+    from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.operations import Operations
-    from hanzoai.pubsub.values import Gap, Message, PresenceChange, Since, Topics
+    from hanzoai.pubsub.values import Message, PresenceChange, Since, Topics
 
 _HISTORY_MAX: Final = 10_000
 _numbers: Final = itertools.count(1)
@@ -35,7 +36,7 @@ class Request:
         queue: Bounds of what waits for the program.
         on_message: Handler of messages.
         on_presence: Handler of presence changes.
-        on_gap: Handler of gaps.
+        on_gap: Handler of gaps, or ``"raise"``.
         state_loader: Loads the state anew after a gap.
     """
 
@@ -43,7 +44,7 @@ class Request:
     queue: ReceiveQueue
     on_message: Handler[Message] | None
     on_presence: Handler[PresenceChange] | None
-    on_gap: Handler[Gap] | None
+    on_gap: GapHandler | None
     state_loader: StateLoader | None
 
     @classmethod
@@ -56,7 +57,7 @@ class Request:
         after: Mapping[str, int] | None,
         on_message: Handler[Message] | None,
         on_presence: Handler[PresenceChange] | None,
-        on_gap: Handler[Gap] | None,
+        on_gap: GapHandler | None,
         presence: bool | None,
         state_loader: StateLoader | None,
         queue: ReceiveQueue,
@@ -71,9 +72,9 @@ class Request:
         for name, handler in (
             ("on_message", on_message),
             ("on_presence", on_presence),
-            ("on_gap", on_gap),
         ):
             check_function(name, handler)
+        _check_on_gap(on_gap, iterated=on_message is None)
         check_function("state_loader", state_loader, arguments=2)
         if history is not None:
             check_whole("history", history, low=0, high=_HISTORY_MAX, unit="messages")
@@ -157,6 +158,19 @@ class _Place:
     def _report(self, error: Exception, topic: str | None) -> None:
         if self._operations is not None:
             self._operations.report(error, topic)
+
+
+def _check_on_gap(on_gap: object, *, iterated: bool) -> None:
+    if on_gap != "raise":
+        check_function(
+            "on_gap", on_gap, remedy='Pass a function, a coroutine function, or "raise".'
+        )
+    elif not iterated:
+        raise InvalidOption(
+            '`on_gap` is "raise", and `on_message` leaves no iteration that could raise.',
+            remedy="Pass a function as `on_gap`, or iterate the subscription.",
+            field="on_gap",
+        )
 
 
 def _nothing() -> None:

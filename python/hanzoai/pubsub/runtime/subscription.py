@@ -30,7 +30,8 @@ class Subscription:
         await sub.unsubscribe()
 
     An iteration ends when the subscription is unsubscribed or the client is closed, after the
-    messages that wait; it raises the error where client or subscription failed. Leaving an ``async
+    messages that wait; it raises the error where client or subscription failed. It passes over gaps
+    and logs them, unless ``on_gap`` or ``state_loader`` handles them. Leaving an ``async
     for`` by ``break`` does not unsubscribe; dropping the last reference to a subscription without
     ``on_message`` and ``on_presence`` does, with a ResourceWarning (which Python shows under ``-X
     dev``).
@@ -194,7 +195,7 @@ class Subscription:
         while (entry := inbox.take()) is None:
             await self._wait_entry()
         if type(entry) is Gap:
-            await self._handlers.gap(entry, inbox.positions)
+            await self._handlers.gap(entry, inbox.positions, seen=True)
         return entry
 
     async def _wait_entry(self) -> None:

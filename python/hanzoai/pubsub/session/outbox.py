@@ -106,8 +106,7 @@ class Outbox:
             out.append(Settle(event.ref, Acked(())))
             return
         key = event.key if event.policy == "latest" else None
-        if key is not None:
-            self._supersede(key, event, out)
+        place = None if key is None else self._supersede(key, event, out)
         count = len(event.messages)
         if event.policy == "drop_oldest":
             self._make_room(count, event.size, out)
@@ -116,8 +115,9 @@ class Outbox:
             message = f"Messages that wait to be sent: {messages}, with {size} bytes in all."
             out.append(Settle(event.ref, Rejected("queue_full", message)))
             return
-        self._number += 1
-        self._enqueue(Entry(self._number, event), key)
+        if place is None:
+            self._number += 1
+        self._enqueue(Entry(self._number if place is None else place, event), key)
         self._pump(out)
 
     def expire(self, ref: int, out: list[Effect]) -> None:
@@ -132,20 +132,29 @@ class Outbox:
             out.append(Settle(ref, Rejected("timeout", "It could not be sent in time.")))
         self._pump(out)
 
-    def _supersede(self, key: str, event: Publish, out: list[Effect]) -> None:
-        """Give up the unsent publish of the same key; `event` goes to the end, so order is kept."""
+    def _supersede(self, key: str, event: Publish, out: list[Effect]) -> int | None:
+        """Give up the unsent publish of the same key.
+
+        Returns:
+            Its number, which is the place in the queue that `event` takes. At the end of the queue,
+            the newest of a key that changes faster than the queue moves would never be sent.
+        """
         entry = self._keys.get(key)
-        if entry is not None:
-            self._drop(entry)
-            superseded = Rejected("superseded", f"Publish {event.ref} took its place.")
-            out.append(Settle(entry.publish.ref, superseded))
+        if entry is None:
+            return None
+        self._drop(entry)
+        superseded = Rejected("superseded", f"Publish {event.ref} took its place.")
+        out.append(Settle(entry.publish.ref, superseded))
+        return entry.number
 
     def _enqueue(self, entry: Entry, key: str | None) -> None:
-        self._entries[entry.publish.ref] = entry
-        self._queue[entry.number] = entry
+        if entry.number < next(reversed(self._queue), 0):
+            self._requeue(entry)
+        else:
+            self._entries[entry.publish.ref] = self._queue[entry.number] = entry
+            count_in(self._queued, entry.publish, +1)
         if key is not None:
             self._keys[key] = entry
-        count_in(self._queued, entry.publish, +1)
 
     def _make_room(self, count: int, size: int, out: list[Effect]) -> None:
         while not self.has_room(count, size):

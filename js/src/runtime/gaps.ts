@@ -1,0 +1,35 @@
+/** Gaps in words: loaded only where there is one that the program does not handle. */
+
+import { MessagesMissed } from '../errors.js';
+import type { Gap, GapReason } from '../values.js';
+
+const REASONS: Readonly<Record<GapReason, string>> = {
+  history_trimmed: 'the server no longer retains them',
+  log_reset: 'the server lost its history and numbers messages anew',
+  slow_consumer: 'the program reads too slowly, and the queue of the subscription was full',
+  unproven: 'the server does not number messages, so nothing proves that none is missing',
+};
+
+/** The error that `onGap: 'raise'` throws: what is missing and why, in one sentence. */
+export function missed(gap: Gap): MessagesMissed {
+  const { topic, from, to, missed: count, reason } = gap;
+  const unknown = reason === 'unproven' ? 'Perhaps messages' : 'Messages';
+  const what =
+    count === undefined
+      ? unknown
+      : `${count.toLocaleString('en-US')} message${count === 1 ? '' : 's'}`;
+  const known = count !== undefined && from !== undefined && to !== undefined;
+  const where = known ? ` (positions ${from} to ${to})` : '';
+  const verb = count === 1 ? 'was' : 'were';
+  const message = `${what} of topic ${topic}${where} ${verb} missed: ${REASONS[reason]}.`;
+  return new MessagesMissed(message, { topic, ...{ gap } });
+}
+
+/** What the log says of a gap that no handler sees. */
+export function unseen(gap: Gap): string {
+  return (
+    `${missed(gap).message} To handle gaps, pass \`onGap\` (a function, or 'raise') or ` +
+    "`stateLoader` to subscribe(), listen to `ps.on('gap')`, or iterate `sub.events()`. Further " +
+    'gaps of this topic are not logged for this subscription; `sub.stats` counts them.'
+  );
+}

@@ -1,0 +1,64 @@
+"""Gaps in words, and the log of those that no handler sees."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.errors import MessagesMissed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hanzoai.pubsub.values import Gap
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_REASONS: Final[Mapping[str, str]] = {
+    "history_trimmed": "the server no longer retains them",
+    "log_reset": "the server lost its history and numbers messages anew",
+    "slow_consumer": "the program reads too slowly, and the queue of the subscription was full",
+    "unproven": "the server does not number messages, so nothing proves that none is missing",
+}
+
+_LOGGED: Final = 1_000
+"""Topics of a subscription whose gap was logged; beyond that the oldest may be logged again."""
+
+
+def describe_gap(gap: Gap) -> str:
+    """What is missing and why, in one sentence."""
+    if gap.missed is None:
+        what = "Messages" if gap.reason != "unproven" else "Perhaps messages"
+    else:
+        what = f"{gap.missed:,} message{'s' if gap.missed != 1 else ''}"
+    known = gap.missed is not None and gap.from_ is not None and gap.to is not None
+    where = f" (positions {gap.from_} to {gap.to})" if known else ""
+    verb = "was" if gap.missed == 1 else "were"
+    return f"{what} of topic {gap.topic}{where} {verb} missed: {_REASONS[gap.reason]}."
+
+
+def missed(gap: Gap) -> MessagesMissed:
+    """The error that `on_gap="raise"` raises."""
+    return MessagesMissed(describe_gap(gap), topic=gap.topic, gap=gap)
+
+
+class UnseenGaps:
+    """Logs the gaps of one subscription that the program does not see, once for each topic."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, None] = {}
+
+    def log(self, gap: Gap) -> None:
+        """Warn of a gap, unless one of its topic was logged before."""
+        topics = self._topics
+        if gap.topic in topics:
+            return
+        topics[gap.topic] = None
+        if len(topics) > _LOGGED:
+            del topics[next(iter(topics))]
+        logger.warning(
+            '%s To handle gaps, pass `on_gap` (a function, or "raise") or `state_loader` to '
+            "subscribe(), or iterate `sub.events()`. Further gaps of this topic are not logged for "
+            "this subscription; `sub.stats` counts them.",
+            describe_gap(gap),
+        )

@@ -1,0 +1,194 @@
+"""Gaps of a program that does not ask for them: logged, or raised."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from hanzoai.pubsub import (
+    Gap,
+    InvalidOption,
+    Message,
+    MessagesMissed,
+    PubSubClient,
+    ReceiveQueue,
+    Subscription,
+)
+from hanzoai.pubsub.runtime.gaps import UnseenGaps, describe_gap
+from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+T = TypeVar("T")
+
+SMALL = ReceiveQueue(messages=10)
+
+
+async def soon(awaitable: Awaitable[T]) -> T:
+    async with asyncio.timeout(5):
+        return await awaitable
+
+
+async def flood(server: MemoryServer, *topics: str, count: int = 100) -> None:
+    """Publish more than a small queue takes."""
+    clock = server.clock
+    assert isinstance(clock, VirtualClock)
+    for number in range(count):
+        for topic in topics:
+            await server.publish(topic, {"data": number})
+    await clock.settle()
+
+
+async def drain(sub: Subscription) -> list[Message]:
+    """Read what waits."""
+    found: list[Message] = []
+    while sub.stats.queued:
+        found.append(await soon(anext(sub)))
+    return found
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+
+
+async def test_a_gap_that_no_handler_sees_is_logged_with_what_was_missed_why_and_what_to_do(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    sub = await soon(pubsub_memory.client().subscribe("a.slow", queue=SMALL))
+    await flood(pubsub_memory, "a.slow")
+    with caplog.at_level(logging.WARNING, "hanzoai.pubsub"):
+        assert len(await drain(sub)) == 10
+    (said,) = warnings_of(caplog)
+    assert re.match(r"90 messages of topic a\.slow \(positions \d+ to \d+\) were missed: ", said)
+    assert "reads too slowly" in said
+    for advice in ('`on_gap` (a function, or "raise")', "`state_loader`", "`sub.events()`"):
+        assert advice in said
+
+
+async def test_gaps_are_logged_once_for_each_topic_of_each_subscription(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client()
+    subs = [await soon(ps.subscribe("a.*", queue=SMALL)) for _ in range(2)]
+    with caplog.at_level(logging.WARNING, "hanzoai.pubsub"):
+        for _ in range(3):
+            await flood(pubsub_memory, "a.one", "a.two")
+            for sub in subs:
+                await drain(sub)
+    topics = [re.findall(r"topic (\S+)", said)[0] for said in warnings_of(caplog)]
+    assert sorted(topics) == ["a.one", "a.one", "a.two", "a.two"]
+    assert subs[0].stats.gaps == 6
+
+
+@pytest.mark.parametrize("handled", ["on_gap", "state_loader", "events"])
+async def test_a_gap_that_the_program_sees_is_not_logged(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture, handled: str
+) -> None:
+    seen: list[Gap] = []
+    ps = pubsub_memory.client()
+    sub = await soon(
+        ps.subscribe(
+            "a.slow",
+            queue=SMALL,
+            on_gap=seen.append if handled == "on_gap" else None,
+            state_loader=(lambda gap, _: seen.append(gap)) if handled == "state_loader" else None,
+        )
+    )
+    await flood(pubsub_memory, "a.slow")
+    with caplog.at_level(logging.WARNING, "hanzoai.pubsub"):
+        if handled == "events":
+            event = await soon(anext(sub.events()))
+            assert isinstance(event, Gap)
+            seen.append(event)
+        await drain(sub)
+    assert [gap.missed for gap in seen] == [90]
+    assert warnings_of(caplog) == []
+
+
+async def test_a_gap_between_the_messages_of_a_handler_is_logged(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    may_go_on = asyncio.Event()
+    sub = await soon(
+        pubsub_memory.client().subscribe(
+            "a.slow", queue=SMALL, on_message=lambda _: may_go_on.wait()
+        )
+    )
+    with caplog.at_level(logging.WARNING, "hanzoai.pubsub"):
+        await flood(pubsub_memory, "a.slow")
+        may_go_on.set()
+        clock = pubsub_memory.clock
+        assert isinstance(clock, VirtualClock)
+        await clock.settle()
+    assert sub.stats.handled == 11
+    assert len(warnings_of(caplog)) == 1
+
+
+async def test_raise_makes_the_iteration_raise_in_the_place_of_the_gap_and_go_on_behind_it(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    sub = await soon(pubsub_memory.client().subscribe("a.slow", queue=SMALL, on_gap="raise"))
+    await flood(pubsub_memory, "a.slow")
+    with caplog.at_level(logging.WARNING, "hanzoai.pubsub"), pytest.raises(MessagesMissed) as got:
+        await drain(sub)
+    error = got.value
+    assert error.gap is not None
+    assert (error.gap.missed, error.gap.reason) == (90, "slow_consumer")
+    assert (error.code, error.topic) == ("messages_missed", "a.slow")
+    assert "90 messages of topic a.slow" in str(error)
+    assert pickle.loads(pickle.dumps(error)).gap == error.gap
+    assert [message.data for message in await drain(sub)] == list(range(90, 100))
+    assert warnings_of(caplog) == []
+
+
+async def test_raise_holds_for_events_too(pubsub_memory: MemoryServer) -> None:
+    sub = await soon(pubsub_memory.client().subscribe("a.slow", queue=SMALL, on_gap="raise"))
+    await flood(pubsub_memory, "a.slow")
+    with pytest.raises(MessagesMissed):
+        await soon(anext(sub.events()))
+    event = await soon(anext(sub.events()))
+    assert isinstance(event, Message)
+    assert event.data == 90
+
+
+async def test_raise_needs_an_iteration() -> None:
+    ps = PubSubClient("ws://127.0.0.1:1/ws", "x")
+    with pytest.raises(InvalidOption, match="leaves no iteration") as refused:
+        ps.subscribe("a.b", on_message=print, on_gap="raise")
+    assert refused.value.field == "on_gap"
+    with pytest.raises(InvalidOption, match="on_gap") as refused:
+        ps.subscribe("a.b", on_gap="throw")  # type: ignore[arg-type]
+    assert '"raise"' in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("gap", "words"),
+    [
+        (
+            Gap("a.b", 3, 3, 1, "history_trimmed"),
+            "1 message of topic a.b (positions 3 to 3) was missed: the server no longer retains",
+        ),
+        (Gap("a.b", 3, 9, None, "log_reset"), "Messages of topic a.b were missed: the server lost"),
+        (Gap("a.b", None, None, None, "unproven"), "Perhaps messages of topic a.b were missed: "),
+    ],
+)
+def test_a_gap_in_words(gap: Gap, words: str) -> None:
+    assert describe_gap(gap).startswith(words)
+
+
+def test_what_was_logged_is_remembered_of_a_bounded_number_of_topics(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unseen = UnseenGaps()
+    with caplog.at_level(logging.WARNING, "hanzoai.pubsub"):
+        for number in range(1_001):
+            unseen.log(Gap(f"a.{number}", 1, 1, 1, "log_reset"))
+        unseen.log(Gap("a.1000", 2, 2, 1, "log_reset"))
+        unseen.log(Gap("a.0", 2, 2, 1, "log_reset"))
+    assert len(warnings_of(caplog)) == 1_002
