@@ -40,6 +40,9 @@ import type { Gap } from './values.js';
 /** What a server sends is shown to people and written to logs: 2,000 characters of it are kept. */
 const TOO_LONG = /^(.{2000}).+/su;
 
+/** What stands between the words and topics of a message. */
+const SEPARATORS = /[^\w.*-]+|\.(?![\w*-])/;
+
 /** What an error may tell beyond its message. */
 export interface ErrorDetails {
   /** What to do about it; default that of the code. */
@@ -84,7 +87,15 @@ export class PubSubError extends Error {
     const { remedy, cause, ...told } = details;
     const known = CODES.get(code);
     const said = message || (known?.meaning ?? `Error \`${code}\`.`);
-    super(shorten(said), cause === undefined ? undefined : { cause });
+    const { topic } = details;
+    const lacks =
+      topic &&
+      new.target.prototype.name === 'PermissionDenied' &&
+      !said.split(SEPARATORS).includes(topic);
+    super(
+      shorten(lacks ? `${said.replace(/\.$/, '')} (topic ${topic}).` : said),
+      cause === undefined ? undefined : { cause },
+    );
     Object.assign(this, told);
     this.code = code;
     this.remedy = shorten(remedy ?? known?.remedy ?? '');
@@ -209,7 +220,7 @@ export interface AuthRefused extends AuthError {
   readonly name: 'AuthRefused';
 }
 
-/** The access rules do not allow this identity to do that. */
+/** The access rules do not allow this identity to do that; the message names the topic. */
 export const PermissionDenied: ErrorClass<PermissionDenied> =
   /* @__PURE__ */ classOf('PermissionDenied');
 export interface PermissionDenied extends PubSubError {

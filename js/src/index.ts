@@ -3,7 +3,12 @@
 export { PubSub } from './client.js';
 export * from './errors.js';
 export type { Denial, Envelope, Limits, Sender } from './generated/wire.js';
-export type { GapHandler, MessageHandler, PresenceHandler, StateLoader } from './runtime/handlers.js';
+export type {
+  GapHandler,
+  MessageHandler,
+  PresenceHandler,
+  StateLoader,
+} from './runtime/handlers.js';
 export type { HistoryOptions } from './runtime/http_operations.js';
 export type { PublishOptions } from './runtime/publishing.js';
 export type { SubscribeOptions } from './runtime/subscribing.js';

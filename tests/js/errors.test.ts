@@ -12,6 +12,7 @@ import {
   LimitExceeded,
   OperationTimeout,
   PayloadTooLarge,
+  PermissionDenied,
   PubSubError,
   TokenExpired,
 } from '../../js/src/errors.js';
@@ -29,6 +30,27 @@ test('every code builds its class with its remedy', () => {
       [error.code, error.message, error.remedy, error.retryable],
       [code, row.meaning ?? `Error \`${code}\`.`, row.remedy, row.retryable],
     );
+  }
+});
+
+test('a refusal names its topic', () => {
+  const refused: readonly [message: string, topic: string | undefined, text: string][] = [
+    ['you may not read this', 'chat.a', 'you may not read this (topic chat.a).'],
+    ['You may not.', 'chat.**', 'You may not (topic chat.**).'],
+    ['a rule forbids it', 'a.b', 'a rule forbids it (topic a.b).'],
+    ['A user may not publish.', 'user', 'A user may not publish.'],
+    ['`chat.a` is not for you', 'chat.a', '`chat.a` is not for you'],
+    ['nobody may read chat.a.', 'chat.a', 'nobody may read chat.a.'],
+    ['nobody may read chat.a.b', 'chat.a', 'nobody may read chat.a.b (topic chat.a).'],
+    ['no access', undefined, 'no access'],
+  ];
+  for (const [message, topic, text] of refused) {
+    const error = fromCode('forbidden', message, { topic });
+    assert.ok(error instanceof PermissionDenied);
+    assert.equal(error.message, text);
+    assert.equal(fromCode('forbidden', error.message, { topic }).message, text);
+    assert.ok(String(error.stack).includes(text));
+    if (topic) assert.ok(new PermissionDenied(undefined, { topic }).message.includes(topic));
   }
 });
 
@@ -60,7 +82,7 @@ test('every class has a code of its own name in the table', () => {
     assert.ok(error instanceof PubSubError && error instanceof Error);
     assert.match(error.stack ?? '', new RegExp(`^${name}: `));
   }
-  assert.equal(names.size, 24);
+  assert.equal(names.size, 25);
 });
 
 test('the tree is that of every SDK', () => {

@@ -114,6 +114,28 @@ def test_a_payload_too_large_tells_both_sizes() -> None:
     assert error.message == "The payload has 300,000 bytes of JSON; the limit is 262,144."
 
 
+@pytest.mark.parametrize(
+    ("message", "topic", "text"),
+    [
+        ("you may not read this", "chat.a", "you may not read this (topic chat.a)."),
+        ("You may not.", "chat.**", "You may not (topic chat.**)."),
+        ("a rule forbids it", "a.b", "a rule forbids it (topic a.b)."),
+        ("A user may not publish.", "user", "A user may not publish."),
+        ("`chat.a` is not for you", "chat.a", "`chat.a` is not for you"),
+        ("nobody may read chat.a.", "chat.a", "nobody may read chat.a."),
+        ("nobody may read chat.a.b", "chat.a", "nobody may read chat.a.b (topic chat.a)."),
+        ("no access", None, "no access"),
+    ],
+)
+def test_a_refusal_names_its_topic(message: str, topic: str | None, text: str) -> None:
+    error = from_code("forbidden", message, topic=topic)
+    assert isinstance(error, PermissionDenied)
+    assert error.message == text
+    assert str(error).startswith(text)
+    assert from_code("forbidden", error.message, topic=topic).message == text
+    assert (topic is None) or topic in PermissionDenied(topic=topic).message
+
+
 def test_an_endless_message_of_a_server_is_cut() -> None:
     assert len(from_code("internal", "x" * 1_000_000).message) <= 2_001
 

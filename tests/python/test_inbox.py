@@ -202,6 +202,14 @@ def test_what_was_denied_becomes_the_error_of_its_code(code: str, message: str |
     assert (error.code, error.topic) == (code, "a.b")
 
 
+def test_the_error_of_several_refused_topics_names_them() -> None:
+    denials = [Denial(topic=f"a.{n}", code="forbidden", message="not for you") for n in range(8)]
+    two = denial_error(denials[:2], ("a.0", "a.1"))
+    assert two.message == "not for you (topic a.0). Also refused: a.1."
+    many = denial_error(denials, ("a.*",))
+    assert many.message.endswith("Also refused: a.1, a.2, a.3, a.4, a.5 and 2 more.")
+
+
 def test_a_subscription_of_which_nothing_is_said_is_forbidden() -> None:
     assert denial_error([], ("a.b",)).code == "forbidden"
 

@@ -193,7 +193,7 @@ def check_publishes(
             times[id] = times.get(id, 0) + 1
             places[id] = (topic, record.index)
     last: dict[str, int] = {}
-    for event in publishes:
+    for event in by_place(publishes, shell):
         outcomes = shell.outcomes.get(event.ref, [])
         if len(outcomes) != 1:
             raise Violation(f"publish {event.ref} was settled {len(outcomes)} times")
@@ -216,6 +216,17 @@ def check_publishes(
                 if index < last.get(topic, -1):
                     raise Violation(f"{message.id} was published out of order")
                 last[topic] = index
+
+
+def by_place(publishes: list[Publish], shell: Shell) -> list[Publish]:
+    """The publishes by their places in the queue: with `latest` one may take that of another."""
+    places = {event.ref: event.ref for event in publishes}
+    for event in publishes:
+        for outcome in shell.outcomes.get(event.ref, []):
+            if isinstance(outcome, Rejected) and outcome.code == "superseded":
+                newer = int(outcome.message.split()[1])
+                places[newer] = places[event.ref]
+    return sorted(publishes, key=lambda event: places[event.ref])
 
 
 def check_presence(server: Server, shell: Shell, event: Subscribe) -> None:

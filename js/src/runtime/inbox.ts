@@ -23,6 +23,9 @@ const TOPICS = 1_000;
 /** Topics whose position is kept; the one not heard of for longest is forgotten. */
 const POSITIONS = 100_000;
 
+/** Refused topics that an error names beside the first. */
+const NAMED = 5;
+
 /** Events that were taken, after which the space they held is given back. */
 const SPENT = 1_024;
 
@@ -234,8 +237,13 @@ function denialError(denied: readonly Denial[], topics: readonly string[]): PubS
     message: 'The server granted none of the topics.',
     topic: topics[0],
   };
-  const names = denied.slice(0, 5).map((one) => one.topic);
-  return fromCode(code, message || `Refused: ${names.join(', ')}.`, { topic });
+  const told = fromCode(code, message || `Refused: ${topic}.`, { topic });
+  const others = denied.slice(1).map((one) => one.topic);
+  if (!others.length) return told;
+  const more = others.length > NAMED ? ` and ${others.length - NAMED} more` : '';
+  const stop = /[.!?]$/.test(told.message) ? '' : '.';
+  const names = others.slice(0, NAMED).join(', ') + more;
+  return fromCode(code, `${told.message}${stop} Also refused: ${names}.`, { topic });
 }
 
 /** Bytes of a payload as JSON, about: characters of strings, 8 for anything else, 4 an item. */

@@ -168,7 +168,9 @@ export class StreamSubscriptions {
   }
 
   /** Answers for a stream that was refused for its topics. The set is empty then. */
-  denied({ code, message, remedy }: PubSubError): ServerFrame[] {
+  denied({ code, message: said, remedy, topic: one }: PubSubError): ServerFrame[] {
+    // The answer names one topic, and is about all of them.
+    const message = said.replace(` (topic ${one})`, '');
     const told = this._wanted.map(({ frame, answered }): ServerFrame => {
       const { topics, ref } = frame;
       const denial = { code: code as Denial['code'], message };

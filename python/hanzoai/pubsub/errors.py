@@ -35,6 +35,7 @@ to a code. All of them can be pickled, `__cause__` aside.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, ClassVar
 
 from hanzoai.pubsub.generated.errors import CODES
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 _MESSAGE_MAX = 2_000
 """Characters kept of a message: what a server sends is shown to people and written to logs."""
+
+_WORDS = re.compile(r"[^\w.*-]+|\.(?![\w*-])")
+"""What stands between the words and topics of a message."""
 
 
 class PubSubError(Exception):
@@ -67,6 +71,9 @@ class PubSubError(Exception):
     field: str | None
     retry_after: float | None
 
+    _names_topic: ClassVar[bool] = False
+    """Whether the message names the topic, even if what the server said does not."""
+
     def __init__(
         self,
         code: str,
@@ -80,7 +87,10 @@ class PubSubError(Exception):
     ) -> None:
         known = CODES.get(code)
         self.code = code
-        self.message = _shorten(message or (known.meaning if known else f"Error `{code}`."))
+        message = message or (known.meaning if known else f"Error `{code}`.")
+        if self._names_topic and topic is not None and topic not in _WORDS.split(message):
+            message = f"{message.removesuffix('.')} (topic {topic})."
+        self.message = _shorten(message)
         self.remedy = _shorten(remedy if remedy is not None else known.remedy if known else "")
         self.retryable = known.retryable if known else False
         self.topic = topic
@@ -192,7 +202,9 @@ class AuthRefused(AuthError, code="auth_refused"):
 
 
 class PermissionDenied(_CodedError, code="forbidden"):
-    """The access rules do not allow this identity to do that."""
+    """The access rules do not allow this identity to do that; the message names the topic."""
+
+    _names_topic = True
 
 
 class LimitExceeded(_CodedError, code="subscription_limit"):

@@ -214,6 +214,19 @@ function walkPlain(
   proceed(records.length);
 }
 
+/** The publishes by their places in the queue: with `latest` one may take that of another. */
+function byPlace(publishes: readonly Publish[], shell: Shell): readonly Publish[] {
+  const places = new Map(publishes.map(({ ref }) => [ref, ref]));
+  const placeOf = (ref: number): number => places.get(ref) ?? ref;
+  for (const { ref } of publishes) {
+    for (const outcome of shell.outcomes.get(ref) ?? []) {
+      if (outcome.kind !== 'rejected' || outcome.code !== 'superseded') continue;
+      places.set(Number(outcome.message.split(' ')[1]), placeOf(ref));
+    }
+  }
+  return [...publishes].sort((one, other) => placeOf(one.ref) - placeOf(other.ref));
+}
+
 /** Each is settled once; what was acknowledged is in the log once, what was refused is not. */
 export function checkPublishes(
   server: Server,
@@ -232,7 +245,7 @@ export function checkPublishes(
     }
   }
   const last = new Map<string, number>();
-  for (const { ref, messages } of publishes) {
+  for (const { ref, messages } of byPlace(publishes, shell)) {
     const outcomes = shell.outcomes.get(ref) ?? [];
     const [outcome] = outcomes;
     if (!outcome || outcomes.length > 1) {

@@ -34,6 +34,9 @@ _OVERHEAD: Final = 400
 _TOPICS: Final = 1_000
 """Topics whose gaps are told one by one while nobody reads; further ones are told together."""
 
+_NAMED: Final = 5
+"""Refused topics that an error names beside the first."""
+
 _POSITIONS: Final = 100_000
 """Topics whose position is kept; the one not heard of for longest is forgotten."""
 
@@ -304,9 +307,17 @@ def denial_error(denials: Sequence[Denial], topics: tuple[str, ...]) -> PubSubEr
     """The error of a subscription of which nothing was granted."""
     if not denials:
         return from_code("forbidden", "The server granted none of the topics.", topic=topics[0])
-    first = denials[0]
-    names = ", ".join(denial.topic for denial in denials[:5])
-    return from_code(first.code, first.message or f"Refused: {names}.", topic=first.topic)
+    first, *others = denials
+    message = first.message or f"Refused: {first.topic}."
+    told = from_code(first.code, message, topic=first.topic)
+    if not others:
+        return told
+    names = ", ".join(denial.topic for denial in others[:_NAMED])
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    stop = "" if told.message.endswith((".", "!", "?")) else "."
+    return from_code(
+        first.code, f"{told.message}{stop} Also refused: {names}{more}.", topic=first.topic
+    )
 
 
 def measure(value: object) -> int:

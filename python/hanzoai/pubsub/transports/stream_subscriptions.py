@@ -210,21 +210,22 @@ class StreamSubscriptions:
     def denied(self, error: PubSubError) -> list[ServerFrame]:
         """Answers for a stream that was refused for its topics. The set is empty then."""
         told: list[ServerFrame] = []
+        # The answer names one topic, and is about all of them.
+        said = error.message.replace(f" (topic {error.topic})", "")
         for one in self._wanted:
             frame = one.frame
             if one.answered or frame.ref is None:
                 told.append(
                     ErrorFrame(
                         code=error.code,
-                        message=error.message,
+                        message=said,
                         remedy=error.remedy,
                         topic=frame.topics[0],
                     )
                 )
             else:
                 denials = [
-                    Denial(topic=topic, code=error.code, message=error.message)
-                    for topic in frame.topics
+                    Denial(topic=topic, code=error.code, message=said) for topic in frame.topics
                 ]
                 told.append(SubscribedFrame(topics=[], denied=denials, ref=frame.ref))
         self._wanted = []
