@@ -38,7 +38,11 @@ export function publish(publication: Publication): Call<PublishResult> {
   return {
     method: 'POST',
     path: pathOf(topic, 'messages'),
-    read: (body) => publishResult(parse(body) ?? {}, id),
+    read: (body) => {
+      const result = publishResult(answerOf(body));
+      if (result) return result;
+      throw new ProtocolError('It lacks the `id` or the `timestamp` of a published message.');
+    },
     body: JSON.stringify(request),
     headers: id === undefined ? {} : { 'Idempotency-Key': id },
     publishes: true,
@@ -86,6 +90,7 @@ export function history(topic: string, query: HistoryQuery): Call<HistoryPage> {
       const { position, has_more, truncated, reset, ...fields } = answerOf(body) as JsonObject & {
         readonly [Name in keyof HistoryPage]: unknown;
       };
+      if (!fields['messages']) throw new ProtocolError('It lacks the `messages` of a history.');
       const messages = listIn(fields, 'messages').map(readEnvelope);
       return compact<HistoryPage>({
         messages: messages.filter((entry) => typeof entry !== 'string'),
@@ -131,17 +136,27 @@ export function session(): Call<SessionInfo> {
   };
 }
 
-function publishResult(answer: JsonObject, id: string | undefined): PublishResult {
+/**
+ * What a server says of a message that it has; undefined where nothing shows that it does: a gateway
+ * or a web site in front of the server answers 200 as well.
+ */
+function publishResult(answer: JsonObject): PublishResult | undefined {
   const fields = withoutNulls(answer) as JsonObject;
-  if (isPublishResult(fields)) return compact<PublishResult>({ id, ...(fields as PublishResult) });
-  // It was taken, whatever the answer says about it.
-  return compact<PublishResult>({ id: wordOf(fields['id'])?.slice(0, 128) ?? id });
+  const id = wordOf(fields['id'])?.slice(0, 128);
+  if (id === undefined || typeof fields['timestamp'] !== 'number') return undefined;
+  return isPublishResult(fields) ? (fields as PublishResult) : { id };
 }
 
 function batchItem(item: unknown, id: string | undefined): PublishResult {
   const fields = isObject(item) ? item : {};
   const error = withoutNulls(fields['error']);
-  if (error === undefined || error === null) return publishResult(fields, id);
+  if (error === undefined || error === null) {
+    const unknown: ErrorInfo = {
+      code: 'outcome_unknown',
+      message: 'The server sent no result for it.',
+    };
+    return publishResult(fields) ?? compact<PublishResult>({ id, error: unknown });
+  }
   if (isErrorInfo(error)) return compact<PublishResult>({ id, error });
   const code = (isObject(error) && wordOf(error['code'])) || 'internal';
   return compact<PublishResult>({ id, error: { code: code as ErrorInfo['code'], message: '' } });
@@ -170,7 +185,7 @@ function queryOf(given: Readonly<Record<string, string | number | undefined>>): 
 function answerOf(body: string): JsonObject {
   const answer = parse(body);
   if (answer) return answer;
-  throw new ProtocolError("The server's answer is no JSON object; is the URL that of PubSub?");
+  throw new ProtocolError('It is not the JSON object that a PubSub server answers.');
 }
 
 function listIn(fields: JsonObject, name: string): readonly unknown[] {

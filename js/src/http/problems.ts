@@ -60,7 +60,10 @@ export function readError(
   let code = given ?? (CODES.has(word ?? '') ? word : undefined);
   const said = detail ?? message ?? (word === code ? undefined : word) ?? title;
   if (code === undefined || (!CODES.has(code) && /^\d+$/.test(code))) code = usual;
-  const nothing = `${host} answered HTTP ${status} without saying why.`;
+  const isStrange = status < 400 || isPage(response, body);
+  const nothing = isStrange
+    ? `${host} answered ${describeAnswer(response, body)}.`
+    : `${host} answered HTTP ${status} without saying why.`;
   const wait = fields['retry_after_ms'];
   return fromCode(code, said ?? (Object.keys(fields).length ? said : nothing), {
     remedy: remedy ?? (given === undefined && usual === 'not_found' ? own : undefined),
@@ -71,6 +74,28 @@ export function readError(
         ? Math.max(0, wait)
         : retryAfterOf(response.headers.get('Retry-After'), wall),
   });
+}
+
+/** What answered, in words: status and kind of content, never the content itself. */
+export function describeAnswer(response: Response, body: string): string {
+  const status = statusOf(response);
+  const [kind = ''] = (response.headers.get('Content-Type') ?? '').split(';');
+  const what =
+    status >= 300 && status < 400
+      ? 'a redirect, which is not followed'
+      : isPage(response, body)
+        ? 'an HTML page'
+        : !body.trim()
+          ? 'an empty body'
+          : /^\s*[[{]/.test(body)
+            ? 'JSON'
+            : kind.trim().slice(0, 64) || 'content of no type';
+  return `HTTP ${status} and ${what}`;
+}
+
+/** Whether an answer is a page for people: no server of PubSub sends one. */
+export function isPage(response: Response, body: string): boolean {
+  return /html/i.test(response.headers.get('Content-Type') ?? '') || /^\s*</.test(body);
 }
 
 /** The object that a text is as JSON; undefined for anything else. */

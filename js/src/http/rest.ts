@@ -20,7 +20,7 @@ import { within } from '../runtime/waiting.js';
 import type { ClientOptions } from '../settings/options.js';
 import { compact } from '../wire/compact.js';
 import { type Call, publish, publishBatch } from './calls.js';
-import { readError } from './problems.js';
+import { describeAnswer, readError } from './problems.js';
 import { ask, statusOf, textOf } from './request.js';
 
 /** The server says that it did nothing, and that later it may. */
@@ -28,6 +28,9 @@ const NOT_DONE: readonly number[] = [429, 503];
 
 /** Codes of Node for a connection that never came about. */
 const NOT_SENT: readonly string[] = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'];
+
+const FOREIGN =
+  'Check that the URL is that of a PubSub server, with no login page or proxy that answers in its place.';
 
 const DERIVED = 'derived from `url`: pass `restUrl` where the HTTP API is elsewhere.';
 
@@ -181,7 +184,19 @@ export class Rest {
       });
       return { error, again: true, unknown: false };
     }
-    if (response.ok) return { result: call.read(body) };
+    if (response.ok) {
+      try {
+        return { result: call.read(body) };
+      } catch (strange) {
+        if (!(strange instanceof ProtocolError)) throw strange;
+        const answered = `${host} answered ${call.method} ${call.path} with ${describeAnswer(response, body)}.`;
+        const unknown = publishes ? ' Whether the message was published is unknown.' : '';
+        throw new ProtocolError(`${answered} ${strange.message}${unknown}`, {
+          remedy: FOREIGN + (remedy ? ` ${remedy}` : ''),
+          topic,
+        });
+      }
+    }
     const status = statusOf(response);
     const refused = NOT_DONE.includes(status);
     const unknown = status >= 500 && !refused && status !== 501;

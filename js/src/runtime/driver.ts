@@ -258,10 +258,11 @@ export class Driver {
     return this.welcome?.limits?.max_payload || this.options.maxPayload;
   }
 
-  /** Whether the server answers publishes on a socket; assumed until it has said what it can do. */
+  /** Whether the server answers publishes; assumed until it has said what it can do. */
   get acknowledges(): boolean {
     const { version, features } = this.welcome ?? {};
-    return !this.welcome || Boolean(version && features?.includes('ack'));
+    if (!this.welcome || !this._reader.incremental) return true;
+    return Boolean(version && features?.includes('ack'));
   }
 
   /** @throws ClosedError The client is closed. What made it fail, where it failed. */

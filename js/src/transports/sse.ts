@@ -33,7 +33,7 @@ import type {
   UnsubscribeFrame,
 } from '../generated/wire.js';
 import { session } from '../http/calls.js';
-import { readError } from '../http/problems.js';
+import { describeAnswer, isPage, readError } from '../http/problems.js';
 import { ask, bytesOf, statusOf, textOf } from '../http/request.js';
 import { errorInfo, Rest } from '../http/rest.js';
 import type { ClientOptions } from '../settings/options.js';
@@ -48,6 +48,8 @@ import type { Receiver, Transport, TransportEnd } from './transport.js';
 /** Statuses by which a peer says that it has no such operation. */
 const MISSING: readonly number[] = [404, 405, 501];
 const STREAM = { Accept: 'text/event-stream' };
+/** Statuses with which a server that has event streams refuses one of no topic. */
+const BARE: readonly number[] = [400, 401, 403, 422, 429];
 /** Statuses that refuse what was asked for. */
 const REFUSED: readonly number[] = [400, 403, 422];
 /** The close codes that statuses stand for; others say nothing about identity or load. */
@@ -183,19 +185,27 @@ export class SseTransport implements Transport {
   }
 
   /**
-   * Whether who knows no sessions has event streams; if not, the transport has ended. A plain peer
-   * has. What is no PubSub must not be taken for one: it knows no positions, so the session would
-   * give up those that it has.
+   * Whether a peer without sessions shows that it has event streams, as a plain peer does.
+   *
+   * Otherwise the transport ends: a login page, a redirect or a proxy must not be taken for a plain
+   * peer, because the session gives up its positions for one. Evidence is a stream, or a refusal of
+   * the request, which names no topic.
    */
   private async _hasStreams(signal: AbortSignal): Promise<boolean> {
     const request = { method: 'GET', path: '/v1/subscribe', headers: STREAM } as const;
     const response = await ask(this._options, this._token ?? '', request, signal).catch(() => null);
-    response?.body?.cancel().catch(() => {});
+    const isOpen = response && isStream(response);
+    if (isOpen) response.body?.cancel().catch(() => {});
+    const body = response && !isOpen ? await textOf(response, REFUSAL_MAX).catch(() => '') : '';
     if (signal.aborted) return false;
-    if (response && (isStream(response) || ![200, ...MISSING].includes(response.status)))
+    if (isOpen || (response && BARE.includes(response.status) && !isPage(response, body)))
       return true;
-    const { hostname } = new URL(this._options.httpUrl);
-    this._end(`There is neither /v1/session nor /v1/subscribe at ${hostname}: check \`restUrl\`.`);
+    const { host } = new URL(this._options.httpUrl);
+    this._end(
+      response
+        ? `${host} answered GET /v1/subscribe with ${describeAnswer(response, body)}: it is no PubSub server, check \`restUrl\`.`
+        : `${host} cannot be reached.`,
+    );
     return false;
   }
 

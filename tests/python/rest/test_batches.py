@@ -22,7 +22,8 @@ def results(*ids: str) -> httpx.Response:
 
 async def test_many_go_in_one_request_with_one_result_each(rest: Rest, server: Any) -> None:
     refused = {"error": {"code": "forbidden", "message": "no", "topic": "c"}}
-    answer = {"results": [{"id": "m1", "timestamp": 1, "seq": 1}, refused, {"duplicate": True}]}
+    again = {"id": "m3", "timestamp": 1, "duplicate": True}
+    answer = {"results": [{"id": "m1", "timestamp": 1, "seq": 1}, refused, again]}
     route = server.post(BATCH).mock(return_value=httpx.Response(200, json=answer))
     found = await rest.publish_many([one("m1"), one("m2", topic="c"), one("m3")])
     assert [message["id"] for message in sent(route)["messages"]] == ["m1", "m2", "m3"]

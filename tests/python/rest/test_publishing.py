@@ -8,11 +8,13 @@ import pytest
 from hanzoai.pubsub.errors import (
     InvalidPayload,
     PayloadTooLarge,
+    ProtocolError,
 )
 from hanzoai.pubsub.generated.wire import Publication
 from hanzoai.pubsub.http.rest import Rest
 from tests.python.rest.rig import (
     ACCEPTED,
+    BATCH,
     MESSAGES,
     OLD,
     QuickClock,
@@ -47,21 +49,45 @@ async def test_the_word_bearer_is_sent_once(server: Any, token: str) -> None:
     await rest.close()
 
 
+PAGE = httpx.Response(200, html="<!doctype html><title>Log in</title>")
+
+
 @pytest.mark.parametrize(
-    ("answer", "id"),
+    ("answer", "said"),
     [
-        (httpx.Response(202, json={}), "msg_1"),
-        (httpx.Response(204), "msg_1"),
-        (httpx.Response(200, text="ok"), "msg_1"),
-        (httpx.Response(200, json=[1]), "msg_1"),
-        (httpx.Response(201, json={"id": "server-1", "timestamp": "odd"}), "server-1"),
+        (PAGE, "HTTP 200 and an HTML page"),
+        (httpx.Response(200), "HTTP 200 and an empty body"),
+        (httpx.Response(204), "HTTP 204 and an empty body"),
+        (httpx.Response(202, json={}), "HTTP 202 and JSON"),
+        (httpx.Response(200, json=[1]), "HTTP 200 and JSON"),
+        (httpx.Response(200, text="ok"), "HTTP 200 and text/plain"),
+        (httpx.Response(201, json={"id": "server-1"}), "HTTP 201 and JSON"),
+        (httpx.Response(201, json={"timestamp": 1}), "HTTP 201 and JSON"),
+        (httpx.Response(201, json={"id": "server-1", "timestamp": "odd"}), "HTTP 201 and JSON"),
+        (httpx.Response(302, headers={"Location": "/login"}), "HTTP 302 and a redirect"),
     ],
 )
-async def test_a_publish_that_was_taken_is_taken_whatever_the_answer_looks_like(
-    rest: Rest, server: Any, answer: httpx.Response, id: str
+async def test_an_answer_that_is_not_that_of_a_server_confirms_no_publish(
+    rest: Rest, server: Any, answer: httpx.Response, said: str
 ) -> None:
-    server.post(MESSAGES).mock(return_value=answer)
-    assert (await rest.publish(one())).id == id
+    route = server.post(MESSAGES).mock(return_value=answer)
+    with pytest.raises(ProtocolError) as told:
+        await rest.publish(one())
+    assert "127.0.0.1:8056 answered" in str(told.value)
+    assert said in str(told.value)
+    assert told.value.topic == "a.b"
+    assert route.call_count == 1
+
+
+async def test_a_message_of_a_batch_without_a_result_is_not_confirmed(
+    rest: Rest, server: Any
+) -> None:
+    results = [{"id": "msg_1", "timestamp": 5}, {}]
+    server.post(BATCH).mock(return_value=httpx.Response(200, json={"results": results}))
+    first, second = await rest.publish_many([one(), one("msg_2")])
+    assert (first.id, first.error) == ("msg_1", None)
+    assert second.error is not None
+    assert (second.id, second.error.code) == ("msg_2", "outcome_unknown")
 
 
 async def test_a_repeat_is_told(rest: Rest, server: Any) -> None:

@@ -111,7 +111,7 @@ class Peer:
         self.requests: list[httpx.Request] = []
         self.streams: asyncio.Queue[Stream] = asyncio.Queue()
         self.plain = False
-        self.bare_stream = 400
+        self.bare_stream: int | httpx.Response = 400
         """What a stream of no topic is answered with."""
         self.gate: asyncio.Event | None = None
 
@@ -127,7 +127,8 @@ class Peer:
         if self.gate is not None:
             await self.gate.wait()
         if path == "/v1/subscribe" and request.method == "GET" and not request.url.params:
-            return httpx.Response(self.bare_stream)
+            bare = self.bare_stream
+            return httpx.Response(bare) if isinstance(bare, int) else bare
         waiting = self.answers.get(path)
         if waiting:
             answer = waiting.pop(0)

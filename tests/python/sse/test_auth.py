@@ -46,7 +46,7 @@ async def test_what_has_neither_sessions_nor_streams_is_no_peer(
     end = await client.closed()
     assert client.came == []
     assert end.code is None
-    assert "neither /v1/session nor /v1/subscribe" in end.reason
+    assert f"127.0.0.1:8056 answered GET /v1/subscribe with HTTP {status}" in end.reason
     assert "check `rest_url`" in end.reason
 
 

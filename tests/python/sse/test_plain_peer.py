@@ -3,13 +3,23 @@ from __future__ import annotations
 import asyncio
 
 import httpx
+import pytest
 
 from hanzoai.pubsub.generated.wire import (
     AuthErrorFrame,
+    AuthFrame,
+    AuthOkFrame,
     ErrorFrame,
+    Publication,
+    PublishedFrame,
+    PublishFrame,
     SubscribedFrame,
     SubscribeFrame,
 )
+from hanzoai.pubsub.session.effects import Acked, Send, Settle
+from hanzoai.pubsub.session.events import Connect, Opened, Publish, Received, Token
+from hanzoai.pubsub.session.session import Session
+from hanzoai.pubsub.settings.session import SessionOptions
 from tests.python.sse.rig import Client, Peer, envelope, event, message, numbers, problem
 
 
@@ -91,3 +101,54 @@ async def test_a_forbidden_topic_is_told_and_the_transport_lives_on(
     stream = await client.subscribe(SubscribeFrame(topics=["d"]))
     stream.write(message(1))
     assert numbers(await client.next()) == [1]
+
+
+@pytest.mark.parametrize(
+    ("session", "stream", "said"),
+    [
+        (302, httpx.Response(302, headers={"Location": "/login"}), "HTTP 302 and a redirect"),
+        (200, httpx.Response(200, html="<html>Log in</html>"), "HTTP 200 and an HTML page"),
+        (404, httpx.Response(404), "HTTP 404 and an empty body"),
+        (404, httpx.Response(400, html="<html>Bad request</html>"), "HTTP 400 and an HTML page"),
+        (404, httpx.Response(502), "HTTP 502 and an empty body"),
+    ],
+)
+async def test_what_shows_no_event_streams_is_not_taken_for_a_plain_peer(
+    client: Client, plain: Peer, session: int, stream: httpx.Response, said: str
+) -> None:
+    plain.answer("/v1/session", httpx.Response(session, html="<html></html>"))
+    plain.bare_stream = stream
+    client.send(AuthFrame(token="t", version=1))
+    closed = await client.closed()
+    assert not client.came
+    assert f"127.0.0.1:8056 answered GET /v1/subscribe with {said}" in closed.reason
+
+
+async def test_a_publish_beside_the_stream_of_a_plain_peer_is_settled_by_the_answer_to_its_request(
+    plain: Peer,
+) -> None:
+    session = Session(SessionOptions(client_name="test"), lambda: 0.5)
+    session.handle(Connect())
+    session.handle(Token(fetch=1, value="t"))
+    session.handle(Opened(incremental=False))
+    session.handle(Received(AuthOkFrame(client_id=""), 1))
+    event = Publish(1, (Publication(topic="a.b", data=1, id="m1"),), 1, "error")
+    effects = session.handle(event)
+    assert not [effect for effect in effects if isinstance(effect, Settle)]
+    (sent,) = [effect.frame for effect in effects if isinstance(effect, Send)]
+    assert isinstance(sent, PublishFrame)
+    settled = session.handle(Received(PublishedFrame(id="m1", timestamp=5, ref=sent.ref), 2))
+    (settle,) = [effect for effect in settled if isinstance(effect, Settle)]
+    assert isinstance(settle.outcome, Acked)
+
+
+async def test_a_publish_that_a_web_site_answers_is_refused_with_what_answered(
+    client: Client, plain: Peer
+) -> None:
+    await client.authenticate()
+    plain.answer("/v1/topics/a.b/messages", httpx.Response(200, html="<html>Welcome</html>"))
+    client.send(PublishFrame(message=Publication(topic="a.b", data=1, id="m1"), ref="p1"))
+    (frame,) = await client.next()
+    assert isinstance(frame, ErrorFrame)
+    assert (frame.code, frame.ref) == ("invalid_frame", "p1")
+    assert "HTTP 200 and an HTML page" in frame.message

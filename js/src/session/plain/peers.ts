@@ -66,12 +66,14 @@ export class PlainPeers {
 
   /** The frame as the peer understands it. */
   _translate(frame: Loose<ClientFrame>): ClientFrame {
-    if (!this._session._peer || this._can('ref') || !('ref' in frame)) return frame as ClientFrame;
+    const { _peer } = this._session;
+    const isRequest = frame.type === 'publish' && !_peer?.incremental;
+    if (!_peer || isRequest || this._can('ref') || !('ref' in frame)) return frame as ClientFrame;
     const { ref, ...others } = frame;
     if (frame.type !== 'subscribe') return others as ClientFrame;
     const { type, topics, since, history } = frame;
     this._remember(String(ref), topics);
-    if (this._session._peer.features) return others as ClientFrame;
+    if (_peer.features) return others as ClientFrame;
     return { type, topics, since: since ?? (history === undefined ? undefined : 0) } as ClientFrame;
   }
 
@@ -79,9 +81,9 @@ export class PlainPeers {
     return this._session._peer?.features?.includes(feature) ?? false;
   }
 
-  /** Whether the peer answers publishes. */
+  /** Whether the peer answers publishes: beside an event stream, each is a request of its own. */
   private get _acks(): boolean {
-    return this._can('ref') && this._can('ack');
+    return !this._session._peer?.incremental || (this._can('ref') && this._can('ack'));
   }
 
   // ---------------------------------------------------------------- subscriptions

@@ -92,7 +92,10 @@ def publish(publication: Publication) -> Call[PublishResult]:
     key = publication.id
 
     def read(body: bytes) -> PublishResult:
-        return _publish_result(_json_object(body, empty=True), key)
+        result = _publish_result(_json_object(body))
+        if result is None:
+            raise ProtocolError("It lacks the `id` or the `timestamp` of a published message.")
+        return result
 
     return Call(
         "POST",
@@ -256,21 +259,26 @@ def not_sent(error: PubSubError) -> ErrorInfo:
     return error_info(error)
 
 
-def _publish_result(fields: dict[str, object], key: str | None) -> PublishResult:
+def _publish_result(fields: dict[str, object]) -> PublishResult | None:
+    """What a server says of a message that it has; None where nothing shows that it does.
+
+    A gateway or a web site in front of the server answers 200 as well.
+    """
+    id, timestamp = word_of(fields.get("id")), fields.get("timestamp")
+    if id is None or not isinstance(timestamp, int | float) or isinstance(timestamp, bool):
+        return None
     try:
-        read = PublishResult.model_validate(fields, strict=False)
+        return PublishResult.model_validate(fields, strict=False)
     except ValidationError:
-        # It was taken, whatever the answer says about it.
-        given = word_of(fields.get("id"))
-        return PublishResult(id=given[:128] if given else key)
-    return read if read.id is not None else read.model_copy(update={"id": key})
+        return PublishResult(id=id[:128])
 
 
 def _batch_item(item: object, key: str | None) -> PublishResult:
     fields = object_of(item)
     error = fields.get("error")
     if error is None:
-        return _publish_result(fields, key)
+        unknown = ErrorInfo(code="outcome_unknown", message="The server sent no result for it.")
+        return _publish_result(fields) or PublishResult(id=key, error=unknown)
     try:
         info = ErrorInfo.model_validate(error, strict=False)
     except ValidationError:
@@ -284,7 +292,9 @@ def _history_page(body: bytes) -> HistoryPage:
     except ValidationError:
         pass
     fields = _json_object(body)
-    entries = fields.get("messages", [])
+    if "messages" not in fields:
+        raise ProtocolError("It lacks the `messages` of a history.")
+    entries = fields["messages"]
     read = [read_envelope(entry) for entry in cast("list[object]", entries)]
     messages = [entry for entry in read if not isinstance(entry, str)]
     if len(messages) < len(read):
@@ -341,17 +351,13 @@ def _session_info(body: bytes) -> SessionInfo:
         raise ProtocolError("The server described its session in a way not understood.") from None
 
 
-def _json_object(body: bytes, *, empty: bool = False) -> dict[str, object]:
-    if empty and not body.strip():
-        return {}
+def _json_object(body: bytes) -> dict[str, object]:
     try:
         value: object = from_json(body)
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        if empty:
-            return {}
-        raise ProtocolError("The server's answer is no JSON object; is the URL that of PubSub?")
+        raise ProtocolError("It is not the JSON object that a PubSub server answers.")
     fields = cast("dict[str, object]", value)
     for name in ("messages", "members", "topics"):
         if not isinstance(fields.get(name, []), list):

@@ -31,7 +31,7 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.http.address import doubt_address
 from hanzoai.pubsub.http.connection import authorization, make_client
-from hanzoai.pubsub.http.problems import read_error
+from hanzoai.pubsub.http.problems import describe_answer, read_error
 from hanzoai.pubsub.http.status import why_unreachable
 
 if TYPE_CHECKING:
@@ -251,12 +251,32 @@ class Performer:
             try:
                 return call.read(body)
             except ProtocolError as strange:
-                raise doubt_address(strange, self._options, body) from None
+                raise self._foreign(call, status, headers, body, strange) from None
         error = read_error(status, headers, body, call.topic, host=self._netloc)
         doubt_address(error, self._options, body)
         unknown = status >= 500 and status not in _NOT_DONE and status != 501
         again = status in _NOT_DONE or (unknown and self._is_repeatable(call))
         raise _Failed(error, again=again, unknown=unknown)
+
+    def _foreign(
+        self,
+        call: Call[T],
+        status: int,
+        headers: httpx.Headers,
+        body: bytes,
+        strange: ProtocolError,
+    ) -> ProtocolError:
+        """The error of an answer that says success and is not that of a PubSub server."""
+        answered = describe_answer(status, headers, body)
+        unknown = " Whether the message was published is unknown." if call.carries_ids else ""
+        error = ProtocolError(
+            f"{self._netloc} answered {call.method} {call.path} with {answered}. "
+            f"{strange.message}{unknown}",
+            remedy="Check that the URL is that of a PubSub server, with no login page or proxy "
+            "that answers in its place.",
+            topic=call.topic,
+        )
+        return doubt_address(error, self._options, body)
 
     async def _exchange(self, call: Call[T], token: str) -> tuple[int, httpx.Headers, bytes]:
         headers = {**authorization(token), **dict(call.headers)}

@@ -72,7 +72,9 @@ def read_error(
     if code is None or (code not in CODES and code.isdecimal()):
         code = known
     if message is None and not fields:
-        message = f"{host} answered HTTP {status} without saying why."
+        strange = 300 <= status < 400 or is_page(headers, body)
+        said = describe_answer(status, headers, body) if strange else f"HTTP {status}"
+        message = f"{host} answered {said}" + ("." if strange else " without saying why.")
     milliseconds = fields.get("retry_after_ms")
     wait = retry_after_of(_header(headers, "Retry-After"))
     if isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool):
@@ -85,6 +87,29 @@ def read_error(
         field=word_of(fields.get("field")),
         retry_after=wait,
     )
+
+
+def describe_answer(status: int, headers: Mapping[str, str], body: bytes) -> str:
+    """What answered, in words: status and kind of content, never the content itself."""
+    kind = (_header(headers, "Content-Type") or "").partition(";")[0].strip().lower()[:64]
+    start = body[:64].lstrip()[:1]
+    if 300 <= status < 400:
+        what = "a redirect, which is not followed"
+    elif is_page(headers, body):
+        what = "an HTML page"
+    elif not body.strip():
+        what = "an empty body"
+    elif start in (b"{", b"["):
+        what = "JSON"
+    else:
+        what = kind if kind.isprintable() and kind else "content of no type"
+    return f"HTTP {status} and {what}"
+
+
+def is_page(headers: Mapping[str, str], body: bytes) -> bool:
+    """Whether an answer is a page for people: no server of PubSub sends one."""
+    kind = (_header(headers, "Content-Type") or "").lower()
+    return "html" in kind or body[:64].lstrip().startswith(b"<")
 
 
 def object_of(value: object) -> dict[str, object]:

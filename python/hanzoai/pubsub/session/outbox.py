@@ -374,7 +374,7 @@ class Outbox:
 
     def _send(self, entry: Entry, peer: Peer, out: list[Effect]) -> None:
         publish, slots = entry.publish, entry.open()
-        ref = f"p{publish.ref}" if peer.ref and peer.ack else None
+        ref = f"p{publish.ref}" if peer.ack else None
         entry.sent = True
         entry.awaited = set(slots)
         if publish.batch and peer.batch:

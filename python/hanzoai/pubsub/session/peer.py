@@ -18,7 +18,7 @@ class Peer:
     Attributes:
         plain: It knows HIP-56 and nothing more, so it is sent nothing more.
         ref: It echoes `ref`.
-        ack: It answers `publish`.
+        ack: It answers `publish`, with the `ref` that it was given.
         seq: It numbers the messages of a topic.
         idempotent: It publishes an id once.
         batch: It takes `publish` with `messages`.
@@ -60,7 +60,8 @@ def read_peer(frame: AuthOkFrame, *, incremental: bool) -> Peer:
     return Peer(
         plain=frame.version is None,
         ref="ref" in features,
-        ack="ack" in features and "ref" in features,
+        # Beside an event stream a publish is a request, which every server answers.
+        ack=not incremental or ("ack" in features and "ref" in features),
         seq="seq" in features,
         idempotent="idempotency" in features,
         batch="batch" in features,

@@ -43,7 +43,7 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribeFrame,
 )
 from hanzoai.pubsub.http import calls as rest_calls
-from hanzoai.pubsub.http.problems import read_error
+from hanzoai.pubsub.http.problems import describe_answer, is_page, read_error
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, why_unreachable
 from hanzoai.pubsub.transports import TransportClosed, ignore
@@ -70,6 +70,9 @@ logger = logging.getLogger("hanzoai.pubsub")
 _QUEUED: Final = 256
 """Frames that may wait for `receive` before the stream is not read on."""
 
+_REFUSALS: Final = frozenset({400, 401, 403, 422, 429})
+"""Statuses with which a server that has event streams refuses one of no topic."""
+
 _CLOSE_TIMEOUT: Final = 1.0
 
 
@@ -95,6 +98,7 @@ class SseTransport:
         self._options = options
         self._clock = clock
         self._host = urlsplit(options.http_url).hostname or ""
+        self._netloc = urlsplit(options.http_url).netloc
         self._token: str | None = None
         self._rest = Rest(options, self, clock, transport=transport)
         self._publisher = StreamPublisher(self._rest, self._put, self._end)
@@ -245,19 +249,23 @@ class SseTransport:
             self._reopen()
 
     async def _has_streams(self) -> bool:
-        """Whether who knows no sessions has event streams; if not, the transport has ended.
+        """Whether a peer without sessions shows that it has event streams, as a plain peer does.
 
-        A plain peer has. What is no PubSub must not be taken for one: it knows no positions, so the
-        session would give up those that it has.
+        Otherwise the transport ends: a login page, a redirect or a proxy must not be taken for a
+        plain peer, because the session gives up its positions for one. Evidence is a stream, or a
+        refusal of the request, which names no topic.
         """
         try:
             async with self._stream(StreamRequest("GET")):
                 return True
         except StreamRefused as refused:
-            if refused.status != 200 and refused.status not in rest_calls.MISSING:
+            page = is_page(refused.headers, refused.body)
+            if refused.status in _REFUSALS and not page:
                 return True
+            answered = describe_answer(refused.status, refused.headers, refused.body)
             reason = (
-                f"There is neither /v1/session nor /v1/subscribe at {self._host}: check `rest_url`."
+                f"{self._netloc} answered GET /v1/subscribe with {answered}: it is no PubSub "
+                "server, check `rest_url`."
             )
         except httpx.HTTPError as failure:
             reason = why_unreachable(failure, self._host)
