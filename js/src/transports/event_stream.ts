@@ -57,7 +57,8 @@ export class EventParser {
     else if (field === 'retry' && /^\d+$/.test(value)) this.retry = Number(value);
     else if (field === 'data') {
       this._data.push(value);
-      this._size += value.length;
+      // Lines without a value take room, too.
+      this._size += line.length;
       if (this._size > this._limit) throw new RangeError('too large');
     }
     return undefined;

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 
 import { ProtocolError, PubSub, type PubSubOptions } from '../../../js/src/index.js';
+import { EventParser } from '../../../js/src/transports/event_stream.js';
 
 type Answer = (response: ServerResponse, request: IncomingMessage) => void;
 
@@ -105,4 +106,11 @@ test('beside an event stream a plain peer confirms a publish by the answer to it
   await withSite({ ...plain, [MESSAGES]: page }, { transport: 'sse' }, async (ps) => {
     await assert.rejects(ps.publish('a.b', { data: 1 }), ProtocolError);
   });
+});
+
+test('an event is bounded by its lines, whether or not they have a value', () => {
+  const parser = new EventParser(1_000);
+  const lines = new TextEncoder().encode('data\n'.repeat(150));
+  parser.push(lines);
+  assert.throws(() => parser.push(lines), RangeError);
 });

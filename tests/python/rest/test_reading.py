@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import tracemalloc
+import zlib
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -12,6 +14,9 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.http.rest import Rest
 from tests.python.rest.rig import BASE, ENVELOPE, QuickClock, Tokens, make_options
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 async def test_a_page_of_history_is_asked_for_by_what_is_given(rest: Rest, server: Any) -> None:
@@ -125,3 +130,32 @@ async def test_a_redirect_is_not_followed(rest: Rest, server: Any) -> None:
     )
     with pytest.raises(ProtocolError):
         await rest.topics()
+
+
+class Chunks(httpx.AsyncByteStream):
+    def __init__(self, *chunks: bytes) -> None:
+        self.chunks = chunks
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self.chunks:
+            yield chunk
+
+
+async def test_what_a_compressed_answer_may_inflate_to_is_bounded() -> None:
+    packer = zlib.compressobj(9, wbits=31)
+    packed = b"".join(packer.compress(b" " * (1 << 20)) for _ in range(100)) + packer.flush()
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=Chunks(packed))
+
+    site = httpx.MockTransport(answer)
+    rest = Rest(make_options(max_frame=1 << 20), Tokens(), QuickClock(), transport=site)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match="more than 1,048,576 bytes"):
+            await rest.history("a.b")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 16 << 20
+    await rest.close()

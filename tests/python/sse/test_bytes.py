@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import tracemalloc
+import zlib
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +18,14 @@ from hanzoai.pubsub.generated.wire import (
     ServerFrame,
     SubscribeFrame,
 )
-from tests.python.sse.rig import Client, Peer, envelope, event, message, numbers, until
+from hanzoai.pubsub.http.connection import make_client
+from hanzoai.pubsub.settings.options import read_options
+from hanzoai.pubsub.transports.event_stream import StreamRequest, open_stream
+from tests.python.sse.rig import Client, Peer, Stream, envelope, event, message, numbers, until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hanzoai.pubsub.transports import TransportClosed
 
 BODY = (
@@ -127,3 +136,111 @@ async def test_an_event_of_an_id_and_a_comment_is_no_message(
     (frame,) = await client.next()
     assert numbers([frame]) == [9]
     assert "left out" not in caplog.text
+
+
+def bomb(megabytes: int, start: bytes = b"") -> bytes:
+    """Gzip of many equal bytes: a thousandth of what it stands for."""
+    made = zlib.compressobj(9, wbits=31)
+    packed = made.compress(start)
+    for _ in range(megabytes):
+        packed += made.compress(b"x" * (1 << 20))
+    return packed + made.flush()
+
+
+def compressed_stream(streams: list[Stream], encoding: str) -> Callable[..., httpx.Response]:
+    def answer(request: httpx.Request) -> httpx.Response:
+        streams.append(Stream(request))
+        headers = {"Content-Type": "text/event-stream", "Content-Encoding": encoding}
+        return httpx.Response(200, headers=headers, stream=streams[-1])
+
+    return answer
+
+
+async def test_a_compressed_stream_is_read(client: Client, peer: Peer) -> None:
+    await client.authenticate()
+    streams: list[Stream] = []
+    peer.answer("/v1/subscribe", compressed_stream(streams, "gzip"))
+    client.send(SubscribeFrame(topics=["a.b"]))
+    await until(lambda: streams)
+    packer = zlib.compressobj(wbits=31)
+    for number in (1, 2):
+        streams[0].write(packer.compress(message(number)) + packer.flush(zlib.Z_SYNC_FLUSH))
+    assert numbers(await client.next(2)) == [1, 2]
+
+
+async def test_what_a_compressed_event_may_inflate_to_is_bounded(peer: Peer) -> None:
+    client = Client(peer, max_frame=1 << 20)
+    await client.authenticate()
+    streams: list[Stream] = []
+    peer.answer("/v1/subscribe", compressed_stream(streams, "gzip"))
+    client.send(SubscribeFrame(topics=["a.b"]))
+    await until(lambda: streams)
+    packed = bomb(200, b"event: message\ndata: ")
+    tracemalloc.start()
+    try:
+        streams[0].write(packed)
+        closed = await client.closed()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (closed.code, closed.reason) == (1009, "An event has more than 1,048,576 bytes.")
+    assert most < 16 << 20
+    await client.transport.close()
+
+
+async def test_an_encoding_that_nobody_asked_for_ends_the_stream_and_is_named(
+    client: Client, peer: Peer
+) -> None:
+    await client.authenticate()
+    streams: list[Stream] = []
+    peer.answer("/v1/subscribe", compressed_stream(streams, "br"))
+    client.send(SubscribeFrame(topics=["a.b"]))
+    await until(lambda: streams)
+    streams[0].write(b"\x0b\x02\x80")
+    assert "compressed as `br`" in (await client.closed()).reason
+
+
+HEADS = {
+    "headers": b"X-Filler: " + b"y" * 100 + b"\r\n",
+    "one header": b"y" * 100,
+    "heads before the answer": b"HTTP/1.1 103 Early Hints\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("pause", [0.0, 0.02], ids=["at once", "slowly"])
+async def test_a_head_without_an_end_is_given_up(name: str, pause: float) -> None:
+    over, ended = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"" if name.startswith("heads") else b"HTTP/1.1 200 OK\r\n")
+            if name == "one header":
+                writer.write(b"X-Filler: ")
+            while not over.is_set():
+                writer.write(HEADS[name])
+                await writer.drain()
+                await asyncio.sleep(pause)
+        writer.close()
+        ended.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    options = read_options(url, "token", settings={"open_timeout": 0.3}, environ={})
+    client = make_client(options)
+    async with asyncio.timeout(60):
+        with pytest.raises(httpx.HTTPError):
+            async with open_stream(
+                client,
+                StreamRequest("GET"),
+                "token",
+                heard=lambda: None,
+                malformed=lambda _: None,
+                connect_timeout=options.open_timeout,
+                limit=options.max_frame,
+            ):
+                pytest.fail("it was opened")
+        await client.aclose()
+        over.set()
+        await ended.wait()
+    server.close()

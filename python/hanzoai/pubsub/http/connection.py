@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx
 
+from hanzoai.pubsub.http.inflate import ACCEPTED, inflated
 from hanzoai.pubsub.settings.checks import bare_token
 from hanzoai.pubsub.settings.urls import is_loopback
 from hanzoai.pubsub.version import USER_AGENT
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from hanzoai.pubsub.settings.options import ClientOptions
 
 
@@ -35,7 +39,11 @@ def make_client(
         verify = options.ssl_context or ssl.create_default_context()
     return httpx.AsyncClient(
         base_url=options.http_url,
-        headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
+        headers={
+            "User-Agent": USER_AGENT,
+            "Accept": "application/json",
+            "Accept-Encoding": ACCEPTED,
+        },
         timeout=httpx.Timeout(options.operation_timeout),
         verify=verify,
         trust_env=options.proxy is True and not local,
@@ -43,6 +51,19 @@ def make_client(
         transport=transport,
         follow_redirects=False,
     )
+
+
+async def body_of(response: httpx.Response) -> AsyncGenerator[bytes]:
+    """The body of an answer that is not read yet, inflated in portions of a bounded size.
+
+    Raises:
+        ProtocolError: It is compressed in a way that was not asked for, or not validly.
+    """
+    stream = response.stream
+    assert isinstance(stream, httpx.AsyncByteStream)
+    async with aclosing(inflated(stream, response.headers.get("Content-Encoding"))) as portions:
+        async for portion in portions:
+            yield portion
 
 
 def authorization(token: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random as random_module
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,7 +31,7 @@ from hanzoai.pubsub.errors import (
     PubSubError,
 )
 from hanzoai.pubsub.http.address import doubt_address
-from hanzoai.pubsub.http.connection import authorization, make_client
+from hanzoai.pubsub.http.connection import authorization, body_of, make_client
 from hanzoai.pubsub.http.problems import describe_answer, read_error
 from hanzoai.pubsub.http.status import why_unreachable
 
@@ -305,13 +306,14 @@ class Performer:
 
     async def _read(self, response: httpx.Response) -> bytes:
         body = bytearray()
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > self._options.max_frame:
-                raise ProtocolError(
-                    f"The server's answer has more than {self._options.max_frame:,} bytes.",
-                    remedy="Ask for smaller pages, or raise `max_frame`.",
-                )
+        async with aclosing(body_of(response)) as portions:
+            async for portion in portions:
+                body += portion
+                if len(body) > self._options.max_frame:
+                    raise ProtocolError(
+                        f"The server's answer has more than {self._options.max_frame:,} bytes.",
+                        remedy="Ask for smaller pages, or raise `max_frame`.",
+                    )
         return bytes(body)
 
     def _is_repeatable(self, call: Call[T]) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import httpx
 from httpx_sse import EventSource
 
-from hanzoai.pubsub.http.connection import authorization
+from hanzoai.pubsub.errors import ProtocolError
+from hanzoai.pubsub.http.connection import authorization, body_of
+from hanzoai.pubsub.http.inflate import inflated
 from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode_event
 
 if TYPE_CHECKING:
@@ -140,29 +143,45 @@ async def open_stream(
         headers=headers,
         timeout=httpx.Timeout(connect_timeout, read=None),
     )
-    response = await client.send(built, stream=True)
+    response: httpx.Response | None = None
     try:
-        kind = response.headers.get("Content-Type", "")
-        if response.status_code != 200 or not kind.startswith("text/event-stream"):
-            body = b""
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > _ERROR_MAX:
-                    break
-            raise StreamRefused(response.status_code, response.headers, body)
+        try:
+            # The head may come byte by byte, and without an end.
+            async with asyncio.timeout(connect_timeout):
+                response = await client.send(built, stream=True)
+                kind = response.headers.get("Content-Type", "")
+                if response.status_code != 200 or not kind.startswith("text/event-stream"):
+                    body = await _refusal(response)
+                    raise StreamRefused(response.status_code, response.headers, body)
+        except TimeoutError:
+            raise httpx.ReadTimeout("no head of an answer in time", request=built) from None
         heard()
-        watched = _Watched(
-            response.stream, heard, limit, plain="Content-Encoding" not in response.headers
-        )
+        watched = _Watched(response.stream, response.headers.get("Content-Encoding"), heard, limit)
+        response.headers.pop("Content-Encoding", None)
         response.stream = watched
         response.encoding = "utf-8"
         yield EventStream(response, watched, malformed)
     finally:
-        await response.aclose()
+        if response is not None:
+            await response.aclose()
+
+
+async def _refusal(response: httpx.Response) -> bytes:
+    """The first 64 KiB of an answer that is no stream."""
+    body = b""
+    try:
+        async with aclosing(body_of(response)) as portions:
+            async for portion in portions:
+                body += portion
+                if len(body) > _ERROR_MAX:
+                    break
+    except ProtocolError:
+        logger.debug("a refusal could not be read")
+    return body[:_ERROR_MAX]
 
 
 class _Watched(httpx.AsyncByteStream):
-    """The bytes of a stream on their way to the parser.
+    """The bytes of a stream on their way to the parser, inflated where they are compressed.
 
     Every chunk counts as heard, comments too; a BOM is taken off; line ends become LF, because the
     parser holds back a CR at the end of a chunk until the next one comes, which may be long.
@@ -171,29 +190,25 @@ class _Watched(httpx.AsyncByteStream):
     def __init__(
         self,
         inner: httpx.AsyncByteStream | httpx.SyncByteStream,
+        encoding: str | None,
         heard: Callable[[], None],
         limit: int,
-        *,
-        plain: bool,
     ) -> None:
         assert isinstance(inner, httpx.AsyncByteStream)
         self._inner = inner
+        self._encoding = encoding
         self._heard = heard
         self._limit = limit
-        self._plain = plain
         self.held = 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         start: bytes | None = b""
         after_cr = False
-        async for chunk in self._inner:
-            self._heard()
+        async for given in inflated(self._arriving(), self._encoding):
+            chunk = given
             self.held += len(chunk)
             if self.held > self._limit:
                 raise EventTooLarge
-            if not self._plain:
-                yield chunk
-                continue
             if start is not None:
                 start += chunk
                 if len(start) < len(_BOM) and _BOM.startswith(start):
@@ -209,6 +224,11 @@ class _Watched(httpx.AsyncByteStream):
                 self.held = 0  # a keepalive is no part of an event
             if chunk:
                 yield chunk
+
+    async def _arriving(self) -> AsyncIterator[bytes]:
+        async for chunk in self._inner:
+            self._heard()
+            yield chunk
 
     async def aclose(self) -> None:
         await self._inner.aclose()

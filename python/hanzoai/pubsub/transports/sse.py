@@ -297,6 +297,8 @@ class SseTransport:
             )
         except EventTooLarge:
             code, reason = 1009, f"An event has more than {self._options.max_frame:,} bytes."
+        except ProtocolError as strange:
+            reason = strange.message
         except httpx.HTTPError as failure:
             reason = why_unreachable(failure, self._host)
         if self._superseded():

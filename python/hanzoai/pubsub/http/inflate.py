@@ -1,0 +1,55 @@
+"""The bytes of an answer as they were before compression, in portions of a bounded size."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable
+
+ACCEPTED: Final = "gzip, deflate"
+"""What requests accept: encodings that can be inflated in portions."""
+
+_PORTION: Final = 1 << 16
+_GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
+
+
+async def inflated(chunks: AsyncIterable[bytes], encoding: str | None) -> AsyncGenerator[bytes]:
+    """Undo `Content-Encoding`.
+
+    A few kilobytes can stand for gigabytes, so a chunk is inflated in portions of 64 KiB: whoever
+    counts them stops in time.
+
+    Args:
+        chunks: As they came over the network.
+        encoding: `gzip`, `deflate`, or nothing.
+
+    Raises:
+        ProtocolError: The encoding is another one, or the bytes are not of it.
+    """
+    name = (encoding or "identity").strip().lower()
+    if name == "identity":
+        async for chunk in chunks:
+            yield chunk
+        return
+    if name not in ("gzip", "x-gzip", "deflate"):
+        raise ProtocolError(
+            f"The answer is compressed as `{name[:64]}`, which was not asked for.",
+            remedy="Have the proxy before the server heed `Accept-Encoding`.",
+        )
+    inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
+    async for chunk in chunks:
+        rest = chunk
+        while rest:
+            try:
+                portion = inflater.decompress(rest, _PORTION)
+            except zlib.error as error:
+                raise ProtocolError(f"The answer is no valid {name}.") from error
+            rest = inflater.unconsumed_tail
+            if portion:
+                yield portion
+            elif inflater.eof:
+                break
