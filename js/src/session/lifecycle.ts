@@ -36,6 +36,9 @@ const MAX_RETRY_AFTER = 3_600_000;
 /** Longest timer that every platform has, milliseconds: 24.8 days. */
 const MAX_TIMER = 2 ** 31 - 1;
 
+/** Milliseconds between two calls for a token that notices of the server lead to. */
+const NOTICE_INTERVAL = 1_000;
+
 type Welcome = Received & { readonly frame: AuthOkFrame };
 type Notice = Received & { readonly frame: AuthExpiringFrame };
 
@@ -55,6 +58,8 @@ export class Lifecycle extends Machine implements Steps<Event> {
   protected _life: number | undefined;
   /** Milliseconds that it had left when a server first took it. */
   private _span: number | undefined;
+  /** When a notice last led to a call for a token, or is about to; Unix milliseconds. */
+  private _noticed = Number.NaN;
   /** The number of the call for a token that is not answered; 0 for none (AUTH-1, AUTH-2). */
   protected _call = 0;
   protected _retryIn: number | undefined;
@@ -138,10 +143,25 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   // ---------------------------------------------------------------- actions: token
 
-  /** Call for a token, unless a call is in flight, or a fixed token could only come again. */
-  fetchToken(): void {
+  /**
+   * Call for a token, unless a call is in flight, or a fixed token could only come again.
+   *
+   * A server may send many notices that the token expires; those that come too soon are answered by
+   * one call together.
+   */
+  fetchToken(event: Event): void {
     const expiring = this.state === 'connected';
     if (this._call || (expiring && this.cannotRenew())) return;
+    if (event.kind === 'received') {
+      const { at } = event;
+      const due = this._noticed > at ? this._noticed : this._noticed + NOTICE_INTERVAL;
+      const wait = due - at > 0 && due - at <= NOTICE_INTERVAL ? due - at : 0;
+      this._noticed = at + wait;
+      if (wait) {
+        this._start('refresh', wait);
+        return;
+      }
+    }
     this._calls += 1;
     this._call = this._calls;
     const reason = expiring ? 'expiring' : this._rejected ? 'rejected' : 'connect';

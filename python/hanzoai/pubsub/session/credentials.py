@@ -18,6 +18,10 @@ MAX_TIMER = 2**31 - 1
 """Longest timer that every platform has, milliseconds: 24.8 days."""
 
 
+NOTICE_INTERVAL = 1_000
+"""Milliseconds between two calls for a token that notices of the server lead to."""
+
+
 class Credentials:
     """The token and the calls for it.
 
@@ -39,6 +43,7 @@ class Credentials:
         self.span: int | None = None
         self._awaited: int | None = None
         self._calls = 0
+        self._noticed: int | None = None  # when a notice last led to a call, or is about to
 
     def __repr__(self) -> str:
         return f"Credentials(token={'...' if self.token else None})"
@@ -56,6 +61,23 @@ class Credentials:
         self._awaited = self._calls
         reason: FetchReason = "expiring" if expiring else "rejected" if self.rejected else "connect"
         return Fetch(self._calls, reason, self.attempt)
+
+    def hold_off(self, at: int) -> int:
+        """Milliseconds until a notice that the token expires may lead to a call; 0 for now.
+
+        A server may send many of them; those that come too soon are answered by one call together.
+
+        Args:
+            at: When the notice came, Unix milliseconds.
+        """
+        if self._awaited is not None or not self.renewable:
+            return 0
+        last = at - NOTICE_INTERVAL if self._noticed is None else self._noticed
+        due = last if last > at else last + NOTICE_INTERVAL
+        if not 0 < due - at <= NOTICE_INTERVAL:
+            due = at
+        self._noticed = due
+        return due - at
 
     def answered(self, fetch: int) -> bool:
         """The callback answered; False if nobody waits for that answer."""

@@ -61,7 +61,11 @@ class Lifecycle(Machine):
     # ---------------------------------------------------------------- actions: token
 
     def fetch_token(self, event: Event, /) -> None:
-        """Call for a token, unless a call is in flight."""
+        """Call for a token, unless a call is in flight or the server has just caused one."""
+        wait = self._credentials.hold_off(event.at) if isinstance(event, Received) else 0
+        if wait:
+            self._start("refresh", wait)
+            return
         fetch = self._credentials.ask(expiring=self.state == "connected")
         if fetch is not None:
             self._out.append(fetch)
