@@ -69,12 +69,13 @@ class PeerProcess:
         ]
 
     @classmethod
-    async def start(cls, language: Language, built: Path) -> PeerProcess:
+    async def start(cls, language: Language, built: Path, within: float = PATIENCE) -> Self:
         """Start it, and wait until it is ready.
 
         Args:
             language: Which.
             built: Folder of the compiled TypeScript, as `tests/js/run.mjs --build` prints it.
+            within: Seconds that this may take.
         """
         python = [sys.executable, "-W", "error", "-m", "tests.conformance.peers.peer"]
         program = "tests/conformance/peers/peer.js"
@@ -89,7 +90,7 @@ class PeerProcess:
             limit=LINE_MAX,
         )
         peer = cls(language, process)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(within):
             await peer.stream("ready").take()
         return peer
 

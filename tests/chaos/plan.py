@@ -1,0 +1,356 @@
+"""What happens in a run: who connects, who publishes what, which fault comes when.
+
+A plan is drawn from a seed and a topology alone, and is JSON both ways.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from tests.simulation.prng import Random
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+Topology: TypeAlias = Literal["memory", "workers", "redis", "redis-aof"]
+TOPOLOGIES: Final[tuple[Topology, ...]] = get_args(Topology)
+Kind: TypeAlias = Literal["python", "typescript", "socket", "stream", "http"]
+"""The SDKs, bare WebSocket and event stream readers, and a bare HTTP publisher."""
+Json: TypeAlias = dict[str, Any]
+
+SECONDS: Final = 9.0
+BRISK: Final[Json] = {"node_heartbeat": 500, "node_timeout": 2_000, "presence_grace": 1_500}
+USUAL: Final[Json] = {"node_heartbeat": 2_000, "node_timeout": 8_000, "presence_grace": 5_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client.
+
+    Attributes:
+        name: Also the user of its token.
+        kind: What it is.
+        topics: What it subscribes to; empty for one that only publishes.
+        node: Index of the node that it connects to.
+        transport: Of an SDK: `auto` or `sse`.
+        arrives: Seconds of the run at which it connects; before the run where it is 0.
+        insider: Whether it belongs to the organization that may read `team.blue.**`.
+    """
+
+    name: str
+    kind: Kind
+    topics: tuple[str, ...] = ()
+    node: int = 0
+    transport: str = "auto"
+    arrives: float = 0.0
+    insider: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Messages that one client publishes to one topic.
+
+    Attributes:
+        by: The client.
+        topic: Where to.
+        first: Seconds of the run of the first one.
+        every: Seconds between two bursts.
+        count: Bursts.
+        burst: Messages of a burst; they are published without waiting for each other.
+        size: Characters of padding of a payload.
+    """
+
+    by: str
+    topic: str
+    first: float
+    every: float
+    count: int
+    burst: int = 1
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        at: Seconds of the run at which it begins.
+        kind: On a network or link: `cut` (FIN), `reset` (RST), `flap` (RST again and again),
+            `refuse`, `blackhole` (what was open stays dead), `stall`, `deafen` (one way) or
+            `trickle`. On a process: `stop` (SIGSTOP), `kill`, `term`. On the store also `flush`.
+            On a client also `move` to another node.
+        on: A client, `nodeN`, `linkN` (from node N to Redis), `worker`, `bus`, `store`, or `*`.
+        lasts: Seconds until it is undone.
+        to: Of `move`: the node.
+        name: What other faults call it.
+        behind: It begins no sooner than this publication is settled, or this fault is over.
+        beyond: It is undone no sooner than this fault is over.
+    """
+
+    at: float
+    kind: str
+    on: str
+    lasts: float = 0.0
+    to: int = 0
+    name: str = ""
+    behind: str = ""
+    beyond: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole run.
+
+    Attributes:
+        seed: What it was drawn from.
+        topology: What serves.
+        seconds: How long clients publish and faults come.
+        settings: Of the server.
+        store: `redis` or `valkey`.
+        clients: All clients.
+        streams: What they publish.
+        faults: In the order in which they begin.
+    """
+
+    seed: int
+    topology: Topology
+    seconds: float
+    settings: Json = field(default_factory=dict[str, Any])
+    store: str = "redis"
+    clients: tuple[Client, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return 2 if self.topology.startswith("redis") else 1
+
+    def only(self, kept: Collection[int]) -> Plan:
+        """The same run with the faults of these indices alone."""
+        faults = tuple(fault for n, fault in enumerate(self.faults) if n in kept)
+        return replace(self, faults=faults)
+
+    def to_json(self) -> Json:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Plan:
+        """From JSON."""
+        fields: Json = dict(given)
+        clients: list[Json] = [
+            {**one, "topics": tuple(one.get("topics", ()))} for one in given["clients"]
+        ]
+        fields["clients"] = tuple(Client(**one) for one in clients)
+        fields["streams"] = tuple(Stream(**one) for one in given["streams"])
+        fields["faults"] = tuple(Fault(**one) for one in given["faults"])
+        return cls(**fields)
+
+
+def draw(seed: int, topology: Topology) -> Plan:
+    """The plan of a seed."""
+    return _Drawing(seed, topology).plan()
+
+
+class _Drawing:
+    def __init__(self, seed: int, topology: Topology) -> None:
+        self._random = Random(seed * 8 + TOPOLOGIES.index(topology))
+        self._seed = seed
+        self._topology: Topology = topology
+        self._redis = topology.startswith("redis")
+        self._nodes = 2 if self._redis else 1
+
+    def _pick(self, *options: Any) -> Any:
+        return options[self._random.below(len(options))]
+
+    def _between(self, low: float, high: float) -> float:
+        return round(low + (high - low) * self._random.below(1_000) / 1_000, 2)
+
+    def plan(self) -> Plan:
+        clients = self._clients()
+        streams = self._streams(clients)
+        settings = self._pick(BRISK, BRISK, USUAL) | {
+            "history_max_messages": self._pick(1_000, 1_000, 40)
+        }
+        store = self._pick("redis", "valkey")
+        faults = self._faults([one for one in clients if one.kind != "http"])
+        # What has begun late is given its time.
+        seconds = max([SECONDS, *(fault.at + fault.lasts for fault in faults)])
+        return Plan(
+            seed=self._seed,
+            topology=self._topology,
+            seconds=round(seconds, 2),
+            settings=settings,
+            store=store,
+            clients=clients,
+            streams=streams,
+            faults=faults,
+        )
+
+    # ------------------------------------------------------------ who
+
+    def _clients(self) -> tuple[Client, ...]:
+        found: list[Client] = []
+
+        def add(kind: Kind, *topics: str, **more: Any) -> None:
+            name = f"{kind}{sum(one.kind == kind for one in found)}"
+            node = self._random.below(self._nodes)
+            found.append(Client(name, kind, topics, node, **more))
+
+        sdks: tuple[Kind, Kind] = ("python", "typescript")
+        for kind in sdks:
+            add(kind, "team.blue.busy", "team.blue.calm", self._fresh())
+            add(kind, self._pick("team.blue.*", "team.**", "**.calm"))
+            add(kind, self._fresh(), "team.blue.busy", transport=self._pick("auto", "sse"))
+            late = self._between(0.5, SECONDS - 2)
+            add(kind, "team.blue.busy", self._fresh(), arrives=late)
+        for _ in range(2):
+            add("socket", "team.blue.busy", self._fresh())
+            add("stream", self._pick("team.blue.busy", self._fresh()))
+        add("socket", "team.blue.calm", arrives=self._between(0.5, SECONDS - 2))
+        add("socket", "team.*.busy", "team.blue.calm", insider=False)
+        add("python", "team.**", insider=False)
+        add("http")
+        return tuple(found)
+
+    def _fresh(self) -> str:
+        return f"team.blue.fresh{self._random.below(4)}"
+
+    def _streams(self, clients: Sequence[Client]) -> tuple[Stream, ...]:
+        writers = [
+            one.name
+            for one in clients
+            if one.insider and one.arrives == 0 and one.kind in {"python", "typescript", "http"}
+        ]
+        found: list[Stream] = []
+        for topic, every in (("team.blue.busy", 0.15), ("team.blue.calm", 0.6)):
+            for by in {self._pick(*writers): None, self._pick(*writers): None}:
+                count = int(SECONDS / every)
+                size = self._pick(0, 20, 2_000)
+                found.append(
+                    Stream(
+                        by, topic, self._between(0, every), every, count, self._pick(1, 1, 3), size
+                    )
+                )
+        for number in range(4):
+            # A topic of which some subscribers have heard nothing when the fault comes.
+            first = self._between(0.5, SECONDS - 1.5)
+            every = self._between(0.3, 2.5)
+            count = max(1, min(4, int((SECONDS - first) / every)))
+            by = self._pick(*writers)
+            found.append(Stream(by, f"team.blue.fresh{number}", first, every, count))
+        outsider = next(one.name for one in clients if not one.insider and one.kind == "python")
+        found.append(Stream(outsider, "team.blue.busy", self._between(0.5, 4), 2.0, 2))
+        return tuple(found)
+
+    # ------------------------------------------------------------ what goes wrong
+
+    def _faults(self, clients: Sequence[Client]) -> tuple[Fault, ...]:
+        scenes: list[Callable[[Sequence[Client]], list[Fault]]] = [self._network]
+        scenes += [self._process, self._lonely]
+        if self._topology == "workers":
+            scenes += [self._worker, self._worker]
+        if self._redis:
+            scenes += [self._link, self._link, self._store, self._moving, self._parted]
+        found: list[Fault] = []
+        for _ in range(1 + self._random.below(3)):
+            found += self._pick(*scenes)(clients)
+        return tuple(sorted(found, key=lambda one: one.at))
+
+    def _when(self, lasts: float = 0.0) -> float:
+        return self._between(0.3, max(0.6, SECONDS - 1.0 - lasts))
+
+    def _network(self, clients: Sequence[Client]) -> list[Fault]:
+        """The networks of some clients."""
+        found: list[Fault] = []
+        for _ in range(1 + self._random.below(4)):
+            on = "*" if self._random.below(4) == 0 else self._pick(*clients).name
+            kind = self._pick(
+                *("cut", "reset", "flap", "refuse", "blackhole", "stall", "trickle", "deafen"),
+            )
+            lasts = 0.0 if kind in {"cut", "reset"} else self._between(0.1, 4.0)
+            found.append(Fault(self._when(lasts), kind, on, lasts))
+            if kind in {"cut", "reset"}:
+                # Again and again, so that one of them meets an answer on its way.
+                for _ in range(self._random.below(5)):
+                    found.append(Fault(self._when(), kind, on))
+        return found
+
+    def _process(self, clients: Sequence[Client]) -> list[Fault]:
+        """A node stalls, is killed, or is restarted."""
+        on = f"node{self._random.below(self._nodes)}"
+        kind = self._pick("stop", "stop", "kill", "term")
+        lasts = self._between(5.9, 7.5) if kind == "stop" else self._between(0.1, 3.0)
+        if kind == "stop" and self._random.below(3) == 0:
+            lasts = self._between(0.2, 3.0)
+        return [Fault(self._when(lasts), kind, on, lasts)]
+
+    def _worker(self, clients: Sequence[Client]) -> list[Fault]:
+        """A worker or the bus of the workers stalls or is killed."""
+        on = self._pick("worker", "worker", "bus")
+        kind = self._pick("stop", "kill")
+        lasts = (
+            self._pick(self._between(0.1, 3.0), self._between(5.9, 7.5)) if kind == "stop" else 0
+        )
+        return [Fault(self._when(lasts), kind, on, lasts)]
+
+    def _link(self, clients: Sequence[Client]) -> list[Fault]:
+        """What lies between nodes and Redis."""
+        on = self._pick("link0", "link1", "link*")
+        kind = self._pick(
+            *("reset", "flap", "cut", "refuse", "blackhole", "stall", "trickle", "deafen"),
+        )
+        if kind in {"cut", "reset"}:
+            return [Fault(self._when(), kind, on) for _ in range(1 + self._random.below(8))]
+        lasts = self._between(0.2, 7.0)
+        return [Fault(self._when(lasts), kind, on, lasts)]
+
+    def _store(self, clients: Sequence[Client]) -> list[Fault]:
+        """Redis stalls, is restarted, or is emptied."""
+        kind = self._pick("stop", "kill", "kill", "term", "flush")
+        lasts = 0.0 if kind == "flush" else self._between(0.05, 4.0)
+        return [Fault(self._when(lasts), kind, "store", lasts)]
+
+    def _empty(self, at: float) -> Fault:
+        """What makes this topology lose its data."""
+        if self._topology == "memory":
+            return Fault(at, "kill", "node0", self._between(0.1, 1.5))
+        if self._topology == "workers":
+            return Fault(at, "kill", "bus")
+        if self._topology == "redis-aof":
+            return Fault(at, "flush", "store")
+        return Fault(at, "kill", "store", self._between(0.05, 1.0))
+
+    def _lonely(self, clients: Sequence[Client]) -> list[Fault]:
+        """Some clients are away while the store loses its data."""
+        away = {self._pick(*clients).name: None for _ in range(3)}
+        lasts = self._between(1.5, 4.0)
+        at = self._when(lasts)
+        return [
+            *(Fault(at, "refuse", name, lasts) for name in away),
+            self._empty(round(at + self._between(0.6, 1.3), 2)),
+        ]
+
+    def _moving(self, clients: Sequence[Client]) -> list[Fault]:
+        """Clients move to another node, then the store loses its data."""
+        to = self._random.below(2)
+        at = self._when(2.0)
+        moving = [one for one in clients if one.node != to] or list(clients)
+        return [
+            *(Fault(at, "move", one.name, to=to) for one in moving),
+            self._empty(round(at + self._between(0.1, 1.2), 2)),
+        ]
+
+    def _parted(self, clients: Sequence[Client]) -> list[Fault]:
+        """Clients come back while their node cannot reach Redis."""
+        node = self._random.below(2)
+        lasts = self._between(2.5, 6.9)
+        at = self._when(lasts)
+        kind = self._pick("refuse", "blackhole", "stall")
+        away = [one for one in clients if one.node == node and one.kind in {"stream", "python"}]
+        return [
+            *(Fault(at, "refuse", one.name, 1.0) for one in away),
+            Fault(round(at + 0.5, 2), kind, f"link{node}", lasts),
+        ]

@@ -1,0 +1,305 @@
+"""Carries a plan out: processes, clients, faults; then settling, and the judgement."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import httpx
+
+from tests.chaos.actors import Actor, HttpActor, ReaderActor, SdkActor
+from tests.chaos.checker import EVENTUAL, Violation, check
+from tests.chaos.networks import HOST, Network
+from tests.chaos.peers import Peer
+from tests.chaos.records import History, Message
+from tests.chaos.world import World, logs
+from tests.conformance.peer_process import PeerGone
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tests.chaos.plan import Client, Fault, Plan, Stream
+    from tests.conformance.peer_process import Language
+
+LOOK_EVERY: Final = 0.3
+LOOKS: Final = 90
+"""How often all is looked at until it has to be right: a busy machine takes longer for each."""
+RIGHT: Final = 2
+"""How often in a row all has to be right: what comes late may come twice."""
+RUN_WITHIN: Final = 600.0
+PEER_STARTS_WITHIN: Final = 120.0
+SWITCH: Final = "http0"
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of a run.
+
+    Attributes:
+        plan: What was carried out.
+        violations: Promises that were not kept.
+        publications: Calls of publish.
+        acknowledged: Those of them that were acknowledged.
+        deliveries: Messages that subscribers heard.
+        gaps: Gaps that they were told of.
+        seconds: How long it took.
+        notes: What else the clients said.
+        logs: What the nodes wrote.
+    """
+
+    plan: Plan
+    violations: list[Violation] = field(default_factory=list[Violation])
+    publications: int = 0
+    acknowledged: int = 0
+    deliveries: int = 0
+    gaps: int = 0
+    seconds: float = 0.0
+    settled: float = 0.0
+    notes: list[str] = field(default_factory=list[str])
+    logs: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Stage:
+    """The processes of both SDKs, used by one run after the other.
+
+    Args:
+        built: Folder of the TypeScript peer.
+    """
+
+    def __init__(self, built: Path) -> None:
+        self._built = built
+        self._peers: dict[Language, Peer] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.gather(*(peer.stop() for peer in self._peers.values()))
+
+    async def peer(self, language: Language) -> Peer:
+        """The process of a language; a new one after one that is gone."""
+        found = self._peers.get(language)
+        if found is None or found.gone:
+            found = await Peer.start(language, self._built, PEER_STARTS_WITHIN)
+            self._peers[language] = found
+        return found
+
+    async def run(self, plan: Plan) -> Report:
+        """Carry a plan out."""
+        began = time.monotonic()
+        report = Report(plan)
+        with TemporaryDirectory(prefix="chaos-") as folder:
+            try:
+                async with asyncio.timeout(RUN_WITHIN):
+                    await _Run(plan, Path(folder), self, report).carry_out()
+            except Exception:
+                text = traceback.format_exc()
+                report.violations.append(Violation("carried_out", "the run", "", text))
+            finally:
+                report.seconds = time.monotonic() - began
+                report.logs = logs(Path(folder))
+                await self._clear(report)
+        return report
+
+    async def _clear(self, report: Report) -> None:
+        for peer in list(self._peers.values()):
+            try:
+                trouble = await peer.reset()
+            except PeerGone as error:
+                report.notes.append(f"{peer.language}: {error}")
+            else:
+                report.notes += [f"{peer.language}: {each['trouble']}" for each in trouble]
+
+
+class _Run:
+    def __init__(self, plan: Plan, folder: Path, stage: Stage, report: Report) -> None:
+        self._plan = plan
+        self._stage = stage
+        self._report = report
+        self._began = time.monotonic()
+        self._history = History(retained=plan.settings.get("history_max_messages", 100))
+        self._world = World(plan, folder, self._now)
+        self._actors: dict[str, Actor] = {}
+        self._past: set[str] = set()
+        # Faults that others name, and that were left out of the plan.
+        names = {each.name for each in plan.faults}
+        self._absent = {each.beyond for each in plan.faults} - names
+
+    def _now(self) -> float:
+        return time.monotonic() - self._began
+
+    async def carry_out(self) -> None:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._world)
+            for client in self._plan.clients:
+                actor = await self._cast(client)
+                stack.push_async_callback(actor.network.end)
+                stack.push_async_callback(actor.leave)
+                self._actors[client.name] = actor
+                self._history.clients.append(actor.end)
+            early = [each for each in self._actors.values() if each.client.arrives == 0]
+            await asyncio.gather(*(actor.arrive() for actor in early))
+            await self._act()
+            await self._settle()
+
+    async def _cast(self, client: Client) -> Actor:
+        network = Network(*self._world.ports(client.node))
+        await network.start()
+        token = self._world.token(client.name, insider=client.insider)
+        given = (client, token, network, self._history, self._now)
+        if client.kind == "python" or client.kind == "typescript":
+            return SdkActor(await self._stage.peer(client.kind), *given)
+        return (HttpActor if client.kind == "http" else ReaderActor)(*given)
+
+    # ------------------------------------------------------------ clients and faults
+
+    async def _act(self) -> None:
+        """Everything that the plan says, from now on."""
+        offset = self._now()
+        for actor in self._actors.values():
+            for subscription in self._history.subscriptions:
+                if subscription.client == actor.client.name and subscription.began is not None:
+                    subscription.asked -= offset
+                    subscription.began -= offset
+        self._began += offset
+        self._world.losses = self._history.losses
+        async with asyncio.TaskGroup() as group:
+            for fault in self._plan.faults:
+                group.create_task(self._suffer(fault))
+            for stream in self._plan.streams:
+                group.create_task(self._publish(stream))
+            for actor in self._actors.values():
+                if actor.client.arrives > 0:
+                    group.create_task(self._arrive(actor))
+
+    async def _until(self, at: float) -> None:
+        await asyncio.sleep(max(0.0, at - self._now()))
+
+    async def _arrive(self, actor: Actor) -> None:
+        await self._until(actor.client.arrives)
+        try:
+            await actor.arrive()
+        except TimeoutError:
+            # What it did not get is told by the checker.
+            return
+
+    async def _publish(self, stream: Stream) -> None:
+        actor = self._actors[stream.by]
+        async with asyncio.TaskGroup() as group:
+            for number in range(stream.count):
+                await self._until(stream.first + number * stream.every)
+                for _ in range(stream.burst):
+                    one = actor.begin(stream.topic, stream.size)
+                    group.create_task(actor.publish(one))
+
+    async def _suffer(self, fault: Fault) -> None:
+        await self._until(fault.at)
+        await self._over(fault.behind)
+        try:
+            await self._suffer_it(fault)
+        finally:
+            self._past.add(fault.name)
+
+    async def _over(self, name: str) -> None:
+        """Wait for a publication or a fault, if the plan has one of this name."""
+        while name:
+            one = self._history.publications.get(name)
+            if one is not None and one.outcome is not None:
+                return
+            if name in self._past or name in self._absent:
+                return
+            await asyncio.sleep(0.02)
+
+    async def _last(self, fault: Fault) -> None:
+        await asyncio.sleep(fault.lasts)
+        await self._over(fault.beyond)
+
+    async def _suffer_it(self, fault: Fault) -> None:
+        if fault.on == "*":
+            actors = list(self._actors.values())
+        elif fault.on in self._actors:
+            actors = [self._actors[fault.on]]
+        else:
+            await self._world.suffer(fault)
+            return
+        if fault.kind == "move":
+            for actor in actors:
+                actor.network.move(self._world.ports(fault.to))
+            return
+        await asyncio.gather(
+            *(actor.network.suffer(fault.kind, partial(self._last, fault)) for actor in actors)
+        )
+
+    # ------------------------------------------------------------ the end
+
+    async def _settle(self) -> None:
+        """Wait until every promise holds, or the time for it is over."""
+        began = time.monotonic()
+        writer = self._actors[SWITCH]
+        assert isinstance(writer, HttpActor)
+        topics = sorted({one.topic for one in self._plan.streams})
+        async with asyncio.TaskGroup() as group:
+            for node in range(self._plan.nodes):
+                for topic in topics:
+                    one = writer.begin(topic, 0, final=True)
+                    group.create_task(writer.publish_at(one, self._world.ports(node)[1]))
+        violations: list[Violation] = []
+        right = 0
+        async with httpx.AsyncClient(
+            trust_env=False,
+            timeout=5,
+            headers={"Authorization": f"Bearer {self._world.token('root', admin=True)}"},
+        ) as http:
+            for _ in range(LOOKS):
+                await asyncio.gather(*(actor.look() for actor in self._actors.values()))
+                await self._count(http)
+                violations = check(self._history)
+                right = 0 if any(each.rule in EVENTUAL for each in violations) else right + 1
+                if right == RIGHT:
+                    break
+                await asyncio.sleep(LOOK_EVERY)
+        report, history = self._report, self._history
+        report.settled = time.monotonic() - began
+        report.violations = violations
+        report.publications = len(history.publications)
+        report.acknowledged = sum(
+            one.outcome == "acknowledged" for one in history.publications.values()
+        )
+        heard = [entry for each in history.subscriptions for entry in each.heard]
+        report.deliveries = sum(isinstance(entry, Message) for entry in heard)
+        report.gaps = len(heard) - report.deliveries
+
+    async def _count(self, http: httpx.AsyncClient) -> None:
+        """Who should be present, and who is."""
+        topics = sorted({topic for one in self._plan.clients for topic in one.topics})
+        history = self._history
+        history.members = {
+            topic: [
+                one.name
+                for one in self._plan.clients
+                if one.kind != "stream" and one.insider and topic in one.topics
+            ]
+            for topic in topics
+            if "*" not in topic
+        }
+        for node in range(self._plan.nodes):
+            for topic in history.members:
+                url = f"http://{HOST}:{self._world.ports(node)[1]}/v1/topics/{topic}/presence"
+                try:
+                    members = (await http.get(url)).raise_for_status().json()["members"]
+                except httpx.HTTPError as error:
+                    history.present[f"node{node}", topic] = [f"no answer: {error!r}"]
+                else:
+                    history.present[f"node{node}", topic] = [one["user_id"] for one in members]

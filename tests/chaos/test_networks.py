@@ -1,0 +1,187 @@
+"""Each fault of a network does what its name says, and is undone."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos.networks import HOST, Network
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+BOUND = 20
+SOON = 0.2
+"""Seconds in which what is held does not come."""
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+
+
+class Line:
+    """One connection through a network to an echo."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def says(self, text: bytes) -> bytes:
+        """What comes back of a text."""
+        self.writer.write(text)
+        return await self.reader.readexactly(len(text))
+
+
+@asynccontextmanager
+async def network() -> AsyncGenerator[Network]:
+    server = await asyncio.start_server(echo, HOST, 0)
+    port: int = server.sockets[0].getsockname()[1]
+    made = Network(port)
+    await made.start()
+    try:
+        async with asyncio.timeout(BOUND):
+            yield made
+    finally:
+        await made.end()
+        server.close()
+
+
+@asynccontextmanager
+async def line(made: Network) -> AsyncGenerator[Line]:
+    reader, writer = await asyncio.open_connection(HOST, made.ports[0])
+    try:
+        yield Line(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def suffering(made: Network, kind: str) -> AsyncGenerator[None]:
+    undone = asyncio.Event()
+    task = asyncio.create_task(made.suffer(kind, undone.wait))
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        undone.set()
+        await task
+
+
+async def silent(one: Line) -> bool:
+    try:
+        async with asyncio.timeout(SOON):
+            await one.reader.readexactly(1)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def test_without_a_fault_bytes_pass_and_the_network_is_used() -> None:
+    async with network() as made, line(made) as one:
+        assert await one.says(b"hello") == b"hello"
+        assert made.wires[0].used
+
+
+async def test_a_cut_is_an_end_and_a_reset_is_an_error() -> None:
+    async with network() as made, line(made) as cut:
+        assert await cut.says(b"a") == b"a"
+        async with suffering(made, "cut"):
+            assert await cut.reader.read() == b""
+        async with line(made) as broken:
+            assert await broken.says(b"b") == b"b"
+            async with suffering(made, "reset"):
+                with pytest.raises(ConnectionResetError):
+                    await broken.reader.readexactly(1)
+        async with line(made) as again:
+            assert await again.says(b"c") == b"c"
+
+
+async def test_a_network_that_flaps_resets_each_connection_until_it_is_over() -> None:
+    async with network() as made:
+        async with suffering(made, "flap"):
+            for _ in range(3):
+                async with line(made) as one:
+                    with pytest.raises(ConnectionResetError):
+                        await one.reader.readexactly(1)
+        async with line(made) as after:
+            assert await after.says(b"a") == b"a"
+
+
+async def test_a_network_that_refuses_takes_connections_again_afterwards() -> None:
+    async with network() as made, line(made) as before:
+        assert await before.says(b"a") == b"a"
+        async with suffering(made, "refuse"):
+            with pytest.raises(ConnectionResetError):
+                await before.reader.readexactly(1)
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection(HOST, made.ports[0])
+        async with line(made) as after:
+            assert await after.says(b"b") == b"b"
+
+
+async def test_what_a_blackhole_had_stays_dead_and_is_not_told() -> None:
+    async with network() as made, line(made) as before:
+        assert await before.says(b"a") == b"a"
+        async with suffering(made, "blackhole"), line(made) as meanwhile:
+            for one in (before, meanwhile):
+                one.writer.write(b"b")
+                assert await silent(one)
+            assert not made.wires[0].used
+        assert await silent(before)
+        async with line(made) as after:
+            assert await after.says(b"c") == b"c"
+
+
+@pytest.mark.parametrize("kind", ["stall", "deafen"])
+async def test_what_is_held_comes_afterwards(kind: str) -> None:
+    async with network() as made, line(made) as one:
+        assert await one.says(b"a") == b"a"
+        async with suffering(made, kind):
+            one.writer.write(b"bc")
+            assert await silent(one)
+        assert await one.reader.readexactly(2) == b"bc"
+
+
+async def test_a_trickle_passes_everything_in_the_end() -> None:
+    async with network() as made, line(made) as one, suffering(made, "trickle"):
+        assert await one.says(b"x" * 500) == b"x" * 500
+
+
+async def test_faults_that_overlap_are_undone_one_by_one() -> None:
+    async with network() as made, line(made) as one:
+        assert await one.says(b"a") == b"a"
+        async with suffering(made, "stall"):
+            async with suffering(made, "stall"):
+                one.writer.write(b"b")
+            assert await silent(one)
+        assert await one.reader.readexactly(1) == b"b"
+
+
+async def test_a_network_that_moves_leads_elsewhere() -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"elsewhere")
+        writer.close()
+
+    other = await asyncio.start_server(answer, HOST, 0)
+    async with other, network() as made, line(made) as before:
+        assert await before.says(b"a") == b"a"
+        made.move([other.sockets[0].getsockname()[1]])
+        assert await before.reader.read() == b""
+        async with line(made) as after:
+            assert await after.reader.read() == b"elsewhere"
+
+
+async def test_an_unknown_fault_is_an_error() -> None:
+    async with network() as made:
+        with pytest.raises(ValueError, match="there is no fault flood"):
+            await made.suffer("flood", asyncio.Event().wait)
