@@ -23,6 +23,7 @@ from pubsub_server.hub.requests import (
     UnsubscribeRequest,
 )
 from pubsub_server.hub.subscriptions import not_yet
+from pubsub_server.interfaces import WireForm
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -127,19 +128,25 @@ class Inbound:
         connection.sink.hold(True)
         self._spawn(work)
 
+    def _subscribe_failed(self, connection: Connection, error: ServiceError, ref: Ref) -> None:
+        if connection.form is WireForm.SOCKET:
+            self._core.refuse(connection, error, ref)
+        else:
+            # A reader of a stream cannot subscribe again on it; it reconnects and resumes.
+            self._end(connection, error)
+
     async def _finish(
         self, connection: Connection, request: SubscribeRequest, work: Awaitable[None]
     ) -> None:
         """Await a subscribe that takes its time, and go on with what came meanwhile."""
-        core = self._core
         try:
             await work
         except ServiceError as error:
-            core.refuse(connection, error, request.ref)
+            self._subscribe_failed(connection, error, request.ref)
         except Exception:
             logger.exception("a subscription failed", extra=about(connection))
             failure = ServiceError("internal", "the server failed on this frame")
-            core.refuse(connection, failure, request.ref)
+            self._subscribe_failed(connection, failure, request.ref)
         finally:
             connection.busy = False
         self._go_on(connection)

@@ -248,7 +248,11 @@ class Subscriptions:
                 core.turns.spend(len(found.entries) + len(found.positions))
                 self._answer(connection, request, granted, denied, found, loud, members, ahead)
         except BaseException:
-            core.delivery.release(connection, REPLAYING)
+            if connection.form is WireForm.SOCKET:
+                core.delivery.release(connection, REPLAYING)
+            else:
+                # Live events carry ids: they would move Last-Event-ID past what was not replayed.
+                core.delivery.drop(connection)
             raise
         finally:
             self._attendance.greeted(connection)

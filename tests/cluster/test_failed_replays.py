@@ -1,0 +1,123 @@
+"""Event streams whose replay fails: they end, so that their readers come back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from pubsub_server.backplanes.redis import backplane as redis_backplane
+from tests.cluster.fleet import BOUND, nodes, peer
+from tests.interop.peer import Event, EventStream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    import pytest
+
+    from pubsub_server.testing import RunningServer
+    from tests.cluster.store import Store
+
+TOPIC = "demo.x"
+
+
+@asynccontextmanager
+async def resumed(
+    node: RunningServer, mark: str | None = None, *topics: str
+) -> AsyncGenerator[EventStream]:
+    """An event stream, which goes on behind a mark."""
+    headers = {"Authorization": f"Bearer {node.token()}"}
+    if mark is not None:
+        headers["Last-Event-ID"] = mark
+    query = {"topics": ",".join(topics or (TOPIC,))}
+    async with (
+        httpx.AsyncClient(base_url=node.http, headers=headers, timeout=BOUND) as rest,
+        rest.stream("GET", "/v1/subscribe", params=query) as response,
+    ):
+        assert response.status_code == 200, await response.aread()
+        yield EventStream(response)
+
+
+async def publish(node: RunningServer, *numbers: int) -> None:
+    headers = {"Authorization": f"Bearer {node.service_token()}"}
+    async with httpx.AsyncClient(base_url=node.http, headers=headers, timeout=BOUND) as rest:
+        for n in numbers:
+            answer = await rest.post(f"/v1/topics/{TOPIC}/messages", json={"data": n})
+            assert answer.status_code == 201, answer.text
+
+
+async def rest_of(stream: EventStream) -> list[Event]:
+    """All events up to the end of the stream."""
+    events: list[Event] = []
+    with suppress(EOFError):
+        while True:
+            item = await stream.item()
+            if isinstance(item, Event):
+                events.append(item)
+    return events
+
+
+def replayed(event: Event) -> list[object]:
+    return [message["data"] for message in event.json["history"]]
+
+
+async def test_a_stream_that_cannot_be_replayed_ends_and_is_replayed_when_it_comes_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store) as (a, b):
+        async with resumed(a) as stream:
+            mark = (await stream.event("subscribed")).id
+        await publish(b, 1, 2, 3)
+        with monkeypatch.context() as patch:
+            patch.setattr(redis_backplane, "PATIENCE", 0.1)
+            store.stall()
+            async with resumed(a, mark) as stream:
+                (error,) = await rest_of(stream)
+            store.go_on()
+        assert (error.name, error.json["code"], error.id) == ("error", "unavailable", None)
+        async with resumed(a, mark) as stream:
+            assert replayed(await stream.event("subscribed")) == [1, 2, 3]
+
+
+async def test_what_comes_while_a_replay_fails_does_not_move_the_mark_of_its_reader(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, fail = asyncio.Event(), asyncio.Event()
+
+    async def away(*_: Any) -> Any:
+        reading.set()
+        await fail.wait()
+        raise ConnectionResetError
+
+    async with asyncio.timeout(BOUND), nodes(store) as (a, b), resumed(a) as first:
+        mark = (await first.event("subscribed")).id
+        await publish(b, 1)
+        assert (await first.event("message")).json["data"] == 1
+        backplane: Any = a.hub.core.backplane
+        with monkeypatch.context() as patch:
+            patch.setattr(backplane._reader, "replay", away)
+            async with resumed(a, mark) as second:
+                await reading.wait()
+                await publish(b, 2)
+                # By now this node has heard it and keeps it for the other stream.
+                assert (await first.event("message")).json["data"] == 2
+                fail.set()
+                assert [event.name for event in await rest_of(second)] == ["error"]
+        async with resumed(a, mark) as third:
+            assert replayed(await third.event("subscribed")) == [1, 2]
+
+
+async def test_a_socket_whose_replay_fails_stays_open_and_may_ask_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store, 1) as (a,), peer(a, a.token()) as socket:
+        with monkeypatch.context() as patch:
+            patch.setattr(redis_backplane, "PATIENCE", 0.1)
+            store.stall()
+            await socket.send({"type": "subscribe", "topics": [TOPIC], "since": 1, "ref": "1"})
+            error = await socket.until("error")
+            store.go_on()
+        assert (error["code"], error["ref"]) == ("unavailable", "1")
+        assert (await socket.subscribe(TOPIC, since=1, ref="2"))["ref"] == "2"
