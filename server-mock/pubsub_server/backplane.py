@@ -87,6 +87,15 @@ class Backplane(Protocol):
         """Begin to deliver; called again, deliver to another from then on."""
         ...
 
+    @property
+    def hears(self) -> bool:
+        """Whether what is published reaches this node."""
+        ...
+
+    def watch(self, changed: Callable[[bool], None]) -> None:
+        """Call this with `hears` whenever it changes."""
+        ...
+
     def join(self, pattern: str) -> None:
         """Some client of this node subscribes to this topic or pattern; the first of them."""
         ...

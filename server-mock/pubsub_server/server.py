@@ -28,6 +28,7 @@ from pubsub_server.observe.descriptors import Descriptors
 from pubsub_server.observe.loop_lag import LoopLag
 from pubsub_server.observe.metrics import Metrics
 from pubsub_server.observe.webhooks import WebhookSender
+from pubsub_server.tasks import FAILURES
 from pubsub_server.workers.pool import WorkerPool
 from pubsub_server.workers.ports import refused_port
 
@@ -110,6 +111,11 @@ class Server:
         if self._hub is None:
             raise RuntimeError("the server has not been started")
         return self._hub
+
+    @property
+    def ready(self) -> bool:
+        """Whether new work is welcome."""
+        return self._ready and self.hub.hears
 
     async def start(self) -> None:
         """Listens; afterwards `http` and `ws` say where.
@@ -210,7 +216,7 @@ class Server:
             policy,
             settings,
             metrics,
-            ready=lambda: self._ready,
+            ready=lambda: self.ready,
             openapi=OPENAPI,
             console=console,
             faults=self.faults,
@@ -247,7 +253,13 @@ class Server:
         """What is measured beside the counters of the hub, of a server that was started."""
         hub, lag = self.hub, self._lag
         found: list[Instrument] = [
-            Reading("ready", "Whether requests are taken: 1 or 0.", lambda: self._ready),
+            Reading("ready", "Whether requests are taken: 1 or 0.", lambda: self.ready),
+            Reading(
+                "task_failures",
+                "Tasks that ended unexpectedly.",
+                lambda: FAILURES.count,
+                "counter",
+            ),
             *(() if lag is None else (lag.timing,)),
             *hub.instruments(),
         ]

@@ -1,59 +1,205 @@
-"""The tasks of one part of the server: kept until they have ended, their failures logged."""
+"""The tasks of the server. This module alone starts them, so that none ends unnoticed.
+
+Each part has a `Tasks`. A task that ends as nobody asked it to is logged with its name and with
+what follows, and counted. The awaits in here are bounded: a task may swallow its cancellation,
+as `asyncio.wait_for` does on Python 3.11 where the result comes at the same time.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
+
+AGAIN_AFTER: Final = 0.05
+AGAIN_AT_MOST: Final = 5.0
+"""Seconds before a kept task runs again; each wait is twice the one before, up to this."""
+STABLE: Final = 10.0
+"""Seconds that a kept task has to run until its next restart comes without a longer wait."""
+CANCEL_EVERY: Final = 0.5
+"""Seconds that a cancelled task has for its end before it is cancelled again."""
+END_WITHIN: Final = 5.0
+"""Seconds after which a task that does not end is left to itself."""
+
+_T = TypeVar("_T")
+
+
+class Failures:
+    """Counts the tasks of this process that ended unexpectedly.
+
+    Attributes:
+        count: How many.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+FAILURES: Final = Failures()
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """What runs until its owner stops it."""
+
+    work: Callable[[], Coroutine[Any, Any, None]]
+    pause: float = AGAIN_AFTER
 
 
 class Tasks:
-    """A set of running tasks, for asyncio itself holds them weakly.
+    """The tasks of one part of the server.
 
     Args:
         loop: In which they run.
-        logger: Is told of each task that fails.
-        owner: Whose they are, for the log.
+        logger: Of the part.
+        owner: Name of the part, for the log.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, logger: logging.Logger, owner: str) -> None:
         self._loop = loop
         self._logger = logger
         self._owner = owner
-        self._running: set[asyncio.Task[None]] = set()
+        # asyncio itself holds tasks weakly.
+        self._running: dict[asyncio.Task[Any], Callable[[asyncio.Task[Any]], object]] = {}
+        self._waiting: dict[_Kept, asyncio.TimerHandle] = {}
+        # A cancellation may end as the error of a call that it cuts short.
+        self._asked: set[asyncio.Task[Any]] = set()
+        self._stopping = False
 
     def __len__(self) -> int:
         return len(self._running)
 
-    def __iter__(self) -> Iterator[asyncio.Task[None]]:
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
         return iter(self._running)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task and keep it until it has ended."""
-        task = self._loop.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._done)
-        return task
+    def spawn(
+        self,
+        work: Coroutine[Any, Any, _T],
+        *,
+        expected: tuple[type[Exception], ...] = (),
+    ) -> asyncio.Task[_T]:
+        """Run this once. If it fails, the failure is logged and counted, and nothing follows.
+
+        Args:
+            work: What to run.
+            expected: Failures that another awaits, and that are not logged.
+        """
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            error = _retrieve(task)
+            if error is not None and not isinstance(error, expected):
+                self._fail(task, "nothing follows", error)
+
+        return self._start(work, ended)
+
+    def keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run this until `stop`. Whatever ends it before, it is run again after a growing wait.
+
+        Args:
+            work: Called for each run.
+        """
+        self._run(_Kept(work))
+
+    async def race(self, *works: Coroutine[Any, Any, None]) -> None:
+        """Run all of these until the first of them ends, then end the others.
+
+        Raises:
+            Exception: The failure of the one that ended first.
+        """
+        tasks = [self._start(work, _retrieve) for work in works]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self.end(*tasks)
+        for task in done:
+            task.result()
+
+    def begin_end(self) -> None:
+        """From now on a kept task that ends is not run again."""
+        self._stopping = True
+        for timer in self._waiting.values():
+            timer.cancel()
+        self._waiting.clear()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until those that run now have ended, so long at most."""
+        """Wait until the present tasks have ended, for so many seconds at most."""
         if self._running:
             await asyncio.wait(list(self._running), timeout=seconds)
 
     def cancel(self) -> None:
         """Ask every task to end."""
-        for task in self._running:
+        self.begin_end()
+        self._cancel(self._running)
+
+    async def stop(self, seconds: float = END_WITHIN) -> None:
+        """End every task, and wait until they have ended, for so many seconds at most."""
+        self.begin_end()
+        await self.end(*self._running, seconds=seconds)
+
+    async def end(self, *tasks: asyncio.Task[Any], seconds: float = END_WITHIN) -> None:
+        """End these, and wait until they have ended, for so many seconds at most."""
+        late = {task for task in tasks if not task.done()}
+        last = self._loop.time() + seconds
+        while late and self._loop.time() < last:
+            self._cancel(late)
+            _, late = await asyncio.wait(late, timeout=CANCEL_EVERY)
+        for task in late:
+            self._fail(task, f"it ignores its cancellation for {seconds:g} s and is left to itself")
+
+    # ------------------------------------------------------------ inside
+
+    def _start(
+        self, work: Coroutine[Any, Any, _T], ended: Callable[[asyncio.Task[Any]], object]
+    ) -> asyncio.Task[_T]:
+        task = self._loop.create_task(work, name=getattr(work, "__qualname__", None))
+        self._running[task] = ended
+        task.add_done_callback(self._done)
+        return task
+
+    def _cancel(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        for task in tasks:
+            self._asked.add(task)
             task.cancel()
 
-    async def stop(self) -> None:
-        """End every task, and wait until they have ended."""
-        self.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        ended = self._running.pop(task)
+        if task in self._asked:
+            self._asked.discard(task)
+            _retrieve(task)
+        else:
+            ended(task)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._logger.error("a task of the %s failed", self._owner, exc_info=error)
+    def _run(self, kept: _Kept) -> None:
+        self._waiting.pop(kept, None)
+        began = self._loop.time()
+        self._start(kept.work(), lambda task: self._ended(task, kept, began))
+
+    def _ended(self, task: asyncio.Task[Any], kept: _Kept, began: float) -> None:
+        error = _retrieve(task)
+        if self._stopping:
+            return
+        now = self._loop.time()
+        if now - began > STABLE:
+            kept.pause = AGAIN_AFTER
+        self._fail(task, f"it is run again in {kept.pause:g} s", error)
+        self._waiting[kept] = self._loop.call_later(kept.pause, self._run, kept)
+        kept.pause = min(AGAIN_AT_MOST, kept.pause * 2)
+
+    def _fail(
+        self, task: asyncio.Task[Any], follows: str, error: BaseException | None = None
+    ) -> None:
+        FAILURES.count += 1
+        self._logger.error(
+            "task %s of the %s failed; %s",
+            *(task.get_name(), self._owner, follows),
+            exc_info=error,
+        )
+
+
+def _retrieve(task: asyncio.Task[Any]) -> BaseException | None:
+    """The failure of a task that has ended, if it failed; asyncio does not log it any more."""
+    return None if task.cancelled() else task.exception()

@@ -71,11 +71,12 @@ class Process:
 
     Args:
         process: That process.
-        ws: URL of its WebSocket.
+        ready: What it said when it was ready.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, ws: str) -> None:
-        self.ws = ws
+    def __init__(self, process: asyncio.subprocess.Process, ready: dict[str, Any]) -> None:
+        self.ws: str = ready["ws"]
+        self.http: str = ready["http"]
         self._process = process
 
     async def end(self, number: int) -> int:
@@ -94,7 +95,7 @@ class Process:
 
 
 @asynccontextmanager
-async def node_process(store: Store, **more: object) -> AsyncGenerator[Process]:
+async def node_process(store: Store | Front, **more: object) -> AsyncGenerator[Process]:
     """A node in a process of its own."""
     given = {"dev": True, "http_port": 0, "ws_port": 0, **settings(store, **more)}
     environment = {f"HANZO_PUBSUB_{name.upper()}": str(value) for name, value in given.items()}
@@ -107,7 +108,7 @@ async def node_process(store: Store, **more: object) -> AsyncGenerator[Process]:
     try:
         assert process.stdout is not None
         ready = json.loads(await process.stdout.readline())
-        yield Process(process, ready["ws"])
+        yield Process(process, ready)
     finally:
         if process.returncode is None:
             process.kill()

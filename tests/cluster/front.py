@@ -1,11 +1,16 @@
-"""One address in front of a store, as a virtual IP or a proxy is: another store may take over."""
+"""One address in front of a store, as a virtual IP or a proxy is: another store may take over.
+
+It can also do what networks do to connections: reset them, or swallow what they carry.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tests.cluster.store import free_port
 
@@ -20,6 +25,10 @@ class Front:
 
     Args:
         store: To this one first.
+
+    Attributes:
+        swallows: What is lost without a word: nothing, all bytes, or what the store sends to
+            connections that listen to channels.
     """
 
     def __init__(self, store: Store) -> None:
@@ -27,6 +36,7 @@ class Front:
         self.folder = store.folder
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
+        self.swallows: Literal["nothing", "all", "channels"] = "nothing"
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -34,6 +44,14 @@ class Front:
         """To another from now on; what is open is cut."""
         self.store = store
         for writer in self._open:
+            writer.transport.abort()
+
+    def reset(self) -> None:
+        """Reset what is open, in both directions."""
+        for writer in self._open:
+            sock = writer.get_extra_info("socket")
+            # Without lingering a close is a reset.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
     async def end(self) -> None:
@@ -51,17 +69,38 @@ class Front:
         with contextlib.suppress(OSError):
             there, onwards = await asyncio.open_connection("127.0.0.1", self.store.port)
             self._open |= {writer, onwards}
-            await asyncio.gather(_pass(reader, onwards), _pass(there, writer))
+            listens = asyncio.Event()
+            await asyncio.gather(
+                self._pass(reader, onwards, listens), self._pass(there, writer, None, listens)
+            )
             self._open -= {writer, onwards}
         writer.close()
 
+    async def _pass(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        says: asyncio.Event | None,
+        listens: asyncio.Event | None = None,
+    ) -> None:
+        """Bytes of one direction.
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+        Args:
+            reader: From where.
+            writer: To where.
+            says: Set when the client asks for a channel.
+            listens: Whether it has.
+        """
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65_536):
+                if says is not None and b"SSUBSCRIBE" in data:
+                    says.set()
+                deaf = self.swallows == "channels" and listens is not None and listens.is_set()
+                if self.swallows == "all" or deaf:
+                    continue
+                writer.write(data)
+                await writer.drain()
+        writer.close()
 
 
 @asynccontextmanager

@@ -15,7 +15,6 @@ import re
 import signal
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -36,6 +35,7 @@ from pubsub_server.workers import bus, meeting
 from pubsub_server.workers.pool import WorkerPool, together
 from tests.cluster.fleet import peer
 from tests.cluster.nodes import Node
+from tests.cluster.processes import alive, bus_of, children, descendants
 from tests.cluster.store import Store, program
 from tests.cluster.waiting import until
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import AsyncGenerator, Callable
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
     from hanzoai.pubsub import Subscription
 
@@ -80,35 +81,6 @@ def client(node: Node, folder: Path, name: str) -> PubSubClient:
     token = dev_tokens.mint(dev_tokens.load_key(folder / "dev.key"), name, kind="service")
     retry = RetryOptions(base=0.05)
     return PubSubClient(node.ready["ws"], token, rest_url=node.ready["http"], retry=retry)
-
-
-def children(pid: int) -> set[int]:
-    """Its workers; a bus is none of them."""
-    return {each for each in descendants(pid) if b"--worker" in command(each)}
-
-
-def bus_of(pid: int) -> set[int]:
-    """Its bus, which shows where it listens."""
-    return {each for each in descendants(pid) if b"unixsocket:" in command(each)}
-
-
-def descendants(pid: int) -> set[int]:
-    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    return set(map(int, listed.split()))
-
-
-def command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
-        return b""
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").split()[2] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def users(asked: PubSubClient) -> set[str]:

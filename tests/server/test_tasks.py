@@ -1,13 +1,30 @@
+"""The one place that starts tasks: what ends unexpectedly is said, counted, and run again."""
+
 from __future__ import annotations
 
+import ast
 import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 
-from pubsub_server.tasks import Tasks
+import pubsub_server
+from pubsub_server import tasks as tasks_module
+from pubsub_server.tasks import FAILURES, Tasks
 
 logger = logging.getLogger(__name__)
+
+STARTERS = frozenset(
+    {"create_task", "ensure_future", "wait_for", "TaskGroup", "run_coroutine_threadsafe"}
+)
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits that a test need not sit through."""
+    monkeypatch.setattr(tasks_module, "AGAIN_AFTER", 0.001)
+    monkeypatch.setattr(tasks_module, "CANCEL_EVERY", 0.01)
 
 
 def made() -> Tasks:
@@ -35,14 +52,26 @@ async def test_a_task_is_kept_until_it_has_ended() -> None:
     assert len(tasks) == 0
 
 
-async def test_a_task_that_fails_is_told_with_its_owner(caplog: pytest.LogCaptureFixture) -> None:
-    tasks = made()
+async def test_a_task_that_fails_is_logged_with_its_name_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks, before = made(), FAILURES.count
     with pytest.raises(RuntimeError, match="wheel"):
         await tasks.spawn(fail())
     (record,) = caplog.records
-    assert record.getMessage() == "a task of the mill failed"
+    assert record.getMessage() == "task fail of the mill failed; nothing follows"
     assert record.exc_info is not None
+    assert FAILURES.count == before + 1
     assert len(tasks) == 0
+
+
+async def test_a_failure_that_another_awaits_is_neither_logged_nor_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks, before = made(), FAILURES.count
+    with pytest.raises(RuntimeError, match="wheel"):
+        await tasks.spawn(fail(), expected=(RuntimeError,))
+    assert (FAILURES.count, caplog.records) == (before, [])
 
 
 async def test_a_wait_ends_though_a_task_does_not_and_a_cancelled_one_is_no_failure(
@@ -56,3 +85,149 @@ async def test_a_wait_ends_though_a_task_does_not_and_a_cancelled_one_is_no_fail
     assert task.cancelled()
     assert len(tasks) == 0
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("end", ["fails", "returns", "is cancelled"])
+async def test_a_kept_task_runs_again_however_it_ends(
+    caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    tasks, before, runs, done = made(), FAILURES.count, 0, asyncio.Event()
+
+    async def grind() -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 4:
+            done.set()
+            await wait_for_ever()
+        if end == "fails":
+            raise KeyError("grain")
+        if end == "is cancelled":
+            raise asyncio.CancelledError
+
+    tasks.keep(grind)
+    async with asyncio.timeout(5):
+        await done.wait()
+    await tasks.stop()
+    said = [record.getMessage().partition("; ") for record in caplog.records]
+    assert len(said) == FAILURES.count - before == 3
+    for what, _, follows in said:
+        assert what.endswith("grind of the mill failed")
+        assert follows.startswith("it is run again in ")
+    assert (runs, len(tasks)) == (4, 0)
+
+
+async def test_a_kept_task_is_not_run_again_once_its_owner_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks, go, runs = made(), asyncio.Event(), 0
+
+    async def grind() -> None:
+        nonlocal runs
+        runs += 1
+        await go.wait()
+
+    tasks.keep(grind)
+    await asyncio.sleep(0)
+    tasks.begin_end()
+    go.set()
+    await tasks.wait(5)
+    await asyncio.sleep(0.01)
+    assert (runs, len(tasks), caplog.records) == (1, 0, [])
+
+
+async def test_a_restart_that_waits_does_not_come_after_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tasks_module, "AGAIN_AFTER", 0.01)
+    tasks, runs = made(), 0
+
+    async def grind() -> None:
+        nonlocal runs
+        runs += 1
+
+    tasks.keep(grind)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await tasks.stop()
+    await asyncio.sleep(0.03)
+    assert runs == 1
+
+
+async def test_a_race_ends_with_the_first_and_raises_its_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks, before, ended = made(), FAILURES.count, asyncio.Event()
+
+    async def other() -> None:
+        try:
+            await wait_for_ever()
+        finally:
+            ended.set()
+
+    with pytest.raises(RuntimeError, match="wheel"):
+        await tasks.race(other(), fail())
+    assert ended.is_set()
+    assert (len(tasks), FAILURES.count, caplog.records) == (0, before, [])
+
+
+async def test_a_race_that_is_cancelled_ends_all_of_its_tasks() -> None:
+    tasks = made()
+    task = tasks.spawn(tasks.race(wait_for_ever(), wait_for_ever()))
+    await asyncio.sleep(0)
+    assert len(tasks) == 3
+    await tasks.end(task)
+    assert len(tasks) == 0
+
+
+async def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:
+    tasks, swallowed = made(), 0
+
+    async def deaf() -> None:
+        nonlocal swallowed
+        while swallowed < 2:
+            try:
+                await wait_for_ever()
+            except asyncio.CancelledError:
+                swallowed += 1
+        await wait_for_ever()
+
+    task = tasks.spawn(deaf())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await tasks.stop()
+    assert task.cancelled()
+    assert swallowed == 2
+
+
+async def test_a_task_that_never_ends_is_left_to_itself_and_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks, free = made(), asyncio.Event()
+
+    async def deaf() -> None:
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+
+    task = tasks.spawn(deaf())
+    await asyncio.sleep(0)
+    await tasks.stop(0.03)
+    (record,) = caplog.records
+    assert record.getMessage().endswith("ignores its cancellation for 0.03 s and is left to itself")
+    free.set()
+    await task
+
+
+def test_no_other_module_of_the_server_starts_tasks() -> None:
+    root = Path(pubsub_server.__file__).parent
+    found = [
+        f"{path.relative_to(root)}:{node.lineno}: {name}"
+        for path in sorted(root.rglob("*.py"))
+        if path != Path(tasks_module.__file__)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in [node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")]
+        if isinstance(node, ast.Attribute | ast.Name) and name in STARTERS
+    ]
+    assert found == [], "start tasks by pubsub_server.tasks, and bound waits by asyncio.timeout"

@@ -26,6 +26,7 @@ from pubsub_server.auth.identity import (
 )
 from pubsub_server.errors import ServiceError
 from pubsub_server.settings import documents
+from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -89,6 +90,7 @@ class KeySet:
         self._fetched: float | None = None
         self._tried: float | None = None
         self._failures = 0
+        self._tasks: Tasks | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -127,9 +129,8 @@ class KeySet:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._fetching is not None:
-            self._fetching.cancel()
-            await asyncio.gather(self._fetching, return_exceptions=True)
+        if self._tasks is not None:
+            await self._tasks.stop()
 
     def _known(self, kid: str | None, algorithm: str) -> list[PublicKey]:
         if kid is not None:
@@ -150,7 +151,9 @@ class KeySet:
     def _refresh(self) -> None:
         if self._closed or self._fetching is not None or self._pause() > 0:
             return
-        self._fetching = asyncio.get_running_loop().create_task(self._load())
+        if self._tasks is None:
+            self._tasks = Tasks(asyncio.get_running_loop(), _LOG, "key set")
+        self._fetching = self._tasks.spawn(self._load())
 
     def _refresh_on_time(self) -> None:
         self._refresh()

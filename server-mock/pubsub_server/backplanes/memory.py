@@ -63,6 +63,14 @@ class MemoryBackplane:
                 results.append(entry)
         return results
 
+    @property
+    def hears(self) -> bool:
+        """See `backplane.Backplane`."""
+        return True
+
+    def watch(self, changed: Callable[[bool], None]) -> None:
+        """See `backplane.Backplane`."""
+
     def replay(
         self,
         topics: Sequence[str],

@@ -1,4 +1,4 @@
-"""Shutting down: connections end over a while, each when what it has published is answered."""
+"""Letting clients go: connections end over a while, each when what it published is answered."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ STEP: Final = 0.05
 """Seconds between two groups of connections that end."""
 SHARE: Final = 0.75
 """Of the time for all of it, at most, over which ends are spread; the rest is for what is open."""
+SHUTTING_DOWN: Final = "the server is shutting down"
 
 
 async def end_all(
@@ -28,6 +29,7 @@ async def end_all(
     seconds: float,
     spread: float,
     hurry: asyncio.Event,
+    why: str = SHUTTING_DOWN,
 ) -> None:
     """End every connection.
 
@@ -41,6 +43,7 @@ async def end_all(
         seconds: For all of it.
         spread: Seconds between the first end and the last.
         hurry: Set: the rest ends at once.
+        why: Message of the error `going_away` that each is sent.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -62,14 +65,10 @@ async def end_all(
         for number, connection in enumerate(some, ended):
             early = number * share - (loop.time() - began)
             wait = round(early * 1000) if whole and early > 0 else None
-            end(connection, _reason(wait))
+            end(connection, ServiceError("going_away", why, retry_after_ms=wait))
         ended = until
         if ended >= len(order):
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STEP):
                 await hurry.wait()
-
-
-def _reason(wait: int | None) -> ServiceError:
-    return ServiceError("going_away", "the server is shutting down", retry_after_ms=wait)

@@ -76,6 +76,7 @@ AUTH_ERRORS: Final = frozenset(
     {"auth_timeout", "token_expired", "token_invalid", "connection_limit", "unauthenticated"}
 )
 REPLACED: Final = 4409
+DEAF: Final = "this node does not hear what is published at the moment"
 CLEAN: Final = frozenset({1000, 1001, 4408})
 """Close codes after which a client is not expected back: presence leaves at once."""
 
@@ -182,6 +183,7 @@ class Hub:
             self._tasks.spawn,
         )
         core.backplane.start(self.deliver)
+        core.backplane.watch(self._hearing)
         core.wheel.add(self, clock_() + EXPIRE_EVERY)
 
     @property
@@ -203,6 +205,8 @@ class Hub:
             raise ServiceError("going_away", "the server is shutting down")
         if self.refusing:
             raise ServiceError("unavailable", "no new connections are taken at the moment")
+        if not self.hears:
+            raise ServiceError("unavailable", DEAF)
         connection = Connection(sink, form, self.admission, self.core.clock())
         self._open.add(connection)
         stats = self.core.stats
@@ -279,7 +283,8 @@ class Hub:
         core.send(connection, error_frame(error, ref, type=kind))
         core.delivery.finish(connection)
         sink = connection.sink
-        self.closed(connection, code)
+        # Who is sent away is expected back, at another node: that takes the grace.
+        self.closed(connection, None if error.code == "going_away" else code)
         sink.close(code, error.code)
 
     def _slow(self, connection: Connection) -> None:
@@ -381,6 +386,33 @@ class Hub:
         """What the hub measures beside its counters, and what its backplane does."""
         core = self.core
         return (*gauges(core, self._open, self._positions), *core.backplane.instruments())
+
+    # ------------------------------------------------------------ hearing
+
+    @property
+    def hears(self) -> bool:
+        """Whether what is published reaches the clients of this node."""
+        return self.core.backplane.hears
+
+    def _hearing(self, hears: bool) -> None:
+        if hears:
+            logger.warning("this node hears what is published again, and takes clients")
+            return
+        logger.error("%s: it is not ready, and its clients are let go", DEAF)
+        if not self._draining:
+            self._tasks.spawn(self._let_go())
+
+    async def _let_go(self) -> None:
+        settings = self.core.settings
+        await end_all(
+            self._open,
+            self.end,
+            self._publishes.unanswered,
+            seconds=settings.drain_timeout / 1000,
+            spread=settings.spread / 1000,
+            hurry=asyncio.Event(),
+            why=DEAF,
+        )
 
     # ------------------------------------------------------------ end
 

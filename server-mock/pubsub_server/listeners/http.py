@@ -264,7 +264,10 @@ class HttpListener:
 
     async def _readiness(self, request: web.Request) -> web.Response:
         if not self._ready():
-            raise ServiceError("unavailable", "the server is starting or shutting down")
+            raise ServiceError(
+                "unavailable",
+                "the server is starting, is shutting down, or does not hear what is published",
+            )
         return web.json_response({"status": "ok"})
 
     async def _exposition(self, request: web.Request) -> web.Response:

@@ -17,6 +17,8 @@ from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
 from redis.exceptions import RedisError
 
+from pubsub_server.tasks import Tasks
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -75,7 +77,8 @@ class StreamSink:
         self._wake = asyncio.Event()
         self._closing = False
         self._said: set[str] = set()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._tasks = Tasks(asyncio.get_running_loop(), _LOG, "audit log")
+        self._tasks.keep(self._run)
 
     @property
     def waiting(self) -> int:
@@ -94,10 +97,9 @@ class StreamSink:
         """Sends what waits, for so long at most (`END_WITHIN`), and ends."""
         self._closing = True
         self._wake.set()
-        await asyncio.wait([self._task], timeout=END_WITHIN if seconds is None else seconds)
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        self._tasks.begin_end()
+        await self._tasks.wait(END_WITHIN if seconds is None else seconds)
+        await self._tasks.stop()
         if self._queue:
             self.dropped += len(self._queue)
             _LOG.error("%d audit records could not be sent in time", len(self._queue))

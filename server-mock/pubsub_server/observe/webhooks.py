@@ -17,6 +17,7 @@ import random
 import secrets
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ import aiohttp
 import orjson
 
 from pubsub_server.observe.topic_filter import TopicFilter
+from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -179,7 +181,7 @@ class WebhookSender:
             Receiver(hook, settings, clock, jitter) for hook in settings.webhooks
         )
         self._session: aiohttp.ClientSession | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: Tasks | None = None
 
     @property
     def dropped(self) -> int:
@@ -200,12 +202,14 @@ class WebhookSender:
         """Begins to post."""
         if not self.receivers:
             return
-        self._session = aiohttp.ClientSession(
+        session = self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=self._settings.webhook_timeout / 1000),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "hanzo-pubsub"},
         )
-        self._tasks = [asyncio.create_task(r.run(self._session)) for r in self.receivers]
+        self._tasks = Tasks(asyncio.get_running_loop(), _LOG, "webhooks")
+        for receiver in self.receivers:
+            self._tasks.keep(partial(receiver.run, session))
 
     def wants(self, event: HookEvent, topic: str) -> bool:
         """Whether anybody asked for this; `notify` is called only then."""
@@ -225,13 +229,12 @@ class WebhookSender:
 
     async def close(self, seconds: float = 5.0) -> None:
         """Posts what waits, for so long at most, and ends."""
-        for receiver in self.receivers:
-            receiver.finish()
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=seconds)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks is not None:
+            self._tasks.begin_end()
+            for receiver in self.receivers:
+                receiver.finish()
+            await self._tasks.wait(seconds)
+            await self._tasks.stop()
         if self._session is not None:
             await self._session.close()
 

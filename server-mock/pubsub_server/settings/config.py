@@ -120,6 +120,12 @@ class Settings(BaseModel):
         " node, at least twice node_heartbeat",
     )
 
+    feed_timeout: Annotated[Milliseconds, Field(ge=500)] = Field(
+        default=15_000,
+        description="without hearing what it publishes to itself, at least 500; then a node on"
+        " Redis is not ready and lets its clients go",
+    )
+
     # who
     dev: Switch = Field(default=False, description="development: local tokens, loopback only")
     dev_key_file: Path | None = Field(

@@ -10,11 +10,13 @@ import re
 import shutil
 import signal
 import sys
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from pubsub_server.access.setup import StartError
+from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +88,7 @@ class Bus:
         self._folder = folder
         self._history = history
         self._process: asyncio.subprocess.Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._tasks: Tasks | None = None
         self.url = f"unix://{quote(str(self._socket))}"
 
     async def start(self) -> None:
@@ -103,14 +105,13 @@ class Bus:
             said = self._last_words()
             await self.end()
             raise StartError(f"the bus of the workers, {found}, does not start: {said}")
-        self._keeper = asyncio.create_task(self._keep(found))
+        self._tasks = Tasks(asyncio.get_running_loop(), _LOG, "bus")
+        self._tasks.keep(partial(self._keep, found))
 
     async def end(self) -> None:
         """End it, and what it has retained."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._keeper
+        if self._tasks is not None:
+            await self._tasks.stop()
         if self._process is not None:
             if self._process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):

@@ -11,10 +11,12 @@ import signal
 import sys
 import tempfile
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.access.setup import StartError
+from pubsub_server.tasks import Tasks
 from pubsub_server.workers import bus, meeting
 from pubsub_server.workers.ports import refused_port, reserve
 
@@ -52,6 +54,7 @@ class Supervisor:
         self._starting: set[int] = set()
         self._bus: bus.Bus | None = None
         self._end = asyncio.Event()
+        self._tasks = Tasks(asyncio.get_running_loop(), _LOG, "supervisor")
 
     async def run(self) -> None:
         """Run them until SIGTERM or SIGINT.
@@ -99,25 +102,30 @@ class Supervisor:
         ready = await self._start(0)
         if ready is None and not self._end.is_set():
             raise StartError("")
-        keepers = [asyncio.create_task(self._keep(0))]
+        self._tasks.keep(partial(self._keep, 0))
         try:
             others = range(1, self._settings.workers)
             await asyncio.gather(*(self._start(number) for number in others))
-            keepers += [asyncio.create_task(self._keep(number)) for number in others]
+            for number in others:
+                self._tasks.keep(partial(self._keep, number))
             if ready is not None and not self._end.is_set():
                 line = {**ready, "pid": os.getpid(), "workers": self._settings.workers}
                 print(json.dumps(line), file=self._out, flush=True)
             await self._end.wait()
         finally:
             self._end.set()
+            self._tasks.begin_end()
             if folder is not None:
                 meeting.mark(folder).touch()
             self._tell(signal.SIGTERM)
             if folder is not None:
                 # One that is not ready yet has neither listeners nor publishers.
                 present = [self._running[n] for n in self._running.keys() - self._starting]
-                keepers.append(asyncio.create_task(meeting.convene(present)))
-            await asyncio.gather(*keepers)
+                self._tasks.spawn(meeting.convene(present))
+            await self._tasks.wait(self._patience + OVERTIME)
+            await self._tasks.stop()
+            for process in self._running.values():
+                self._kill(process)
 
     async def _start(self, number: int) -> dict[str, object] | None:
         """Start a worker and wait until it is ready; None where it has ended before."""
@@ -146,6 +154,9 @@ class Supervisor:
         pause = AGAIN_AFTER
         while True:
             began = loop.time()
+            if number not in self._running:
+                # Its last start failed.
+                await self._start(number)
             process = self._running[number]
             code = await self._ended(process)
             del self._running[number]
@@ -153,26 +164,30 @@ class Supervisor:
                 return
             pause = AGAIN_AFTER if loop.time() - began > STABLE else min(AGAIN_AT_MOST, pause * 2)
             _LOG.error("worker %d ended with %s; started anew in %.1f s", number, code, pause)
-            try:
-                await asyncio.wait_for(self._end.wait(), pause)
-            except TimeoutError:
-                await self._start(number)
-            else:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._end.wait()
                 return
 
     async def _ended(self, process: asyncio.subprocess.Process) -> int:
-        waiting = asyncio.ensure_future(process.wait())
-        ending = asyncio.ensure_future(self._end.wait())
+        waiting = self._tasks.spawn(process.wait())
+        ending = self._tasks.spawn(self._end.wait())
         await asyncio.wait({waiting, ending}, return_when=asyncio.FIRST_COMPLETED)
-        ending.cancel()
+        await self._tasks.end(ending)
         if not waiting.done():
-            settings = self._settings
-            patience = (settings.drain_notice + settings.drain_timeout) / 1000 + OVERTIME
-            await asyncio.wait({waiting}, timeout=patience)
-            if not waiting.done():
-                _LOG.error("worker %d does not end; it is killed", process.pid)
-                process.kill()
+            await asyncio.wait({waiting}, timeout=self._patience)
+            self._kill(process)
         return await waiting
+
+    @property
+    def _patience(self) -> float:
+        """Seconds that a worker has for its end."""
+        return (self._settings.drain_notice + self._settings.drain_timeout) / 1000 + OVERTIME
+
+    def _kill(self, process: asyncio.subprocess.Process) -> None:
+        if process.returncode is None:
+            _LOG.error("worker %d does not end; it is killed", process.pid)
+            process.kill()
 
     def _ask(self) -> None:
         if self._end.is_set():

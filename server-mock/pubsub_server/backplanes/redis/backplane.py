@@ -97,6 +97,7 @@ class RedisBackplane:
             layout,
             self._deliveries.take,
             lambda shards: self._catching_up.restored(shards),
+            community.feed_timeout,
         )
         self._positions = Positions(link, layout)
         self._names = Names(link, layout)
@@ -164,9 +165,13 @@ class RedisBackplane:
         await self._catching_up.rest()
 
     @property
-    def up(self) -> bool:
-        """Whether this node hears what is published."""
-        return self._feed.up
+    def hears(self) -> bool:
+        """See `backplane.Backplane`."""
+        return self._feed.hears
+
+    def watch(self, changed: Callable[[bool], None]) -> None:
+        """See `backplane.Backplane`."""
+        self._feed.watch(changed)
 
     def expire(self) -> None:
         """See `backplane.Backplane`: Redis lets go by itself; what was missed is looked for."""
@@ -357,7 +362,15 @@ class RedisBackplane:
                 "counter",
             ),
             Reading(
-                "feed_up", "Whether this node hears what is published: 1 or 0.", lambda: feed.up
+                "feed_up",
+                "Whether this node hears what is published: 1 or 0.",
+                lambda: feed.up and feed.hears,
+            ),
+            Reading(
+                "feed_silences",
+                "Times that this node did not hear itself for `feed_timeout`.",
+                lambda: feed.silences,
+                "counter",
             ),
             Reading(
                 "feed_losses",

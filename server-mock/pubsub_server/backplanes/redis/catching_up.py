@@ -137,10 +137,12 @@ class CatchingUp:
                 named = (track.topic for track in self._tracks.named)
                 moved.update(topic for topic in named if self._layout.shard(topic) == shard)
             await self._compare(moved, since)
-        except LINK_ERRORS as error:
+        except Exception as error:
             if anew:
                 self._anew.add(shard)
-            return type(error).__name__
+            if isinstance(error, LINK_ERRORS):
+                return type(error).__name__
+            raise
         if before != sweep.unbroken:
             self._doubted.add(shard)
         self._caught_up[shard], self._unbroken[shard] = sweep.now, sweep.unbroken

@@ -18,6 +18,7 @@ class Community:
     Attributes:
         heartbeat: Seconds between two beats of a node.
         timeout: Seconds without a beat after which a node is given up.
+        feed_timeout: Seconds after which a node that has not heard itself does not hear the others.
         grace: Seconds that the members of a node that was stopped have to go to another.
         max_members: Of one topic.
         per_user: Open connections of one user.
@@ -31,6 +32,7 @@ class Community:
 
     heartbeat: float
     timeout: float
+    feed_timeout: float
     grace: float
     max_members: int
     per_user: int
@@ -47,6 +49,7 @@ def community(settings: Settings) -> Community:
     return Community(
         heartbeat=settings.node_heartbeat / 1000,
         timeout=settings.node_timeout / 1000,
+        feed_timeout=settings.feed_timeout / 1000,
         grace=settings.presence_grace / 1000,
         max_members=settings.presence_max_members,
         per_user=settings.connections_per_user,

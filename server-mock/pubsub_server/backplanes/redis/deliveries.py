@@ -11,7 +11,7 @@ from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.told import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pubsub_server.backplane import Entry
     from pubsub_server.backplanes.redis.reader import Reader
@@ -58,17 +58,13 @@ class Deliveries:
             if payload.startswith(MARK):
                 self._told(payload)
                 return
-            for entry in unpack(payload):
-                deliver, hole = self._tracks.take(entry)
-                if deliver:
-                    self._deliver(entry)
-                elif hole is not None:
-                    self.heal(hole)
-        except ValueError:
-            logger.exception("what came from Redis cannot be read")
+            self.catch_up(unpack(payload))
+        except Exception:
+            # The connection that brought it has other topics to bring.
+            logger.exception("what came from Redis cannot be delivered")
 
-    def catch_up(self, found: Sequence[Entry]) -> None:
-        """Take messages of a log that no channel has brought, oldest first."""
+    def catch_up(self, found: Iterable[Entry]) -> None:
+        """Take messages of one topic, oldest first."""
         for entry in found:
             deliver, hole = self._tracks.take(entry)
             if deliver:
@@ -99,6 +95,11 @@ class Deliveries:
                 # The sooner the better: the log keeps so many messages and no more.
                 await asyncio.sleep(pause)
                 pause = min(AGAIN_AT_MOST, pause * 2)
+                continue
+            except Exception:
+                # While a hole is open its topic waits.
+                logger.exception("a hole in a topic cannot be filled; it is tried again")
+                await asyncio.sleep(AGAIN_AT_MOST)
                 continue
             self.healed += 1
             found = () if log is None else log.entries

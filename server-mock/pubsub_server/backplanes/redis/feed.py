@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
 
+from pubsub_server.backplanes.redis.ear import Ear
+from pubsub_server.backplanes.redis.pulse import Pulse
 from pubsub_server.backplanes.redis.refusals import RefusedError, cause, refusal
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError
+from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -21,9 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CHANNELS_A_COMMAND: Final = 1_000
-PING_EVERY: Final = 2.0
-SILENT_FOR: Final = 6.0
-"""Seconds without a byte, though pings are sent, after which the connection is taken for lost."""
+LOOK_EVERY: Final = 1.0
+"""Seconds between two looks at who has the shards."""
 AGAIN_AFTER: Final = 0.05
 AGAIN_AT_MOST: Final = 1.0
 TELL_EVERY: Final = 60.0
@@ -42,6 +45,12 @@ class Feed:
         bases: Prefixes of the shards that are listened to; all of one slot in a cluster.
         take: Given each payload.
         restored: Awaited whenever a connection stands and all channels are confirmed.
+        timeout: Seconds without hearing its own node after which a feed counts as silent.
+        changed: Called when `hears` changes.
+
+    Attributes:
+        up: Whether a connection stands and all channels are confirmed.
+        losses: Times that a connection was lost or not made.
     """
 
     def __init__(
@@ -50,9 +59,12 @@ class Feed:
         bases: Sequence[str],
         take: Callable[[bytes], None],
         restored: Callable[[], Coroutine[Any, Any, None]],
+        timeout: float,
+        changed: Callable[[], None],
     ) -> None:
         self._link = link
-        self._alive = f"{bases[0]}:alive"
+        # Nobody else publishes there: what comes is what this feed has sent.
+        self._own = f"{bases[0]}:alive:{secrets.token_hex(8)}"
         self._take = take
         self._restored = restored
         self._loop = asyncio.get_running_loop()
@@ -69,13 +81,12 @@ class Feed:
         self._switching = False
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._changed = asyncio.Event()
-        self._heard = 0.0
         self._fresh = False
         self._missed = False
         self._tell_again = 0.0
-        self._closing = False
-        self._task: asyncio.Task[None] | None = None
-        self._restoring: asyncio.Task[None] | None = None
+        self._started = False
+        self._tasks = Tasks(self._loop, logger, "feed")
+        self._pulse = Pulse(timeout, self._send_to_itself, self._tasks, changed)
         self.up = False
         self.losses = 0
 
@@ -120,24 +131,26 @@ class Feed:
 
     # ------------------------------------------------------------ life
 
+    @property
+    def hears(self) -> bool:
+        """Whether what the node publishes has come back to it within the timeout."""
+        return self._pulse.hears
+
+    @property
+    def silences(self) -> int:
+        """Times that nothing has."""
+        return self._pulse.silences
+
     def start(self) -> None:
         """Begin, unless it has."""
-        if self._task is None:
-            self._task = self._loop.create_task(self._run())
+        if not self._started:
+            self._started = True
+            self._tasks.keep(self._run)
+            self._tasks.keep(self._pulse.run)
 
     async def close(self) -> None:
         """End."""
-        # A cancellation may end as the error of a read that it cut short.
-        self._closing = True
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        if self._restoring is not None:
-            self._restoring.cancel()
-            # What it asks of Redis is over before the connections are closed.
-            await asyncio.gather(self._restoring, return_exceptions=True)
+        await self._tasks.stop()
         for futures in self._waiters.values():
             for future in futures:
                 future.cancel()
@@ -151,90 +164,69 @@ class Feed:
             except LINK_ERRORS as error:
                 if self.up:
                     logger.warning("the connection that listens to Redis is lost: %s", cause(error))
-                    self._missed = True
                     pause = AGAIN_AFTER
                 elif isinstance(error, RefusedError) and self._loop.time() >= self._tell_again:
                     self._tell_again = self._loop.time() + TELL_EVERY
                     logger.error("nothing is heard of what is published: %s", cause(error))  # noqa: TRY400
             except RedisError:
                 logger.exception("listening to Redis failed")
-            except OSError as error:
-                logger.warning("listening to Redis failed: %s", error.strerror or error)
             finally:
+                self._missed |= self.up
                 self.up = False
-            if self._closing:
-                return
-            self.losses += 1
+                self.losses += 1
             await asyncio.sleep(pause)
             pause = min(AGAIN_AT_MOST, pause * 2)
 
     async def _listen(self) -> None:
-        server = await self._link.server(self._alive)
-        client: Any = server.listener()
+        self._pulse.connect()
+        server = await self._link.server(self._own)
+        ear = Ear(server)
         try:
-            await self._listen_to(server, client.pubsub())
+            await self._tasks.race(self._listen_by(server, ear), self._pulse.watch())
         except LINK_ERRORS as error:
             await self._link.failed(server, error)
             raise
         except ResponseError as error:
             raise refusal(error) or error from None
         finally:
-            with contextlib.suppress(Exception):
-                await client.aclose()
+            await ear.close()
 
-    async def _listen_to(self, server: Server, pubsub: Any) -> None:
-        try:
-            for kept in (self._asked, self._unconfirmed, self._ending, self._leaving):
-                kept.clear()
-            self._adding = set(self._wanted)
-            self._fresh = True
-            # A connection listens only with a channel; this one carries nothing.
-            await pubsub.ssubscribe(self._alive)
-            self._heard = self._loop.time()
-            self._changed.set()
-            sender = self._loop.create_task(self._send(server, pubsub))
-            try:
-                await self._receive(pubsub, sender)
-            finally:
-                sender.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await sender
-        finally:
-            with contextlib.suppress(Exception):
-                await pubsub.aclose()
+    async def _listen_by(self, server: Server, ear: Ear) -> None:
+        await ear.open()
+        for kept in (self._asked, self._unconfirmed, self._ending, self._leaving):
+            kept.clear()
+        self._adding = set(self._wanted)
+        self._fresh = True
+        # A connection listens only with a channel.
+        await ear.listen(self._own)
+        self._changed.set()
+        await self._tasks.race(self._receive(ear), self._send(server, ear))
 
-    async def _receive(self, pubsub: Any, sender: asyncio.Task[None]) -> None:
-        while not self._closing:
-            message = await pubsub.get_message(timeout=PING_EVERY)
-            if sender.done():
-                sender.result()
-            if message is None:
-                if self._loop.time() - self._heard > SILENT_FOR:
-                    raise LINK_ERRORS[1](f"nothing was heard for {SILENT_FOR:g} s")
-                continue
-            self._heard = self._loop.time()
-            kind = message["type"]
+    async def _receive(self, ear: Ear) -> None:
+        while True:
+            kind, channel, data = await ear.hear()
             if kind == "smessage":
-                self._message(message["channel"].decode(), message["data"])
+                self._message(channel, data)
             elif kind == "ssubscribe":
-                self._came(message["channel"].decode())
+                self._came(channel)
             elif kind == "sunsubscribe":
-                self._went(message["channel"].decode())
+                self._went(channel)
 
-    async def _send(self, server: Server, pubsub: Any) -> None:
-        while not self._closing:
-            if not self._link.still(self._alive, server):
+    async def _send(self, server: Server, ear: Ear) -> None:
+        while True:
+            if not self._link.still(self._own, server):
                 raise LINK_ERRORS[0]("another server has this shard by now")
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PING_EVERY):
+                async with asyncio.timeout(LOOK_EVERY):
                     await self._changed.wait()
-            if not self._changed.is_set():
-                await pubsub.ping()
-                continue
-            self._changed.clear()
-            await self._update(pubsub)
+            if self._changed.is_set():
+                self._changed.clear()
+                await self._update(ear)
 
-    async def _update(self, pubsub: Any) -> None:
+    async def _send_to_itself(self) -> None:
+        await self._link.say(self._own, self._own)
+
+    async def _update(self, ear: Ear) -> None:
         wanted = self._wanted
         adding = [each for each in self._adding if each in wanted and each not in self._asked]
         self._adding.clear()
@@ -249,9 +241,9 @@ class Feed:
             self._leaving.clear()
             self._ending.update(leaving)
         for some in _pieces(adding):
-            await pubsub.ssubscribe(*some)
+            await ear.listen(*some)
         for some in _pieces(leaving):
-            await pubsub.sunsubscribe(*some)
+            await ear.part(*some)
         self._complete()
 
     # ------------------------------------------------------------ inside
@@ -278,6 +270,9 @@ class Feed:
         self._changed.set()
 
     def _message(self, channel: str, payload: bytes) -> None:
+        if channel == self._own:
+            self._pulse.heard()
+            return
         base, named, _ = channel.partition(":t:")
         if not named or not self._confirmed(f"{base}:a"):
             self._take(payload)
@@ -305,10 +300,11 @@ class Feed:
             if self._missed:
                 self._missed = False
                 logger.warning("the connection that listens to Redis stands again")
-            self._restoring = self._loop.create_task(self._restored())
+            self._pulse.beat()
+            self._tasks.spawn(self._restored())
 
     def _went(self, channel: str) -> None:
-        if channel == self._alive:
+        if channel == self._own:
             raise LINK_ERRORS[0]("another server has this shard by now")
         self._asked.discard(channel)
         self._ending.discard(channel)

@@ -29,6 +29,7 @@ class Feeds:
         take: Given each payload.
         restored: Awaited with the shards whenever a connection stands and all its channels are
             confirmed.
+        timeout: Seconds without hearing its own node after which a connection counts as silent.
     """
 
     def __init__(
@@ -37,12 +38,22 @@ class Feeds:
         layout: Layout,
         take: Callable[[bytes], None],
         restored: Callable[[Sequence[int]], Coroutine[Any, Any, None]],
+        timeout: float,
     ) -> None:
         self._layout = layout
+        self._watcher: Callable[[bool], None] = lambda hears: None
+        self._heard = True
         shards = range(len(layout.bases))
         lanes = [(shard,) for shard in shards] if link.cluster else [tuple(shards)]
         self._lanes = [
-            Feed(link, [layout.bases[shard] for shard in lane], take, partial(restored, lane))
+            Feed(
+                link,
+                [layout.bases[shard] for shard in lane],
+                take,
+                partial(restored, lane),
+                timeout,
+                self._look,
+            )
             for lane in lanes
         ]
 
@@ -55,10 +66,24 @@ class Feeds:
         """End."""
         await asyncio.gather(*(feed.close() for feed in self._lanes))
 
+    def watch(self, changed: Callable[[bool], None]) -> None:
+        """Call this with `hears` whenever it changes."""
+        self._watcher = changed
+
     @property
     def up(self) -> bool:
-        """Whether all that is published is heard."""
+        """Whether every connection stands."""
         return all(feed.up for feed in self._lanes)
+
+    @property
+    def hears(self) -> bool:
+        """Whether every connection has heard its node within the timeout."""
+        return all(feed.hears for feed in self._lanes)
+
+    @property
+    def silences(self) -> int:
+        """Times that a connection had not."""
+        return sum(feed.silences for feed in self._lanes)
 
     @property
     def losses(self) -> int:
@@ -93,6 +118,12 @@ class Feeds:
             else:
                 waiting += self._of(pattern).ready(self._channel(pattern))
         return waiting
+
+    def _look(self) -> None:
+        hears = self.hears
+        if hears != self._heard:
+            self._heard = hears
+            self._watcher(hears)
 
     def _of(self, topic: str) -> Feed:
         return self._lanes[self._layout.shard(topic) % len(self._lanes)]

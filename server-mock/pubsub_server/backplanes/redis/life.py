@@ -14,7 +14,8 @@ import secrets
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pubsub_server.backplanes.redis.refusals import cause
-from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS
+from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +74,8 @@ class Life:
         self._lost = asyncio.Event()
         self._closing = False
         self._since: float | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks(self._loop, logger, "heartbeat")
+        self._started = False
         self._burying: asyncio.Task[None] | None = None
         # Names that this node had, and those of them under which nothing of it stands any more.
         self._former: list[str] = []
@@ -84,10 +86,11 @@ class Life:
 
     def start(self, *heirs: Heir) -> None:
         """Begin, unless it has."""
-        if self._task is not None:
+        if self._started:
             return
+        self._started = True
         self._heirs.extend(heirs)
-        self._task = self._loop.create_task(self._run())
+        self._tasks.keep(self._run)
 
     def lose(self) -> None:
         """A script said that the others have given this node up."""
@@ -97,11 +100,7 @@ class Life:
         """Stop; the others give this node up after so many seconds, unless it has nothing left."""
         # A cancellation may end as the error of a call that it cut short.
         self._closing = True
-        for task in (self._task, self._burying):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        await self._tasks.stop()
         if self.sound:
             with contextlib.suppress(*LINK_ERRORS):
                 now = await self._link.time(self._layout.nodes)
@@ -117,11 +116,9 @@ class Life:
                 if (self.up or not self.sound) and not self._closing:
                     logger.warning("a beat did not get through: %s", cause(error))
                 self.up = False
-            except RedisError:
-                logger.exception("a beat failed")
+            except Exception:
                 self.up = False
-            if self._closing:
-                return
+                raise
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._every):
                     await self._lost.wait()
@@ -140,7 +137,7 @@ class Life:
         if waited > self._timeout:
             graves += silent
         if graves and (self._burying is None or self._burying.done()):
-            self._burying = self._loop.create_task(self._bury(graves))
+            self._burying = self._tasks.spawn(self._bury(graves))
 
     async def _say(self, first: str) -> list[str] | None:
         timeout = round(self._timeout * 1000)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST
 from pubsub_server.hub.limits import BULK, ConnectionLimiter, RateLimiter, too_many
+from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -70,6 +71,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
         self._changed: dict[str, None] = {}
         self._former = ""
         self._renewed: list[asyncio.Future[None]] = []
+        self._tasks = Tasks(self._loop, logger, "connection counters")
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -134,7 +136,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
     def _run(self) -> None:
         if self._task is None and not self._closed:
             # It begins to run when this loop turn has said all that it has to say.
-            self._task = self._loop.create_task(self._write())
+            self._task = self._tasks.spawn(self._write())
 
     async def _write(self) -> None:
         pause = AGAIN_AFTER

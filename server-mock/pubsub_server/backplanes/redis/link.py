@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from redis.exceptions import NoScriptError, ResponseError
 
 from pubsub_server.backplanes.redis.refusals import refusal
-from pubsub_server.backplanes.redis.servers import LINK_ERRORS, One, RedisError, Server, Slots
+from pubsub_server.backplanes.redis.servers import (
+    LINK_ERRORS,
+    One,
+    RedisError,
+    Server,
+    Slots,
+    broken,
+)
 from pubsub_server.instruments import Distribution
 
 if TYPE_CHECKING:
@@ -155,6 +162,12 @@ class Link:
         name = f"{key}:tried"
         await self._at(key, lambda readers: readers.execute_command("SPUBLISH", name, ""))
 
+    async def say(self, key: str, channel: str) -> None:
+        """Publish nothing to a channel, on the connection that messages take."""
+        await self._at(
+            key, lambda writer: writer.execute_command("SPUBLISH", channel, ""), writing=True
+        )
+
     async def exchange(self, key: str, value: str) -> str | None:
         """Set a key; what it held before, if it was there."""
         found: bytes | None = await self._at(key, lambda readers: readers.set(key, value, get=True))
@@ -233,7 +246,8 @@ class Link:
         for left in reversed(range(REDIRECTIONS)):
             server = await self._servers.of(key)
             try:
-                return await work(server.writer if writing else server.readers)
+                with broken():
+                    return await work(server.writer if writing else server.readers)
             except LINK_ERRORS as error:
                 if not await self._servers.failed(server, error) or not left:
                     raise

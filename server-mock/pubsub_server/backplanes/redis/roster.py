@@ -18,6 +18,7 @@ from pubsub_server.backplanes.redis.told import read_members, read_told
 from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST, REFUSED_FOR
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.roster import Present
+from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -88,6 +89,7 @@ class RedisRoster:
         self._loop = asyncio.get_running_loop()
         self._audience: Audience | None = None
         self._steps: deque[_Step] = deque()
+        self._tasks = Tasks(self._loop, logger, "roster")
         self._task: asyncio.Task[None] | None = None
         self._renewed = False
         self._listening: set[int] = set()
@@ -169,7 +171,7 @@ class RedisRoster:
     def _run(self) -> None:
         if self._task is None:
             # It begins to run when this loop turn has said all that it has to say.
-            self._task = self._loop.create_task(self._write())
+            self._task = self._tasks.spawn(self._write())
 
     def _drop(self) -> None:
         for step in self._steps:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -33,9 +34,10 @@ from redis.exceptions import RedisError as RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pubsub_server.backplanes.redis.refusals import RefusedError
+from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,10 @@ LINK_ERRORS: Final = (
 )
 """What goes away by itself or by an operator's hand: it is tried again for a while."""
 
+BROKEN: Final = (OSError, EOFError, RuntimeError)
+"""What redis-py lets through of a transport that fails under it. uvloop raises `RuntimeError` for
+a write to one whose handler is closed."""
+
 DIAL_ANEW: Final = (RedisConnectionError, ReadOnlyError)
 READERS: Final = 8
 WRITERS: Final = 4
@@ -66,6 +72,24 @@ LEARN_AGAIN: Final = 0.1
 SLOTS: Final = 16_384
 
 Address = tuple[str, int]
+
+
+@contextmanager
+def broken() -> Generator[None]:
+    """Let a transport that fails show as what it is.
+
+    Raises:
+        RedisConnectionError: In place of `BROKEN`.
+    """
+    try:
+        yield
+    except BROKEN as error:
+        raise lost(error) from error
+
+
+def lost(error: Exception) -> RedisConnectionError:
+    """What is raised in place of one of `BROKEN`."""
+    return RedisConnectionError(f"{type(error).__name__}: {error}")
 
 
 class Server:
@@ -92,8 +116,9 @@ class Server:
         self.readers = self._client(READERS)
 
     def listener(self) -> Redis:
-        """A client of its own for listening; its owner closes it."""
-        return self._client(1)
+        """A client of its own for listening; its owner closes it, and bounds what it awaits."""
+        # With a timeout redis-py sends by `asyncio.wait_for`, which may swallow a cancellation.
+        return self._client(1, socket_timeout=None, socket_connect_timeout=ANSWER_WITHIN)
 
     async def drop(self) -> None:
         """Dial anew from now on: the others are lost as well, or lead to who may not write."""
@@ -105,9 +130,10 @@ class Server:
         await self.writer.aclose()
         await self.readers.aclose()
 
-    def _client(self, connections: int) -> Redis:
+    def _client(self, connections: int, **more: float | None) -> Redis:
         pool = cast("Any", BlockingConnectionPool)
-        return Redis.from_pool(pool(**{**self._options, "max_connections": connections}))
+        options = {**self._options, "max_connections": connections, **more}
+        return Redis.from_pool(pool(**options))
 
 
 class One:
@@ -162,6 +188,7 @@ class Slots:
         self._stale = True
         self._learnt = -LEARN_AGAIN
         self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks(self._loop, logger, "map of the cluster")
         self._learning: asyncio.Task[None] | None = None
 
     async def of(self, key: str) -> Server:
@@ -199,9 +226,7 @@ class Slots:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._learning is not None:
-            self._learning.cancel()
-            await asyncio.gather(self._learning, return_exceptions=True)
+        await self._tasks.stop()
         for server in self._servers.values():
             await server.close()
 
@@ -218,7 +243,7 @@ class Slots:
         if self._loop.time() - self._learnt < LEARN_AGAIN:
             return
         if self._learning is None or self._learning.done():
-            self._learning = self._loop.create_task(self._ask_around())
+            self._learning = self._tasks.spawn(self._ask_around(), expected=(RedisError,))
         await asyncio.shield(self._learning)
 
     async def _ask_around(self) -> None:
@@ -231,7 +256,7 @@ class Slots:
                 async with asyncio.timeout(LEARN_WITHIN):
                     readers: Any = self._server(address).readers
                     found = await readers.execute_command("CLUSTER", "SLOTS")
-            except (TimeoutError, RedisError, OSError) as error:
+            except (TimeoutError, RedisError, *BROKEN) as error:
                 failure = error
                 continue
             await self._take(_rows(found, address[0]))

@@ -20,6 +20,7 @@ from pubsub_server.backplanes.redis.refusals import RefusedError
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
+from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,12 +112,13 @@ class Writer:
         self, link: Link, layout: Layout, retention: Retention, memory: Memory, patience: float
     ) -> None:
         self._layout = layout
+        self._patience = patience
         self._load = Load()
+        self._tasks = Tasks(asyncio.get_running_loop(), logger, "writer")
         self._lanes = [
-            Lane(link, layout, retention, memory, patience, self._load)
+            Lane(link, layout, retention, memory, patience, self._load, self._tasks)
             for _ in range(len(layout.bases) if link.cluster else 1)
         ]
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def publish(self, items: Sequence[Item]) -> asyncio.Future[list[Result]]:
         """Take messages of one publisher; the future gives an answer for each, in order."""
@@ -133,9 +135,7 @@ class Writer:
         ]
         loop = asyncio.get_running_loop()
         done: asyncio.Future[list[Result]] = loop.create_future()
-        task = loop.create_task(_join(len(items), waiting, done))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(_join(len(items), waiting, done))
         return done
 
     @property
@@ -146,7 +146,7 @@ class Writer:
     async def close(self) -> None:
         """Finish what waits, refuse what comes."""
         await asyncio.gather(*(lane.close() for lane in self._lanes))
-        await asyncio.gather(*self._tasks)
+        await self._tasks.wait(self._patience)
 
 
 async def _join(
@@ -171,6 +171,7 @@ class Lane:
         memory: Of ids and numberings.
         patience: Seconds that a publish waits for Redis before it is refused.
         load: What waits in all lanes.
+        tasks: Keeps what writes.
     """
 
     def __init__(
@@ -181,6 +182,7 @@ class Lane:
         memory: Memory,
         patience: float,
         load: Load,
+        tasks: Tasks,
     ) -> None:
         self._link = link
         self._layout = layout
@@ -195,6 +197,7 @@ class Lane:
         )
         self._patience = patience
         self._load = load
+        self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Group] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -217,7 +220,7 @@ class Lane:
         load.add(len(items), size)
         if self._task is None:
             # It begins to run when this loop turn has said all that it has to say.
-            self._task = self._loop.create_task(self._run())
+            self._task = self._tasks.spawn(self._run())
         return done
 
     async def close(self) -> None:

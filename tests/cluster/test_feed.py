@@ -1,0 +1,261 @@
+"""What a node hears of the others: after stalls, resets and failures, and when it hears nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from redis.asyncio.connection import AbstractConnection
+from websockets.exceptions import InvalidStatus
+
+from pubsub_server.auth import dev_tokens
+from pubsub_server.backplanes.redis.ear import Ear
+from pubsub_server.tasks import FAILURES
+from pubsub_server.testing import running_server
+from tests.cluster.fleet import node_process, peer, settings, stream
+from tests.cluster.front import front
+from tests.cluster.nodes import Node
+from tests.cluster.processes import children
+from tests.cluster.store import Store
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+    from typing import Literal
+
+    from pubsub_server.testing import RunningServer
+    from tests.cluster.fleet import Process
+    from tests.interop.peer import Socket
+
+BOUND = 50
+COUNT = 60
+TOPIC = "demo.x"
+FEED_TIMEOUT = 800
+HANDLER_IS_CLOSED = RuntimeError("unable to perform operation; the handler is closed")
+"""What uvloop raises for a write to a connection that was reset."""
+STALL = 1.2
+"""Seconds; longer than a connection that listens may be silent, and than a feed may."""
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncGenerator[Store]:
+    """One kind is enough: what is tested is not in the store."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    store = Store("valkey", folder)
+    await store.start()
+    yield store
+    await store.end()
+
+
+async def follow(node: RunningServer | Process | Node, token: str, ready: list[str]) -> list[Any]:
+    """A client that subscribes, and hears so many messages."""
+    async with peer(node, token) as socket:
+        await socket.subscribe(TOPIC)
+        ready.append(socket.client_id)
+        return [(await socket.message())["data"] for _ in range(COUNT)]
+
+
+async def publish(socket: Socket, numbers: range) -> None:
+    """Publish these, each when the one before is acknowledged."""
+    for number in numbers:
+        message = {"topic": TOPIC, "type": "t", "data": number}
+        await socket.send({"type": "publish", "ref": str(number), "message": message})
+        await socket.until("published")
+
+
+async def shown(node: RunningServer, name: str) -> float:
+    """A metric of a node."""
+    async with httpx.AsyncClient(base_url=node.http) as http:
+        text = (await http.get("/metrics")).text
+    samples = (each for one in text_string_to_metric_families(text) for each in one.samples)
+    return next(each.value for each in samples if each.name == f"hanzo_pubsub_{name}")
+
+
+async def readiness(node: RunningServer) -> int:
+    """The status of `/readyz`."""
+    async with httpx.AsyncClient(base_url=node.http) as http:
+        return (await http.get("/readyz")).status_code
+
+
+async def test_a_node_that_was_stopped_while_clients_came_delivers_everything_to_all(
+    store: Store,
+) -> None:
+    more = {"feed_timeout": FEED_TIMEOUT}
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(**settings(store, **more)) as other,
+        node_process(store, **more) as node,
+        peer(other, other.service_token()) as publisher,
+        asyncio.TaskGroup() as group,
+    ):
+        ready: list[str] = []
+        token = other.token()
+        clients = [group.create_task(follow(node, token, ready)) for _ in range(3)]
+        await until(lambda: len(ready), 3)
+        node.stall()
+        clients += [group.create_task(follow(node, token, ready)) for _ in range(3)]
+        await asyncio.sleep(STALL)
+        node.go_on()
+        await until(lambda: len(ready), 6)
+        await publish(publisher, range(COUNT))
+        assert [await each for each in clients] == [[*range(COUNT)]] * 6
+
+
+async def test_a_worker_that_was_stopped_while_clients_came_delivers_everything_to_all(
+    tmp_path: Path,
+) -> None:
+    key = tmp_path / "dev.key"
+    flags = ("--workers", "2", "--dev-key-file", str(key), "--publish-rate-user", "1000")
+    node = Node("node", tmp_path, *flags, "--feed-timeout", f"{FEED_TIMEOUT}ms")
+    async with asyncio.timeout(BOUND):
+        await node.start()
+        try:
+            token = dev_tokens.mint(dev_tokens.load_key(key), "ann", kind="service")
+            async with asyncio.TaskGroup() as group:
+                ready: list[str] = []
+                clients = [group.create_task(follow(node, token, ready)) for _ in range(6)]
+                await until(lambda: len(ready), 6)
+                worker = min(children(node.pid))
+                os.kill(worker, signal.SIGSTOP)
+                clients += [group.create_task(follow(node, token, ready)) for _ in range(6)]
+                await asyncio.sleep(STALL)
+                os.kill(worker, signal.SIGCONT)
+                await until(lambda: len(ready), 12)
+                async with peer(node, token) as publisher:
+                    await publish(publisher, range(COUNT))
+                assert [await each for each in clients] == [[*range(COUNT)]] * 12
+        finally:
+            await node.end()
+
+
+async def test_connections_that_are_reset_on_their_way_to_the_store_lose_nothing(
+    store: Store,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(**settings(store)) as other,
+        front(store) as way,
+        node_process(way) as node,
+        peer(other, other.service_token()) as publisher,
+        peer(node, other.token()) as reader,
+    ):
+        await reader.subscribe(TOPIC, "demo.*")
+        for start in range(0, COUNT, 4):
+            await publish(publisher, range(start, start + 2))
+            way.reset()
+            await publish(publisher, range(start + 2, start + 4))
+        heard = [(await reader.message())["data"] for _ in range(COUNT)]
+        assert heard == [*range(COUNT)]
+
+
+@pytest.mark.parametrize(
+    ("of", "method", "error", "failed"),
+    [
+        # What a transport raises is a connection that was lost, and no failure of a task.
+        (AbstractConnection, "read_response", HANDLER_IS_CLOSED, 0),
+        (AbstractConnection, "send_packed_command", HANDLER_IS_CLOSED, 0),
+        (Ear, "open", KeyError("type"), 3),
+        (Ear, "listen", KeyError("type"), 3),
+        (Ear, "hear", KeyError("type"), 3),
+    ],
+)
+async def test_a_feed_whose_connection_fails_in_any_way_is_dialed_again(
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    of: type,
+    method: str,
+    error: Exception,
+    failed: int,
+) -> None:
+    faults: list[Exception] = []
+    real = getattr(of, method)
+
+    async def fail(self: object, *arguments: object, **more: object) -> object:
+        answer = await real(self, *arguments, **more)
+        if faults:
+            raise faults.pop()
+        return answer
+
+    monkeypatch.setattr(of, method, fail)
+    failures = FAILURES.count
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(**settings(store)) as node,
+        running_server(**settings(store)) as other,
+        peer(other, other.service_token()) as publisher,
+        peer(node, node.token()) as reader,
+    ):
+        await reader.subscribe(TOPIC)
+        for number in range(3):
+            faults.append(error)
+            if method in {"open", "listen"}:
+                await store.command("CLIENT", "KILL", "TYPE", "pubsub")
+            await publish(publisher, range(number, number + 1))
+            assert (await reader.message())["data"] == number
+            await until(lambda: faults, [])
+        await until(lambda: shown(node, "feed_up"), 1)
+    assert FAILURES.count - failures == failed
+
+
+@pytest.mark.parametrize("swallows", ["all", "channels"])
+async def test_a_node_that_hears_nothing_is_not_ready_lets_its_clients_go_and_comes_back(
+    store: Store, swallows: Literal["all", "channels"]
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        front(store) as way,
+        running_server(**settings(way, feed_timeout=FEED_TIMEOUT, drain_spread=100)) as node,
+        AsyncExitStack() as stack,
+    ):
+        token = node.token()
+        sockets = [await stack.enter_async_context(peer(node, token)) for _ in range(3)]
+        for each in sockets:
+            await each.subscribe(TOPIC)
+        events = await stack.enter_async_context(stream(node, token, topics=TOPIC))
+        assert (await readiness(node), await shown(node, "feed_up")) == (200, 1)
+        way.swallows = swallows
+        for each in sockets:
+            assert (await each.until("error"))["code"] == "going_away"
+            assert await each.closed() == 1001
+        assert (await events.event("error")).json["code"] == "going_away"
+        assert await readiness(node) == 503
+        values = [await shown(node, name) for name in ("ready", "feed_up", "feed_silences_total")]
+        assert values == [0, 0, 1]
+        with pytest.raises(InvalidStatus, match="503"):
+            async with peer(node, token):
+                pass
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http:
+            answer = await http.get(f"{node.http}/v1/subscribe", params={"topics": TOPIC})
+        assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+        way.swallows = "nothing"
+        await until(lambda: readiness(node), 200)
+        async with peer(node, token) as reader, peer(node, node.service_token()) as publisher:
+            await reader.subscribe(TOPIC)
+            await publish(publisher, range(1))
+            assert (await reader.message())["data"] == 0
+
+
+async def test_a_store_that_is_away_for_less_than_the_timeout_costs_no_client(
+    store: Store,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(**settings(store)) as node,
+        peer(node, node.service_token()) as publisher,
+        peer(node, node.token()) as reader,
+    ):
+        await reader.subscribe(TOPIC)
+        await store.end()
+        await until(lambda: shown(node, "feed_up"), 0)
+        assert await readiness(node) == 200
+        await store.start()
+        await publish(publisher, range(1))
+        assert (await reader.message())["data"] == 0
