@@ -133,6 +133,9 @@ check-package: build ## the npm package: its entries, conditions and types, for 
 check-sizes: build ## what an import of the npm package costs is within its limits
 	node js/sizes.mjs --check
 
+check-lowest: packages redis ## the tests of what dependencies do, with the lowest versions that the packages admit
+	@scripts/check_lowest.sh
+
 docs: packages ## the site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 

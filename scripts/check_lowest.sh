@@ -1,0 +1,37 @@
+#!/bin/sh
+# The tests of what dependencies do for the packages, with the lowest versions that these admit: first the
+# SDK alone, then with the server, which needs newer versions of what both use.
+set -eu
+cd "$(dirname "$0")/.."
+bin=.venv/bin
+pins=requirements/constraints.txt
+# The test tools stay at their pins: only what users install is resolved to its lowest versions.
+tools=$(grep -E '^(pytest|pytest-asyncio|pytest-timeout|pytest-xdist|hypothesis|respx|trustme|jsonschema)==' "$pins")
+
+# install FOLDER PACKAGES…
+install() {
+  folder=$1
+  shift
+  [ -x "$folder/bin/python" ] || "$bin/uv" venv --quiet --python "$bin/python" "$folder"
+  # shellcheck disable=SC2086 # one word a pin
+  "$bin/uv" pip install --quiet --python "$folder/bin/python" --resolution lowest-direct --upgrade \
+    $tools "$@"
+}
+
+# run FOLDER TESTS…
+run() {
+  folder=$1
+  shift
+  "$folder/bin/python" -m pytest -p no:cacheprovider -q "$@"
+}
+
+install .venv-lowest/sdk --editable '.[cli,otel,speed]'
+run .venv-lowest/sdk tests/python/test_websocket.py tests/python/test_codec.py \
+  tests/python/test_model.py tests/python/test_options.py tests/python/rest tests/python/sse
+
+install .venv-lowest/server --editable '.[cli,otel,speed]' --editable 'server-mock[kafka,otel]'
+run .venv-lowest/server tests/server/test_jwks.py tests/server/test_access.py \
+  tests/server/test_authenticators.py tests/server/test_api_keys.py tests/server/test_dev_tokens.py \
+  tests/server/test_identity.py tests/server/hub/test_auth.py tests/server/websocket \
+  tests/server/test_codec.py tests/server/test_config.py tests/server/test_metrics.py \
+  tests/server/test_sse.py tests/cluster/test_retention.py
