@@ -52,7 +52,7 @@ async def test_metadata_too_deep_to_be_shown_is_refused_and_the_topic_lives(dept
 async def test_pongs_do_not_pile_up_for_one_who_reads_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with serving() as server, raw(server) as mallory:
+    async with serving(auth_deadline=60_000) as server, raw(server) as mallory:
         mallory.writer.transport.pause_reading()  # type: ignore[attr-defined]
         (protocol,) = server.listener.protocols
         pings = Frame(Opcode.PING, b"x" * 125).serialize(mask=True) * 500
