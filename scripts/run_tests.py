@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
 ROOT = Path(__file__).parent.parent
 CORES = os.cpu_count() or 1
@@ -80,9 +80,9 @@ class Outcome:
     """What a suite has reported."""
 
     passed: int = 0
-    failed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list[str])
     total: int | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
     status: int = 0
 
     @property
@@ -159,7 +159,7 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[l
     """
     fast = "fast" in groups
     everything = "all" in groups
-    folders = list(FAST_FOLDERS if fast else ())
+    folders: list[str] = [*(FAST_FOLDERS if fast else ())]
     for group, members in PYTHON_FOLDERS.items():
         folders += members if everything or group in groups else ()
     pytest = (*PYTEST, f"--hypothesis-seed={seed}")
@@ -264,7 +264,7 @@ def report(ended: Sequence[Running], seconds: float, seed: int, *, brief: bool) 
 
 
 @contextmanager
-def load(processes: int) -> Iterator[None]:
+def load(processes: int) -> Generator[None]:
     """Keep the cores busy meanwhile."""
     spin = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n sum(range(100000))"
     busy = [subprocess.Popen((sys.executable, "-c", spin)) for _ in range(processes)]

@@ -24,7 +24,7 @@ from .steps import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
 PARTS = ("python", "npm", "bench", "dashboard", "chromium", "redis", "balancers", "java", "kafka")
 STATE = ROOT / ".setup"
@@ -54,7 +54,7 @@ def plan(parts: Sequence[str]) -> list[Step]:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def alone() -> Generator[None]:
     """Wait until no other set-up of this checkout runs."""
     STATE.mkdir(exist_ok=True)
     with (STATE / "lock").open("w") as file:

@@ -42,19 +42,23 @@ class Step(Protocol):
     @property
     def name(self) -> str:
         """What it installs."""
+        ...
 
     @property
     def ready(self) -> bool:
         """Whether there is nothing to do."""
+        ...
 
     def missing(self) -> list[str]:
         """What has to be there before this can run, a line each."""
+        ...
 
     def run(self, tool: Tool) -> None:
         """Do it; raises `SetupError`."""
 
     def progress(self) -> str:
         """How far it is, in a few words; empty when that is unknown."""
+        ...
 
 
 class Tool:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,12 +106,9 @@ class PythonPackages:
 
     def missing(self) -> list[str]:
         """What has to be there before this can run."""
-        try:
-            import ensurepip  # noqa: F401
-            import venv  # noqa: F401
-        except ImportError:
-            return ["python3-venv (the modules venv and ensurepip of your Python)"]
-        return []
+        if all(find_spec(name) for name in ("ensurepip", "venv")):
+            return []
+        return ["python3-venv (the modules venv and ensurepip of your Python)"]
 
     @property
     def ready(self) -> bool:

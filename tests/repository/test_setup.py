@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 ROOT = Path(__file__).parent.parent.parent
 NEEDED = (
@@ -52,7 +52,7 @@ class Checkout:
         self.program("npm", npm)
 
     @contextmanager
-    def running(self, *parts: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    def running(self, *parts: str, **env: str) -> Generator[subprocess.Popen[str]]:
         home = {"PATH": str(self.programs), "HOME": str(self.root), **env}
         command = [sys.executable, "-m", "scripts.setup", *parts]
         with subprocess.Popen(

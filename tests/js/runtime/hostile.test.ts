@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { type Message, PubSub } from '../../../js/src/index.js';
+import { fc } from '../properties.js';
 import { take } from './server.js';
 import { FakeSocket, turns, virtualClient } from './virtual.js';
-import { fc } from '../properties.js';
 
 const thrown: unknown[] = [];
 const keep = (error: unknown): void => void thrown.push(error);
