@@ -63,6 +63,9 @@ class Noted:
     def everybody(self) -> list[tuple[str, str, bytes]]:
         return self.held
 
+    def connected(self, client_id: str) -> bool:
+        return True
+
     def missed(self, topics: Iterable[str], *, anything: bool) -> None:
         self.anything.append(anything)
 

@@ -121,7 +121,7 @@ async def test_a_change_that_comes_late_and_was_in_the_snapshot_is_not_told_agai
         assert users(await snapshot(bob)) == ["ann", "bob"]
         await bob.fence()
         (member,) = [m for m in node.hub.attendance.local(TOPIC) if m.user_id == "ann"]
-        shown = shared_attendance._shown(member)
+        shown = shared_attendance.shown_bytes(member, 0)
         for late, told in ((-1, []), (1, [("join", "ann")])):
             at = reading.at + late
             reading.attendance.heard(Told("join", TOPIC, ann.client_id, "", at, shown))

@@ -278,7 +278,7 @@ const closes: Readonly<Record<number, CloseAction>> = {
   4401: 'reauth',
   /** Forbidden. */
   4403: 'stop',
-  /** Another connection took this one's place. */
+  /** Another connection took this one's place; the first time since a stable connection, the client reconnects. */
   4409: 'stop',
 };
 

@@ -75,6 +75,7 @@ export type Guard =
   | 'cannotRenew'
   | 'draining'
   | 'finalError'
+  | 'firstReplaced'
   | 'fresh'
   | 'hasToken'
   | 'heard'
@@ -100,6 +101,7 @@ export type Action =
   | 'hangUp'
   | 'keepToken'
   | 'leave'
+  | 'noteReplaced'
   | 'probe'
   | 'rejoin'
   | 'renew'
@@ -149,6 +151,7 @@ export interface Steps<E> {
   cannotRenew(event: E): boolean;
   draining(event: E): boolean;
   finalError(event: E): boolean;
+  firstReplaced(event: E): boolean;
   fresh(event: E): boolean;
   hasToken(event: E): boolean;
   heard(event: E): boolean;
@@ -171,6 +174,7 @@ export interface Steps<E> {
   hangUp(event: E): void;
   keepToken(event: E): void;
   leave(event: E): void;
+  noteReplaced(event: E): void;
   probe(event: E): void;
   rejoin(event: E): void;
   renew(event: E): void;
@@ -233,7 +237,7 @@ drained >closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
 token >>keepToken,sendAuth
 tokenFailed refused>failed>stopAll,hangUp,fail|>>scheduleRefetch
-dropped finalError>failed>stopAll,fail|authFault,cannotRenew>failed>stopAll,fail|authFault>waiting>leave,forgetToken,scheduleRetry|>waiting>leave,countShortLife,scheduleRetry
+dropped firstReplaced>waiting>leave,noteReplaced,scheduleRetry|finalError>failed>stopAll,fail|authFault,cannotRenew>failed>stopAll,fail|authFault>waiting>leave,forgetToken,scheduleRetry|>waiting>leave,countShortLife,scheduleRetry
 probed reachable>dialing>leave,hangUp,changeTransport,+open,dial|>>startUpgrade
 woke >waiting>leave,hangUp,retryNow
 auth.ok >>renew

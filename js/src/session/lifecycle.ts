@@ -75,6 +75,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
   private _failures = 0;
   private _shortLives = 0;
   private _stable = false;
+  private _replaced = false;
   private _clientId: string | undefined;
 
   // ---------------------------------------------------------------- guards
@@ -97,6 +98,11 @@ export class Lifecycle extends Machine implements Steps<Event> {
   /** The error or close code says that another try is pointless (LIFE-9). */
   finalError(event: Event): boolean {
     return actionOf(causeOf(event)) === 'stop';
+  }
+
+  /** Another connection took our place, though we opened none: once it may be a mistake. */
+  firstReplaced({ code }: Dropped): boolean {
+    return code === 4409 && !this._replaced;
   }
 
   /** More than half of the token's life is left: another one might end as soon. */
@@ -291,6 +297,11 @@ export class Lifecycle extends Machine implements Steps<Event> {
     if (this._shortLives >= this._options.shortLife) this.changeTransport();
   }
 
+  /** Until a connection is stable, the next time is final. */
+  noteReplaced(): void {
+    this._replaced = true;
+  }
+
   /** Take the event stream; or the WebSocket, on the event stream. */
   changeTransport(): void {
     this._failures = this._shortLives = 0;
@@ -322,6 +333,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
     this._attempt = 0;
     if (this.state === 'connected') {
       this._stable = true;
+      this._replaced = false;
       this._failures = this._shortLives = 0;
     }
   }

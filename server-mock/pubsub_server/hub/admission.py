@@ -142,6 +142,7 @@ class Admission:
             new = f"cl_{secrets.token_hex(10)}"
             connection.client_id = new if core.roster is None else core.roster.issue(identity)
         connection.identity = identity
+        connection.since = core.wall()
         core.connections[connection.client_id] = connection
         core.stats.authenticated += 1
         core.presence.refresh(connection.client_id, identity)

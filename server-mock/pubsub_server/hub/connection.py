@@ -54,6 +54,7 @@ class Connection:
         room: Done when its backlog is sent.
         verdicts: Whether it may read a topic, for patterns; dropped when it authenticates anew.
         last_heard: When a byte came last, monotonic seconds.
+        since: When it was authenticated first, Unix ms; 0 before.
         deadline: When it must be authenticated, and then when its token ends.
         notice_at: When it is told that its token ends; `NEVER` when it was, or nothing ends.
         next_check: Its place in the wheel.
@@ -78,6 +79,7 @@ class Connection:
         "pending",
         "room",
         "silent",
+        "since",
         "sink",
         "stalled",
         "verdicts",
@@ -107,6 +109,7 @@ class Connection:
         self.notice_at = NEVER
         self.bad_frames = 0
         self.last_heard = now
+        self.since = 0
         self.deadline = NEVER
         self.next_check = NEVER
 

@@ -75,6 +75,10 @@ class Audience(Protocol):
         """Topic, client id and what it shows, of all members that this node holds."""
         ...
 
+    def connected(self, client_id: str) -> bool:
+        """Whether the client has a connection to this node."""
+        ...
+
     def missed(self, topics: Iterable[str], *, anything: bool) -> None:
         """Changes on these topics may not have come; with ``anything`` on all others too."""
         ...

@@ -100,7 +100,7 @@ class SharedAttendance(Attendance):
         if member is None:
             return None
         self._joining[client_id] += 1
-        done = self._roster.join(topic, client_id, _shown(member))
+        done = self._roster.join(topic, client_id, self._shown(member))
         done.add_done_callback(lambda _: self._joined(client_id))
         return done
 
@@ -121,7 +121,7 @@ class SharedAttendance(Attendance):
         if change == "leave":
             self._roster.leave(topic, member.client_id)
         else:
-            self._roster.update(topic, member.client_id, id or message_id(), _shown(member))
+            self._roster.update(topic, member.client_id, id or message_id(), self._shown(member))
 
     # ------------------------------------------------------------ what becomes of it
 
@@ -149,7 +149,15 @@ class SharedAttendance(Attendance):
     def everybody(self) -> Iterator[tuple[str, str, bytes]]:
         """See `roster.Audience`."""
         for topic, member in self._core.presence.everybody():
-            yield topic, member.client_id, _shown(member)
+            yield topic, member.client_id, self._shown(member)
+
+    def connected(self, client_id: str) -> bool:
+        """See `roster.Audience`."""
+        return client_id in self._core.connections
+
+    def _shown(self, member: Member) -> bytes:
+        connection = self._core.connections.get(member.client_id)
+        return shown_bytes(member, 0 if connection is None else connection.since)
 
     async def _yield(self, topic: str, client_id: str) -> None:
         """End a connection whose client is on another node by now."""
@@ -298,6 +306,7 @@ class SharedAttendance(Attendance):
         """A member as the wire has it, and its kind."""
         data: dict[str, Any] = orjson.loads(shown)
         kind: str = data.pop("kind")
+        data.pop("since", None)
         data["last_seen"] = self._last_seen(client_id)
         return data, kind
 
@@ -353,9 +362,15 @@ class SharedAttendance(Attendance):
                 self._give(connection, topic, present.at, forms[form])
 
 
-def _shown(member: Member) -> bytes:
-    """What the store keeps of a member: all but when it was last seen, which is not news."""
-    fields = {"kind": member.kind, **member_json(member)}
+def shown_bytes(member: Member, since: int) -> bytes:
+    """What the store keeps of a member: all but when it was last seen, which is not news.
+
+    Args:
+        member: Who.
+        since: `Connection.since` of its connection, 0 if it has none. `members.lua` compares it
+            and finds it by its place, which is the first.
+    """
+    fields = {"since": since, "kind": member.kind, **member_json(member)}
     del fields["last_seen"]
     return orjson.dumps(fields)
 

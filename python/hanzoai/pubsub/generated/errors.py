@@ -529,7 +529,12 @@ CLOSE_CODES: Final[tuple[CloseRange, ...]] = (
     CloseRange(4403, 4403, "stop", "Forbidden."),
     CloseRange(4404, 4407, "retry", "Unknown to this protocol."),
     CloseRange(4408, 4408, "retry", "Nothing was heard from the client for too long."),
-    CloseRange(4409, 4409, "stop", "Another connection took this one's place."),
+    CloseRange(
+        4409,
+        4409,
+        "stop",
+        "Another connection took this one's place; the first time since a stable connection, the client reconnects.",
+    ),
     CloseRange(4410, 4412, "retry", "Unknown to this protocol."),
     CloseRange(4413, 4413, "retry", "A frame was too large."),
     CloseRange(4414, 4428, "retry", "Unknown to this protocol."),

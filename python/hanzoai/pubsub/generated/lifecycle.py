@@ -84,6 +84,7 @@ Guard: TypeAlias = Literal[
     "cannot_renew",
     "draining",
     "final_error",
+    "first_replaced",
     "fresh",
     "has_token",
     "heard",
@@ -110,6 +111,7 @@ Action: TypeAlias = Literal[
     "hang_up",
     "keep_token",
     "leave",
+    "note_replaced",
     "probe",
     "rejoin",
     "renew",
@@ -198,6 +200,9 @@ class Steps(ABC, Generic[E]):
     def final_error(self, event: E, /) -> bool: ...
 
     @abstractmethod
+    def first_replaced(self, event: E, /) -> bool: ...
+
+    @abstractmethod
     def fresh(self, event: E, /) -> bool: ...
 
     @abstractmethod
@@ -262,6 +267,9 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def leave(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def note_replaced(self, event: E, /) -> None: ...
 
     @abstractmethod
     def probe(self, event: E, /) -> None: ...
@@ -474,6 +482,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), "connected", ("schedule_refetch",)),
         ),
         "dropped": (
+            Row(("first_replaced",), "waiting", ("leave", "note_replaced", "schedule_retry")),
             Row(("final_error",), "failed", ("stop_all", "fail")),
             Row(("auth_fault", "cannot_renew"), "failed", ("stop_all", "fail")),
             Row(("auth_fault",), "waiting", ("leave", "forget_token", "schedule_retry")),

@@ -190,6 +190,10 @@ class Lifecycle(Machine):
         if self._short_lives >= self._options.short_life:
             self.change_transport(event)
 
+    def note_replaced(self, event: Event, /) -> None:
+        """Until a connection is stable, the next time is final."""
+        self._replaced = True
+
     def change_transport(self, event: Event, /) -> None:
         """Take the event stream; or the WebSocket, on the event stream."""
         self._failures = self._short_lives = 0
@@ -217,6 +221,7 @@ class Lifecycle(Machine):
         self._attempt = 0
         if self.state == "connected":
             self._stable = True
+            self._replaced = False
             self._failures = self._short_lives = 0
 
     def start_drain(self, event: Event, /) -> None:

@@ -12,7 +12,7 @@ from hanzoai.pubsub.generated.wire import AuthExpiringFrame
 from hanzoai.pubsub.session.causes import action_of, cause
 from hanzoai.pubsub.session.credentials import Credentials
 from hanzoai.pubsub.session.effects import CancelTimer, StartTimer, StateChanged
-from hanzoai.pubsub.session.events import Probed, Received, TimerFired, TokenFailed
+from hanzoai.pubsub.session.events import Dropped, Probed, Received, TimerFired, TokenFailed
 from hanzoai.pubsub.session.joins import Joins
 from hanzoai.pubsub.session.outbox import Outbox
 from hanzoai.pubsub.session.peer import Peer
@@ -35,6 +35,9 @@ AFTER: Final[dict[Timer, str]] = {
     "stable": "stable_after",
 }
 """How long the timers are that the table starts: names of options."""
+
+REPLACED: Final = 4409
+"""Close code of a connection whose place another one took."""
 
 
 class Machine(Steps["Event"]):
@@ -67,6 +70,7 @@ class Machine(Steps["Event"]):
         self._failures = 0
         self._short_lives = 0
         self._stable = False
+        self._replaced = False
         self._overdue = False
         self._draining = False
         self._retry_in: int | None = None
@@ -143,6 +147,10 @@ class Machine(Steps["Event"]):
     def final_error(self, event: Event, /) -> bool:
         """The error or close code says that another try is pointless (LIFE-9)."""
         return action_of(cause(event)[0]) == "stop"
+
+    def first_replaced(self, event: Event, /) -> bool:
+        """Another connection took our place, though we opened none: once it may be a mistake."""
+        return isinstance(event, Dropped) and event.code == REPLACED and not self._replaced
 
     def fresh(self, event: Event, /) -> bool:
         """More than half of the token's life is left: another one might end as soon."""

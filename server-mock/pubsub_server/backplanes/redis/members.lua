@@ -11,6 +11,9 @@
 --         `a` is written anew after the node began anew; the id has its former names, each between
 --             commas
 --         `l` leaves
+--         `U` and `A` are `u` and `a` of a client without a connection: what is not of this node any
+--             more is left as it is
+--       Of two nodes that have the same client the one with the newer connection holds the member.
 -- gives `dead` where the node was given up by the others; else `ok` and for each operation
 --       `n` joined, `k REST` known with what it shows, `u` changed, `l REST` left, `f` the topic is
 --       full, `o` it belongs to another node, `-` nothing to do
@@ -19,10 +22,16 @@ for _, base in ipairs(KEYS) do
   if redis.call('ZSCORE', base .. ':d', node) then return { 'dead' } end
 end
 
+-- When the connection was authenticated by which a member is there.
+local function since(shown) return tonumber(string.match(shown, '^{"since":(%d+)')) or 0 end
+local function visible(shown) return (string.gsub(shown, '^{"since":%d+,', '{')) end
+
 local answers = { 'ok' }
 for at = 4, #ARGV, 6 do
   local base, op, topic, client = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local id, body = ARGV[at + 4], ARGV[at + 5]
+  local left = op == 'U' or op == 'A'
+  op = string.lower(op)
   local members, entry = base .. ':p:' .. topic, client .. ' ' .. topic
   local found = redis.call('HGET', members, client)
   local owner, rest
@@ -43,7 +52,9 @@ for at = 4, #ARGV, 6 do
       answer = 'l ' .. rest
     end
   elseif not found then
-    if op == 'j' and redis.call('HLEN', members) >= most then
+    if left then
+      answer = '-'
+    elseif op == 'j' and redis.call('HLEN', members) >= most then
       answer = 'f'
     else
       write(body)
@@ -51,17 +62,23 @@ for at = 4, #ARGV, 6 do
       answer = 'n'
     end
   elseif op == 'j' then
-    if owner ~= node then
+    if owner ~= node or since(rest) ~= since(body) then
+      rest = string.gsub(rest, '^{"since":%d+', '{"since":' .. whole(since(body)))
       write(rest)
-      tell_change(base, 'm', topic, client, id, node)
     end
+    if owner ~= node then tell_change(base, 'm', topic, client, id, node) end
     answer = 'k ' .. rest
-  elseif owner == node or (op == 'a' and string.find(id, ',' .. owner .. ',', 1, true)) then
-    write(body)
-    if rest ~= body or op == 'u' then tell_change(base, 'u', topic, client, id, body) end
-    answer = 'u'
   else
-    answer = 'o'
+    local ours = owner == node or (op == 'a' and string.find(id, ',' .. owner .. ',', 1, true))
+    if ours or (not left and since(body) > since(rest)) then
+      write(body)
+      if op == 'a' then id = '' end
+      if not ours then tell_change(base, 'm', topic, client, id, node) end
+      if op == 'u' or visible(rest) ~= visible(body) then tell_change(base, 'u', topic, client, id, body) end
+      answer = 'u'
+    elseif not left then
+      answer = 'o'
+    end
   end
   answers[#answers + 1] = answer
 end

@@ -217,10 +217,14 @@ class RedisRoster:
         node = self._life.node
         bases: dict[str, int] = {}
         arguments: list[Argument] = [node, self._max_members, EMPTIED_MS]
+        steps = [step for step in steps if not self._stale(step)]
         for step in steps:
             base = self._layout.bases[self._layout.shard(step.topic)]
             number = bases.setdefault(base, len(bases) + 1)
-            arguments += (number, step.op, step.topic, step.client_id, step.id, step.shown)
+            op = step.op if self._live(step) else step.op.upper()
+            arguments += (number, op, step.topic, step.client_id, step.id, step.shown)
+        if not steps:
+            return False
         try:
             said, *answers = await self._link.call("members.lua", list(bases), arguments)
         except LINK_ERRORS:
@@ -236,6 +240,16 @@ class RedisRoster:
         for step, answer in zip(steps, answers, strict=True):
             self._answered(step, cast("bytes", answer))
         return False
+
+    def _live(self, step: _Step) -> bool:
+        return step.op == "l" or self._audience is None or self._audience.connected(step.client_id)
+
+    def _stale(self, step: _Step) -> bool:
+        """Whether it is a join of a client that has gone: it may be on another node by now."""
+        stale = step.op == "j" and not self._live(step)
+        if stale:
+            _finish(step)
+        return stale
 
     def _calls(self, steps: Sequence[_Step]) -> list[Sequence[_Step]]:
         if not self._link.cluster:

@@ -1,0 +1,185 @@
+"""Presence after the store lost its data: a live connection wins over what is left elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.fleet import BOUND, nodes, peer, present
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    import pytest
+
+    from pubsub_server.testing import RunningServer
+    from tests.cluster.store import Store
+    from tests.interop.peer import Socket
+
+TOPIC = "demo.x"
+USERS = [f"user{n}" for n in range(5)]
+LONG = 60_000
+"""Milliseconds of grace: no place of a client that has left lapses within a test."""
+
+
+class Renewal:
+    """Holds up what a node writes after it has found that the store does not know it any more."""
+
+    def __init__(self, node: RunningServer, patch: pytest.MonkeyPatch) -> None:
+        self.life: Any = node.hub.core.backplane._life  # type: ignore[attr-defined]
+        self.name: str = self.life.node
+        self._renew = self.life._renew
+        self._allowed = asyncio.Event()
+        patch.setattr(self.life, "_renew", self._wait)
+
+    async def _wait(self) -> None:
+        await self._allowed.wait()
+        await self._renew()
+
+    async def run(self) -> None:
+        """Let it write, and wait until all is written."""
+        self._allowed.set()
+        await until(lambda: self.life.node != self.name and bool(self.life._graves or self._done()))
+
+    def _done(self) -> bool:
+        return not self.life._former
+
+
+async def move(
+    stack: AsyncExitStack, here: RunningServer, there: RunningServer, users: Sequence[str]
+) -> list[Socket]:
+    """Clients that were members at one node, were cut, and are back at the other."""
+    moved: list[Socket] = []
+    for user in users:
+        async with peer(here, here.token(user)) as socket:
+            await socket.subscribe(TOPIC)
+            client_id = socket.client_id
+            socket.cut()
+        back = await stack.enter_async_context(peer(there, there.token(user), client_id))
+        await back.subscribe(TOPIC)
+        assert back.client_id == client_id
+        moved.append(back)
+    return moved
+
+
+@asynccontextmanager
+async def moved(
+    store: Store, patch: pytest.MonkeyPatch
+) -> AsyncGenerator[tuple[RunningServer, list[Socket], Renewal, Renewal]]:
+    """Clients that went from one node to another, of which either may write first."""
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, presence_grace=LONG) as (x, y),
+        AsyncExitStack() as stack,
+    ):
+        clients = await move(stack, x, y, USERS)
+        await until(lambda: x.hub.core.connections, {})
+        yield y, clients, Renewal(x, patch), Renewal(y, patch)
+
+
+async def members(node: RunningServer) -> list[str]:
+    return sorted(each["user_id"] for each in await present(node, TOPIC, node.service_token()))
+
+
+async def test_what_clients_left_behind_does_not_end_their_connections_elsewhere(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with moved(store, monkeypatch) as (y, clients, x_renewal, y_renewal):
+        await store.command("FLUSHALL")
+        await x_renewal.run()
+        assert await members(y) == []
+        await y_renewal.run()
+        for client in clients:
+            await client.fence()
+        assert await members(y) == USERS
+
+
+async def test_what_clients_left_behind_does_not_take_their_places_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with moved(store, monkeypatch) as (y, clients, x_renewal, y_renewal):
+        await store.command("FLUSHALL")
+        await y_renewal.run()
+        await x_renewal.run()
+        for client in clients:
+            await client.fence()
+        assert await members(y) == USERS
+
+
+async def test_of_two_connections_of_a_client_the_newer_one_stays_whoever_writes_first(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for first in (0, 1):
+        async with asyncio.timeout(BOUND), nodes(store) as (x, y):
+            with monkeypatch.context() as patch:
+                await _newer_stays(store, x, y, patch, first)
+
+
+async def _newer_stays(
+    store: Store, x: RunningServer, y: RunningServer, patch: pytest.MonkeyPatch, first: int
+) -> None:
+    attendance: Any = x.hub.attendance
+    heard: Callable[[Any], None] = attendance.heard
+    # This node hears nothing of the move, so that it takes the old connection for alive.
+    patch.setattr(attendance, "heard", lambda told: None if told.change == "move" else heard(told))
+    async with peer(x, x.token("alice")) as old:
+        await old.subscribe(TOPIC)
+        since = x.hub.core.connections[old.client_id].since
+        await until(lambda: y.hub.core.wall() > since)
+        async with peer(y, y.token("alice"), old.client_id) as new:
+            await new.subscribe(TOPIC)
+            await old.fence()
+            renewals = [Renewal(x, patch), Renewal(y, patch)]
+            patch.setattr(attendance, "heard", heard)
+            await store.command("FLUSHALL")
+            await renewals[first].run()
+            await renewals[1 - first].run()
+            assert await old.closed() == 4409
+            await new.fence()
+            assert await members(y) == ["alice"]
+
+
+async def test_a_join_that_waited_for_the_store_is_not_written_after_its_client_has_gone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store, presence_grace=LONG) as (x, y):
+        roster: Any = x.hub.core.roster
+        call, go_on = roster._call_one, asyncio.Event()
+
+        async def wait(steps: Any) -> bool:
+            await go_on.wait()
+            done: bool = await call(steps)
+            return done
+
+        roster.join("demo.other", "cl_other", b"{}")
+        monkeypatch.setattr(roster, "_call_one", wait)
+        async with peer(x, x.token("alice")) as old:
+            await old.send({"type": "subscribe", "topics": [TOPIC]})
+            await until(lambda: bool(x.hub.core.presence.members(TOPIC, lambda _: None)))
+            client_id = old.client_id
+            old.cut()
+        await until(lambda: x.hub.core.connections, {})
+        async with peer(y, y.token("alice"), client_id) as new:
+            await new.subscribe(TOPIC)
+            go_on.set()
+            await until(lambda: roster._task, None)
+            await new.fence()
+            await new.fence()
+            assert await members(y) == ["alice"]
+
+
+async def test_a_member_within_its_grace_stays_one_when_its_node_takes_another_name(
+    store: Store,
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store, presence_grace=LONG) as (x, y):
+        async with peer(x, x.token("alice")) as socket:
+            await socket.subscribe(TOPIC)
+            socket.cut()
+        await until(lambda: x.hub.core.connections, {})
+        life: Any = x.hub.core.backplane._life  # type: ignore[attr-defined]
+        name = life.node
+        life.lose()
+        await until(lambda: life.node != name and not life._former)
+        assert await members(y) == ["alice"]
