@@ -44,12 +44,22 @@ class Entry(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a subscription begins with."""
+    """What a subscription begins with.
+
+    Attributes:
+        entries: Messages, oldest first.
+        positions: Newest position by topic. A topic without a message has one too, if it was named:
+            the one before its first message.
+        truncated: Topics whose log does not reach back to what was asked for.
+        reset: Topics whose numbering began after the position that was asked for.
+        unbroken: Unix ms since when the store has lost nothing that it acknowledged.
+    """
 
     entries: Sequence[Entry]
     positions: Mapping[str, int]
     truncated: Sequence[str]
     reset: Sequence[str]
+    unbroken: int = 0
 
 
 @dataclass(frozen=True, slots=True)

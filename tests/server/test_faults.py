@@ -127,7 +127,8 @@ async def test_history_is_evicted_with_or_without_its_numbers() -> None:
     assert answer["truncated"] == ["b"]
     assert answer["positions"]["b"] == START_MS * 1000
     faults.inject(Evict(log=True))
-    assert alice.subscribe("a", "b", since=0, presence=False)["positions"] == {}
+    positions = alice.subscribe("a", "b", since=0, presence=False)["positions"]
+    assert min(positions["a"], positions["b"]) > START_MS * 1000
 
 
 async def test_tokens_end_now_or_soon() -> None:

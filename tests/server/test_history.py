@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pubsub_server.backplane import Entry, Replay
 from pubsub_server.backplanes import replay_bounds
-from pubsub_server.backplanes.history import MemoryStore
+from pubsub_server.backplanes.history import SEQ_PER_MS, MemoryStore
 from pubsub_server.backplanes.ids import IdMemory, id_key
 from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.errors import ServiceError
@@ -454,7 +454,44 @@ def test_nothing_is_replayed_unasked_but_positions_are_told() -> None:
     lab = Lab()
     numbers = lab.fill(3)
     found = lab.replay("t", "unknown")
-    assert (seqs(found), found.positions) == ([], {"t": numbers[-1]})
+    assert seqs(found) == []
+    assert found.positions == {"t": numbers[-1], "unknown": lab.now * SEQ_PER_MS - 1}
+
+
+def test_a_log_starts_where_those_were_told_who_subscribed_before_its_first_message() -> None:
+    lab = Lab()
+    told = lab.replay("t").positions["t"]
+    lab.now += 5_000
+    assert lab.replay("t").positions["t"] == told
+    assert lab.fill(1) == [told + 1]
+    assert seqs(lab.replay("t", after={"t": told})) == [told + 1]
+    assert lab.replay("t", after={"t": told}).reset == []
+
+
+def test_a_log_that_was_lost_is_another_for_those_who_subscribed_before_its_first_message() -> None:
+    for topic in ("t", None):
+        lab = Lab()
+        told = lab.replay("t").positions["t"]
+        lab.now += 1
+        lab.fill(1)
+        lab.store.evict(topic, log_too=True)
+        (next_,) = lab.fill(1)
+        found = lab.replay("t", after={"t": told})
+        assert (seqs(found), found.reset) == ([next_], ["t"])
+
+
+def test_a_topic_is_given_no_start_by_a_pattern_nor_where_a_position_is_known() -> None:
+    lab = Lab()
+    assert lab.replay("*").positions == {}
+    assert lab.replay("t", after={"t": 1}).positions == {}
+
+
+def test_starts_are_bounded_as_logs_are() -> None:
+    lab = Lab(max_topics=2)
+    told = [lab.replay(f"t{n}").positions[f"t{n}"] for n in range(3)]
+    lab.now += 1
+    assert lab.fill(1, "t0") != [told[0] + 1]
+    assert lab.fill(1, "t2") == [told[2] + 1]
 
 
 def test_since_is_strict() -> None:

@@ -80,9 +80,7 @@ class Server:
             at += world.random.between(-profile.skew, profile.skew)
         log = self.logs.get(topic)
         if log is None:
-            self._generations += 1
-            log = self.logs[topic] = Log(world.now * 1000, self._generations)
-            self.published.setdefault(topic, [])
+            log = self._begin(topic)
         kept = ttl != 0
         message = Envelope(
             id=id or f"w{self._made}",
@@ -94,7 +92,7 @@ class Server:
             seq=log.next if kept and not profile.plain else None,
         )
         record = None
-        first = kept and log.next == log.base  # its loss nobody could see
+        first = kept and log.next == log.base
         if kept:
             everything = self.published.setdefault(topic, [])
             until = None if ttl is None else world.now + ttl * 1000
@@ -106,11 +104,21 @@ class Server:
                 log.entries.pop(0).gone = True
         for connection in self.connections:
             if any(matches(pattern, topic) for pattern in connection.patterns):
-                if first or not kept or not world.fault(profile.loses_live):
+                # Who subscribes by a pattern has no position of a topic before its first message.
+                blind = profile.plain or any(
+                    "*" in pattern and matches(pattern, topic) for pattern in connection.patterns
+                )
+                if (first and blind) or not kept or not world.fault(profile.loses_live):
                     connection.send(MessageFrame(message=message))
                 if kept and world.fault(profile.doubles):
                     connection.send(MessageFrame(message=message))
         return record
+
+    def _begin(self, topic: str) -> Log:
+        self._generations += 1
+        log = self.logs[topic] = Log(self.world.now * 1000, self._generations)
+        self.published.setdefault(topic, [])
+        return log
 
     def reset(self, topic: str) -> None:
         """Lose the log of a topic."""
@@ -261,6 +269,8 @@ class Server:
             if "*" not in topic and not profile.plain:
                 self._own[topic] = connection
                 self.rooms.enter(topic, OWN)
+                if topic not in self.logs and topic not in (frame.after or {}):
+                    self._begin(topic)
         topics = [t for t in self.published if any(matches(p, t) for p in granted)]
         counts = {t: len(self.published[t]) for t in topics}
         offered = [] if frame.history is None else self._replay(frame, granted, counts)[0]

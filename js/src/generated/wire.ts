@@ -448,13 +448,13 @@ export interface SubscribedFrame {
   readonly topics: readonly string[];
   /** Replayed messages, oldest first. */
   readonly history?: readonly Envelope[];
-  /** Newest position of each matching concrete topic when the subscription began. */
+  /** Newest position of each matching concrete topic when the subscription began. A topic that is subscribed to by name and has no message has one too: the position before its first message. */
   readonly positions?: Readonly<Record<string, Seq>>;
   /** Server time when the subscription began. */
   readonly timestamp?: Timestamp;
   /** Topics whose log does not reach back to what was asked. */
   readonly truncated?: readonly Topic[];
-  /** Topics whose log began anew after the position asked. */
+  /** Topics whose log began anew after the position that was asked for, or maybe more than once within what is replayed, or, where a stream resumes, since its last event. */
   readonly reset?: readonly Topic[];
   /** Patterns refused. */
   readonly denied?: readonly Denial[];

@@ -78,6 +78,8 @@ export class SeqCursor implements Cursor {
    * to be unproven. */
   private readonly _remembered: number;
   private _forgot = false;
+  /** Topics of which the answer at hand has messages of more than one log. */
+  private readonly _anew = new Set<string>();
 
   constructor({ since, after = new Map() }: Subscribe, options: SessionOptions) {
     for (const [topic, _seq] of after) this._marks.set(topic, { _seq, _at: 0 });
@@ -89,6 +91,7 @@ export class SeqCursor implements Cursor {
   _request(): Request {
     const after = new Map([...this._marks].map(([topic, { _seq }]) => [topic, _seq]));
     this._asked = after;
+    this._anew.clear();
     return { since: this._since, after: after.size ? Object.fromEntries(after) : undefined };
   }
 
@@ -166,8 +169,8 @@ export class SeqCursor implements Cursor {
       if (strict && last > mark._seq) {
         if (said && !whole) return false;
         // Both ends are of one log where it lacks something behind the position that was asked for,
-        // and behind what was replayed of it: their number is known.
-        const known = trimmed || (replayed && proven.has(topic));
+        // and behind what was replayed of it: their number is known, unless the log began anew.
+        const known = !this._anew.has(topic) && (trimmed || (replayed && proven.has(topic)));
         const missed = known ? last - mark._seq : undefined;
         const reason = known ? 'history_trimmed' : 'unproven';
         steps.push(gap(topic, reason, missed, mark._seq + 1, last));
@@ -204,6 +207,7 @@ export class SeqCursor implements Cursor {
     };
 
     for (const topic of new Set(replay.reset)) {
+      this._anew.add(topic);
       const mark = marks.get(topic);
       if (mark) {
         // What came before the loss goes before the gap.

@@ -68,6 +68,8 @@ export class Store {
   private readonly _seen = new Map<string, Entry>();
   /** Beyond every number of a log that is gone, by more than one: a jump must be seen. */
   private _floor = 0;
+  /** Where the log of a topic will start that was subscribed to before its first message. */
+  private readonly _starts = new Map<string, number>();
 
   constructor(private readonly _settings: ServerSettings) {}
 
@@ -88,7 +90,7 @@ export class Store {
       if (draft.id !== undefined) this._remember(entry);
       return entry;
     }
-    const log = this._logs.get(draft.topic) ?? this._begin(now);
+    const log = this._logs.get(draft.topic) ?? this._begin(draft.topic, now);
     this._logs.delete(draft.topic);
     this._logs.set(draft.topic, log);
     log.last += 1;
@@ -118,6 +120,12 @@ export class Store {
       entries.push(...read.entries);
       if (read.short) truncated.push(topic);
       if (read.anew) reset.push(topic);
+    }
+    for (const topic of patterns) {
+      if (topic.includes('*') || this._logs.has(topic) || Object.hasOwn(after, topic)) continue;
+      const start = this._starts.get(topic) ?? this._nextStart(now);
+      this._starts.set(topic, start);
+      positions[topic] = start - 1;
     }
     entries.sort((one, other) => one.message.timestamp - other.message.timestamp);
     if (entries.length > REPLAY_MESSAGES) {
@@ -169,12 +177,14 @@ export class Store {
   /** Drop what is retained as if it had been too much; with `positions` the numbering, too. */
   evict(topic: string | undefined, positions: boolean): void {
     for (const name of topic === undefined ? [...this._logs.keys()] : [topic]) {
+      if (positions) this._starts.delete(name);
       const log = this._logs.get(name);
       if (!log) continue;
       while (log.entries.length) this._dropFirst(log);
       if (positions) this._end(name, log);
     }
     if (positions) this._seen.clear();
+    if (positions && topic === undefined) this._starts.clear();
   }
 
   private _read(
@@ -227,12 +237,18 @@ export class Store {
     throw new Problem('conflict', said, { topic: draft.topic, field: 'id' });
   }
 
-  private _begin(now: number): Log {
-    for (const [topic, log] of this._logs) {
+  private _nextStart(now: number): number {
+    return Math.max(now * SEQ_PER_MS, this._floor);
+  }
+
+  private _begin(topic: string, now: number): Log {
+    for (const [oldest, log] of this._logs) {
       if (this._logs.size < TOPICS_MAX) break;
-      this._end(topic, log);
+      this._end(oldest, log);
     }
-    return new Log(Math.max(now * SEQ_PER_MS, this._floor));
+    const start = this._starts.get(topic) ?? this._nextStart(now);
+    this._starts.delete(topic);
+    return new Log(start);
   }
 
   private _end(topic: string, log: Log): void {

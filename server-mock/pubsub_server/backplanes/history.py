@@ -42,10 +42,17 @@ class MemoryStore:
         ids: Known after their messages have left the logs, or that were never kept.
         max_bytes: Retained in all.
         max_topics: Logs; the one written least recently goes first.
+        born: Unix ms; what was acknowledged before is not here.
     """
 
     def __init__(
-        self, retention: Retention, ids: IdMemory, *, max_bytes: int, max_topics: int
+        self,
+        retention: Retention,
+        ids: IdMemory,
+        *,
+        max_bytes: int,
+        max_topics: int,
+        born: int = 0,
     ) -> None:
         self._retention = retention
         self._max_bytes = max_bytes
@@ -64,6 +71,10 @@ class MemoryStore:
         self._last_ms = 0
         # Beyond every number of a log that is gone, by more than one: a jump must be seen.
         self._floor = 0
+        self._born = born
+        # Where the log of a topic will start that was subscribed to before its first message. Its
+        # subscribers know that position, so that a loss of the log shows as a jump.
+        self._starts: OrderedDict[str, int] = OrderedDict()
 
     @property
     def size(self) -> int:
@@ -148,9 +159,21 @@ class MemoryStore:
     def _begin(self, topic: str, keep: Keep, now: int) -> TopicLog:
         while len(self._logs) >= self._max_topics:
             self._end(*next(iter(self._logs.items())))
-        log = self._logs[topic] = TopicLog(max(now * SEQ_PER_MS, self._floor), keep)
+        start = self._starts.pop(topic, None) or self._next_start(now)
+        log = self._logs[topic] = TopicLog(start, keep)
         self._index.add(topic)
         return log
+
+    def _next_start(self, now: int) -> int:
+        return max(now * SEQ_PER_MS, self._floor)
+
+    def _start_of(self, topic: str, now: int) -> int:
+        start = self._starts.get(topic)
+        if start is None:
+            start = self._starts[topic] = self._next_start(now)
+            if len(self._starts) > self._max_topics:
+                self._starts.popitem(last=False)
+        return start
 
     def _keep(self, log: TopicLog, entry: Entry, now: int) -> None:
         entries = log.entries
@@ -227,6 +250,11 @@ class MemoryStore:
                 self._clear(name, log)
         if log_too:
             self._ids.clear()
+            if topic is None:
+                self._starts.clear()
+                self._born = self._last_ms
+            else:
+                self._starts.pop(topic, None)
 
     # ------------------------------------------------------------ read
 
@@ -261,10 +289,13 @@ class MemoryStore:
         """
         after = after or {}
         found: dict[str, TopicLog] = {}
+        starts: dict[str, int] = {}
         for topic in topics:
             log = self._logs.get(topic)
             if log is not None:
                 found[topic] = log
+            elif topic not in after:
+                starts[topic] = self._start_of(topic, now)
         for topic in self._index.matching([p for p in patterns if is_wildcard(p)]):
             if len(found) >= REPLAY_TOPICS:
                 break
@@ -285,7 +316,8 @@ class MemoryStore:
                 reset.append(topic)
         entries, lacking = bounded(logs, truncated)
         positions = {topic: log.last for topic, log in found.items()}
-        return Replay(entries, positions, lacking, reset)
+        positions |= {topic: start - 1 for topic, start in starts.items()}
+        return Replay(entries, positions, lacking, reset, self._born)
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
         """See `backplane.Backplane`."""

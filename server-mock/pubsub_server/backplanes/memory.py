@@ -165,5 +165,6 @@ def open_memory(settings: Settings, wall: Callable[[], int]) -> MemoryBackplane:
         IdMemory(settings.ids_max, settings.ids_max_age * 1000),
         max_bytes=settings.history_max_bytes,
         max_topics=settings.topics_max,
+        born=wall(),
     )
     return MemoryBackplane(store, wall)

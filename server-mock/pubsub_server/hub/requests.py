@@ -43,7 +43,12 @@ class AuthRequest:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequest:
-    """`subscribe`: valid patterns in the order given, each once; errors of the others."""
+    """`subscribe`: valid patterns in the order given, each once; errors of the others.
+
+    Attributes:
+        resumed: Unix ms up to which an event stream has brought everything before this one; None
+            for a request that is not known to go on from another.
+    """
 
     topics: Sequence[str]
     since: int | None = None
@@ -52,6 +57,7 @@ class SubscribeRequest:
     presence: bool | None = None
     ref: Ref = None
     invalid: Sequence[ServiceError] = ()
+    resumed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,8 +322,9 @@ class Subscriptions:
             if index == 0:
                 if replay.truncated:
                     frame["truncated"] = replay.truncated
-                if replay.reset:
-                    frame["reset"] = replay.reset
+                reset = _reset(request, granted, replay)
+                if reset:
+                    frame["reset"] = reset
                 if denied:
                     frame["denied"] = [
                         {"topic": e.topic or "", "code": e.code, "message": e.message}
@@ -372,6 +373,19 @@ def _split(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
         size += len(entry.body)
     parts.append(entries[start:])
     return parts
+
+
+def _reset(request: SubscribeRequest, granted: Sequence[str], replay: Replay) -> Sequence[str]:
+    """Topics whose continuity is broken.
+
+    An event id names the position of one topic. Of the others that a resumed stream names, anything
+    may have been lost with the store since the time that the id says.
+    """
+    if request.resumed is None or replay.unbroken <= request.resumed:
+        return replay.reset
+    counted = request.after or {}
+    lost = [each for each in granted if not is_wildcard(each) and each not in counted]
+    return list(dict.fromkeys((*replay.reset, *lost)))
 
 
 def _mark(replay: Replay, timestamp: int) -> str | None:

@@ -253,6 +253,7 @@ def _resumed(wanted: Sequence[SubscribeRequest], mark: str) -> list[SubscribeReq
                 presence=one.presence,
                 ref=one.ref,
                 invalid=one.invalid,
+                resumed=timestamp,
             )
         )
     return resumed

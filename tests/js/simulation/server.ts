@@ -64,13 +64,7 @@ export class Server {
     this._made += 1;
     let at = world.now;
     if (profile.skew) at += world.random.between(-profile.skew, profile.skew);
-    let log = this.logs.get(topic);
-    if (!log) {
-      this._generations += 1;
-      log = new Log(world.now * 1000, this._generations);
-      this.logs.set(topic, log);
-      if (!this.published.has(topic)) this.published.set(topic, []);
-    }
+    const log = this.logs.get(topic) ?? this._begin(topic);
     const kept = ttl !== 0;
     const message = compact<Envelope>({
       id: id ?? `w${this._made}`,
@@ -82,7 +76,7 @@ export class Server {
       seq: kept && !profile.plain ? log.next : undefined,
     });
     let entry: Entry | undefined;
-    const first = kept && log.next === log.base; // its loss nobody could see
+    const first = kept && log.next === log.base;
     if (kept) {
       const all = this.published.get(topic) ?? [];
       const until = ttl === undefined ? undefined : world.now + ttl * 1000;
@@ -94,13 +88,24 @@ export class Server {
     }
     for (const connection of [...this._connections]) {
       if (connection.takes(topic)) {
-        if (first || !kept || !world.fault(profile.losesLive)) {
+        // Who subscribes by a pattern has no position of a topic before its first message.
+        const wild = [...connection.patterns].filter((pattern) => pattern.includes('*'));
+        const blind = profile.plain || covers(wild, topic);
+        if ((first && blind) || !kept || !world.fault(profile.losesLive)) {
           connection.send({ type: 'message', message });
         }
         if (kept && world.fault(profile.doubles)) connection.send({ type: 'message', message });
       }
     }
     return entry;
+  }
+
+  private _begin(topic: string): Log {
+    this._generations += 1;
+    const log = new Log(this._world.now * 1000, this._generations);
+    this.logs.set(topic, log);
+    if (!this.published.has(topic)) this.published.set(topic, []);
+    return log;
   }
 
   /** Lose the log of a topic. */
@@ -260,6 +265,8 @@ export class Server {
       if (!pattern.includes('*') && !profile.plain) {
         this._own.set(pattern, connection);
         this.rooms.enter(pattern, OWN);
+        const known = this.logs.has(pattern) || Object.hasOwn(frame.after ?? {}, pattern);
+        if (!known) this._begin(pattern);
       }
     }
     const counts = new Map<string, number>();

@@ -351,13 +351,13 @@ class SubscribedFrame(Model):
     history: list[Envelope] | None = None
     """Replayed messages, oldest first."""
     positions: dict[str, Seq] | None = None
-    """Newest position of each matching concrete topic when the subscription began."""
+    """Newest position of each matching concrete topic when the subscription began. A topic that is subscribed to by name and has no message has one too: the position before its first message."""
     timestamp: Timestamp | None = None
     """Server time when the subscription began."""
     truncated: list[Topic] | None = None
     """Topics whose log does not reach back to what was asked."""
     reset: list[Topic] | None = None
-    """Topics whose log began anew after the position asked."""
+    """Topics whose log began anew after the position that was asked for, or maybe more than once within what is replayed, or, where a stream resumes, since its last event."""
     denied: list[Denial] | None = None
     """Patterns refused."""
     more: bool | None = None

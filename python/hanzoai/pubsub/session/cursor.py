@@ -118,6 +118,8 @@ class SeqCursor:
         self._asked = frozenset(self._marks)
         self._remembered = max(1, remembered, len(self._marks))
         self._forgot = False
+        # Topics of which the answer at hand has messages of more than one log.
+        self._anew: set[str] = set()
 
     @property
     def positions(self) -> dict[str, int]:
@@ -146,6 +148,7 @@ class SeqCursor:
 
     def request(self) -> Request:
         """What to ask for."""
+        self._anew.clear()
         self._asked = frozenset(self._marks)
         return Request(self._since, self.positions)
 
@@ -183,6 +186,7 @@ class SeqCursor:
         told: set[str] = set()
         proven: set[str] = set()
         for topic in dict.fromkeys(replay.reset):
+            self._anew.add(topic)
             if (mark := self._marks.get(topic)) is not None:
                 # What came before the loss goes before the gap.
                 self._live(topic, None, replay, told, out)
@@ -243,7 +247,7 @@ class SeqCursor:
                 return
             else:
                 if seq > mark.seq + 1 and (proven is None or not self._lenient(topic, replay)):
-                    known = _counted(topic, replay, told, proven or ())
+                    known = self._counted(topic, replay, told, proven or ())
                     out.append(_hole(topic, mark.seq + 1, seq - 1, known=known))
                 mark.seq = seq
                 mark.at = message.timestamp
@@ -273,7 +277,7 @@ class SeqCursor:
             if not self._lenient(topic, replay):
                 if not replay.whole:
                     return
-                known = _counted(topic, replay, told, proven)
+                known = self._counted(topic, replay, told, proven)
                 out.append(_hole(topic, mark.seq + 1, position, known=known))
             mark.seq = position
 
@@ -305,6 +309,17 @@ class SeqCursor:
         """Whether holes do not count: nobody was there to miss what had expired by then."""
         return replay.first and (replay.limit is not None or topic not in self._asked)
 
+    def _counted(self, topic: str, replay: Replay, told: set[str], proven: Collection[str]) -> bool:
+        """Whether both ends of a hole are of one log.
+
+        They are where the log lacks something behind the position that was asked for, which is of
+        it then, and behind what was replayed of it. A log that began anew may have done so more
+        than once.
+        """
+        if topic in self._anew:
+            return False
+        return topic in proven or (topic in replay.truncated and topic not in told)
+
     def _place(self, topic: str, seq: int, at: int) -> None:
         if len(self._marks) >= self._remembered:
             idle = next(iter(self._marks))
@@ -312,15 +327,6 @@ class SeqCursor:
             self._since = max(self._since or 0, gone.at)
             self._forgot = True
         self._marks[topic] = Mark(seq, at)
-
-
-def _counted(topic: str, replay: Replay, told: set[str], proven: Collection[str]) -> bool:
-    """Whether both ends of a hole are of one log.
-
-    They are where the log lacks something behind the position that was asked for, which is of it
-    then, and behind what was replayed of it.
-    """
-    return topic in proven or (topic in replay.truncated and topic not in told)
 
 
 def _hole(topic: str, from_: int, to: int, *, known: bool) -> Missing:

@@ -253,17 +253,22 @@ class RedisBackplane:
                 names = list(topics)
                 if patterns:
                     names += await self._search(patterns, set(topics), allowed)
-                now, logs = await self._reader.replay(names, wanted)
+                now, unbroken, logs = await self._reader.replay(names, wanted)
         except (TimeoutError, *LINK_ERRORS):
             said = "the store cannot be reached, so nothing can be replayed"
             raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
         else:
-            return self._join(journal, logs, wanted, now)
+            return self._join(journal, logs, wanted, now, unbroken)
         finally:
             self._tracks.end(journal)
 
     def _join(
-        self, journal: Journal, logs: Mapping[str, Log | None], wanted: Wanted, now: int
+        self,
+        journal: Journal,
+        logs: Mapping[str, Log | None],
+        wanted: Wanted,
+        now: int,
+        unbroken: int,
     ) -> Replay:
         """The logs up to where the live messages go on."""
         found: list[Chosen] = []
@@ -275,7 +280,7 @@ class RedisBackplane:
                 self._deliveries.settle(track, last)
             if log is not None:
                 found.append(choose(topic, log, wanted, now, stood))
-        return gather(found)
+        return gather(found, unbroken)
 
     async def _search(
         self, patterns: Sequence[str], known: set[str], allowed: Callable[[str], bool]

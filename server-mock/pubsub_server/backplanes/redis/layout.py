@@ -49,6 +49,10 @@ class Layout:
         """Likewise, of those whose last member has left."""
         return f"{self.bases[shard]}:e"
 
+    def starts(self, shard: int) -> str:
+        """The key that holds where logs of a shard will start that have no message yet."""
+        return f"{self.bases[shard]}:f"
+
     @property
     def nodes(self) -> str:
         """The key that holds the nodes by the time of their last beat."""

@@ -104,11 +104,18 @@ for at = 5 + 2 * kinds, #ARGV, 11 do
       since = lineage(base)
       unbroken[base] = since
     end
+    local starts = base .. ':f'
+    local start_known = not found and tonumber(redis.call('ZSCORE', starts, topic))
+    if start_known and start_known > floor and start_known > (last or 0) then
+      -- Its subscribers were given this start.
+      start, lost, of = start_known, last and now or 0, since
+      last = start_known - 1
+    end
     if not last or last < floor or of ~= since then
       -- No numbering, or one that may have forgotten what was numbered: a new one begins, beyond all
       -- of that. What the log has stays; that something may lack before now is noted.
       if last or floor > 0 then lost = now end
-      start = math.max(now * 1000, floor + 2, last and last + LEAP or 0)
+      start = math.max(now * 1000, floor > 0 and floor + LEAP or 0, last and last + LEAP or 0)
       last = start - 1
     end
     local time = math.max(now, latest)
@@ -138,6 +145,7 @@ for at = 5 + 2 * kinds, #ARGV, 11 do
       redis.call('SET', state, whole(start) .. ' ' .. whole(seq) .. ' ' .. whole(time) .. ' ' ..
         whole(lost) .. ' ' .. whole(since), 'PX', silence)
       redis.call('ZADD', base .. ':z', whole(time), topic)
+      if start_known then redis.call('ZREM', starts, topic) end
     end
     keep_id(base, key, struct.pack('<dd', seq, time) .. print)
     tell(base, topic, whole(seq) .. ' ' .. whole(time) .. ' ' .. whole(time + math.max(ttl, 0)) ..

@@ -1,14 +1,16 @@
 -- Read retained messages of topics of one shard, with where each log stands, all of one moment.
 --
 -- KEYS  one prefix with the hash tag of a shard
--- ARGV  four for each topic: the topic; `after` a position, `since` a time, `newest`, or
+-- ARGV  how many topics without a log are remembered by where theirs will start (0: none is given
+--       a start); then four for each topic: the topic; `after` a position, `since` a time, `newest`, or
 --       `nothing`; that position or time; messages at most (0: all)
--- gives the time in ms, then for each topic `START LAST LATEST LOST` ('' without a log), how many
+-- gives the time in ms, since when nothing was lost, and for each topic `START LAST LATEST LOST` ('' without a log), how many
 --       messages are retained, and the entries as XRANGE gives them, oldest first. `after` counts
 --       from the first, the others from the newest; one more than asked for shows that there are
 --       more. Without a log there is `0 0 0 LOST` for `since` where keys have been evicted: it may
---       have been among them.
-local base = KEYS[1]
+--       have been among them. A topic without a log gets the start that its log will have, unless
+--       `after` is asked for: LAST is the position before that.
+local base, remembered = KEYS[1], tonumber(ARGV[1])
 local function reversed(list)
   local turned = {}
   for index = #list, 1, -1 do turned[#turned + 1] = list[index] end
@@ -24,8 +26,25 @@ local function evictions()
 end
 -- Something may lack: after another server has taken over, or where the log is younger than what is
 -- asked for and keys have been evicted.
-local function marked(state, mode, mark)
-  if not state then return mode == 'since' and evictions() and '0 0 0 ' .. whole(now) or '' end
+local function start_of(topic)
+  local starts = base .. ':f'
+  local found = redis.call('ZSCORE', starts, topic)
+  if found then return tonumber(found) end
+  -- A store that is full takes nothing.
+  local added = redis.pcall('ZADD', starts, whole(now * 1000), topic)
+  if type(added) == 'table' then return nil end
+  if redis.call('ZCARD', starts) > remembered then
+    redis.call('ZREMRANGEBYRANK', starts, 0, -remembered - 1)
+  end
+  return now * 1000
+end
+local function marked(topic, state, mode, mark)
+  if not state then
+    local start = remembered > 0 and mode ~= 'after' and start_of(topic)
+    local lost = mode == 'since' and evictions() and now or 0
+    if start then return whole(start) .. ' ' .. whole(start - 1) .. ' 0 ' .. whole(lost) end
+    return lost > 0 and '0 0 0 ' .. whole(lost) or ''
+  end
   local start, rest, lost, of = string.match(state, '^(%d+) (%d+ %d+) (%d+) (%d+)$')
   lost = tonumber(lost)
   if tonumber(of) ~= unbroken then lost = math.max(lost, unbroken) end
@@ -33,8 +52,8 @@ local function marked(state, mode, mark)
   return start .. ' ' .. rest .. ' ' .. whole(lost)
 end
 
-local answers = { whole(now) }
-for at = 1, #ARGV, 4 do
+local answers = { whole(now), whole(unbroken) }
+for at = 2, #ARGV, 4 do
   local topic, mode, mark, limit = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
   local log = base .. ':l:' .. topic
   local entries = {}
@@ -59,7 +78,7 @@ for at = 1, #ARGV, 4 do
     until not from
     entries = reversed(taken)
   end
-  answers[#answers + 1] = marked(redis.call('GET', base .. ':s:' .. topic), mode, mark)
+  answers[#answers + 1] = marked(topic, redis.call('GET', base .. ':s:' .. topic), mode, mark)
   answers[#answers + 1] = redis.call('XLEN', log)
   answers[#answers + 1] = entries
 end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pubsub_server.backplane import Entry, Replay
@@ -22,6 +23,10 @@ CLOCKS_MS: Final = 60_000
 """By how much the clocks of two servers of Redis may differ."""
 READ_TOPICS: Final = 100
 """Topics of one call."""
+LEAP: Final = 1_000
+"""As in `shared.lua`: two numberings of a topic are at least so far apart."""
+STARTS: Final = 100_000
+"""Topics without a log of which it is remembered where theirs will start, on all shards."""
 
 Mode = Literal["after", "since", "newest", "nothing"]
 
@@ -86,14 +91,21 @@ class Reader:
 
     async def one(self, topic: str, mode: Mode, mark: int = 0, limit: int = 0) -> Log | None:
         """One log."""
-        _, logs = await self._read({topic: (mode, mark, limit)})
+        _, _, logs = await self._read({topic: (mode, mark, limit)})
         return logs[topic]
 
     async def replay(
         self, topics: Sequence[str], wanted: Wanted
-    ) -> tuple[int, dict[str, Log | None]]:
-        """Redis time, and the logs of topics with what a subscriber lacks of them."""
-        now, logs = await self._read({topic: wanted.of(topic) for topic in topics})
+    ) -> tuple[int, int, dict[str, Log | None]]:
+        """Redis time, since when nothing was lost, and the logs with what a subscriber lacks.
+
+        A topic without a log has an empty one, which says where it will start, unless the
+        subscriber has a position.
+        """
+        remembered = max(1, STARTS // len(self._layout.bases))
+        now, unbroken, logs = await self._read(
+            {topic: wanted.of(topic) for topic in topics}, remembered
+        )
         again: dict[str, tuple[Mode, int, int]] = {}
         for topic, mark in wanted.after.items():
             log = logs.get(topic)
@@ -103,9 +115,9 @@ class Reader:
             if elsewhere or len(log.entries) > REPLAY_MESSAGES:
                 again[topic] = ("newest", 0, REPLAY_MESSAGES)
         if again:
-            _, others = await self._read(again)
+            _, _, others = await self._read(again)
             logs |= others
-        return now, logs
+        return now, unbroken, logs
 
     async def topics(self, since: int, wanted: Callable[[str], bool]) -> list[str]:
         """Topics with a message since then, Unix ms, that are wanted."""
@@ -198,7 +210,7 @@ class Reader:
         """Redis time, and a log with more than ``limit`` messages, if it has as many."""
         mode, mark, most = wanted
         while True:
-            now, logs = await self._read({topic: (mode, mark, most)})
+            now, _, logs = await self._read({topic: (mode, mark, most)})
             log = logs[topic]
             alive = 0 if log is None else sum(each.expires > now for each in log.entries)
             if log is None or not most or len(log.entries) < most or alive > limit:
@@ -209,7 +221,7 @@ class Reader:
     async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
         """See `backplane.Backplane`."""
         names = nsmallest(limit, await self.topics(0, lambda topic: topic.startswith(prefix)))
-        _, logs = await self._read(dict.fromkeys(names, ("nothing", 0, 0)))
+        _, _, logs = await self._read(dict.fromkeys(names, ("nothing", 0, 0)))
         return [
             TopicReport(name, 0, log.size, log.last, log.latest)
             for name in names
@@ -226,23 +238,26 @@ class Reader:
             if log_too:
                 keys += [f"{base}:s:{name}", f"{base}:i", f"{base}:j"]
             await self._link.delete(keys)
+        if log_too and topic is None:
+            for shard in range(len(self._layout.bases)):
+                await self._link.delete([self._layout.starts(shard)])
 
     async def _read(
-        self, wanted: Mapping[str, tuple[Mode, int, int]]
-    ) -> tuple[int, dict[str, Log | None]]:
+        self, wanted: Mapping[str, tuple[Mode, int, int]], remembered: int = 0
+    ) -> tuple[int, int, dict[str, Log | None]]:
         logs: dict[str, Log | None] = {}
-        now = 0
+        now = unbroken = 0
         for base, topics in self._by_shard(wanted):
-            arguments: list[Argument] = []
+            arguments: list[Argument] = [remembered]
             for topic in topics:
                 arguments += (topic, *wanted[topic])
             answer: list[Any] = await self._link.read(base, arguments)
-            now = max(now, int(answer[0]))
+            now, unbroken = max(now, int(answer[0])), max(unbroken, int(answer[1]))
             for number, topic in enumerate(topics):
-                state, size, rows = answer[1 + 3 * number : 4 + 3 * number]
+                state, size, rows = answer[2 + 3 * number : 5 + 3 * number]
                 logs[topic] = read_log(topic, state, size, rows)
         # In the order asked for.
-        return now, {topic: logs[topic] for topic in wanted}
+        return now, unbroken, {topic: logs[topic] for topic in wanted}
 
     def _by_shard(self, topics: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
         shards: dict[int, list[str]] = {}
@@ -269,30 +284,35 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
     if mark is not None and stood is not None and mark <= stood < log.start - 1:
         # Where the numbering began anew is yet to be delivered here, and shows as a jump then.
         entries = [each for each in log.entries if mark < (each.seq or 0) <= stood]
-        short = len(entries) < stood - mark
+        lacking = stood - mark - len(entries)
+        # The numbering may have begun anew before, too; then nobody knows how much lacks.
+        anew = lacking >= LEAP
+        short = lacking > 0
     elif mark is not None:
         entries, short, anew = log.behind(mark, now)
     elif wanted.since is not None:
         entries, short = log.newer(wanted.since, now)
-        if wanted.after:
-            # Who resumes counts what lacks by positions, and those jump where the numbering began.
-            entries = [entry for entry in entries if (entry.seq or 0) >= log.start]
+        # Who resumes counts what lacks by positions, and those jump where the numbering began.
+        anew = any(
+            (later.seq or 0) - (earlier.seq or 0) >= LEAP for earlier, later in pairwise(entries)
+        )
     elif wanted.newest is not None:
         entries, _ = log.newer(0, now)
     if wanted.newest is not None and wanted.newest < len(entries):
         entries = entries[len(entries) - wanted.newest :]
         short = short or mark is not None
     position = log.last
-    if stood is not None and stood < position:
+    if stood is not None and stood < position and position >= log.start:
         entries = [entry for entry in entries if (entry.seq or 0) <= stood]
         position = stood
     return Chosen(topic, entries, position or None, short, anew)
 
 
-def gather(found: Sequence[Chosen]) -> Replay:
+def gather(found: Sequence[Chosen], unbroken: int) -> Replay:
     """One replay of what was chosen."""
     entries, truncated = bounded(
         [chosen.entries for chosen in found], [chosen.topic for chosen in found if chosen.truncated]
     )
     positions = {chosen.topic: chosen.position for chosen in found if chosen.position}
-    return Replay(entries, positions, truncated, [each.topic for each in found if each.reset])
+    reset = [chosen.topic for chosen in found if chosen.reset]
+    return Replay(entries, positions, truncated, reset, unbroken)

@@ -58,6 +58,7 @@ end
 -- is older than that time, and was no replica, got the keys by a move of their slot.
 -- By so much a numbering that began just now goes on beyond what it is known to have given: more than
 -- a topic is given within a millisecond, and less than what the clock adds until the next such turn.
+-- `reader.py` knows by it where one numbering ends and another begins.
 local LEAP = 1000
 local info
 local function lineage(base)
@@ -80,6 +81,8 @@ local function lineage(base)
   elseif promoted or not (run == here or DURABLE or began < since) then
     since = math.max(now, since + 1)
   end
+  -- A log that began may lack, so its topic must not start again where it did.
+  if whole(since) ~= string.match(found or '', ' (%d+)$') then redis.pcall('DEL', base .. ':f') end
   redis.pcall('SET', key, id .. ' ' .. here .. ' ' .. whole(since))
   return since
 end

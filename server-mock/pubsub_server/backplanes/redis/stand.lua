@@ -14,7 +14,7 @@ for at = 2, #ARGV, 2 do
   local found = redis.call('GET', state)
   local last = found and tonumber(string.match(found, '^%d+ (%d+) '))
   if last and last < known then
-    local start = math.max(now * 1000, known + 2, last + LEAP)
+    local start = math.max(now * 1000, known + LEAP, last + LEAP)
     last = start - 1
     redis.call('SET', state, whole(start) .. ' ' .. whole(last) .. ' ' .. whole(now) .. ' ' ..
       whole(now) .. ' ' .. whole(since), 'PX', silence)

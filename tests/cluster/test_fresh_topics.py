@@ -1,0 +1,188 @@
+"""Topics without a message: a loss of the first ones with the store is told, and only a loss."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from hanzoai.pubsub import PubSubClient, RetryOptions
+from pubsub_server.auth import dev_tokens
+from tests.cluster.fleet import peer
+from tests.cluster.nodes import Node
+from tests.cluster.store import Store
+from tests.cluster.test_backplane import collect
+from tests.cluster.test_failed_replays import replayed
+from tests.cluster.test_workers import bus_of
+from tests.cluster.waiting import until
+from tests.interop.peer import EventStream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from pathlib import Path
+
+BOUND = 90
+TOPIC, OTHER = "demo.x", "demo.y"
+
+
+@dataclass
+class Place:
+    """A server, and what makes its store forget everything."""
+
+    node: Node
+    token: str
+    lose: Callable[[], Awaitable[object]]
+
+    async def publish(self, topic: str, data: int) -> int:
+        """Publish until it is acknowledged; the position of the message."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        async with httpx.AsyncClient(headers=headers, timeout=BOUND) as rest:
+            while True:
+                answer = await rest.post(
+                    f"{self.node.ready['http']}/v1/topics/{topic}/messages", json={"data": data}
+                )
+                if answer.status_code == 201:
+                    found: int = answer.json()["seq"]
+                    return found
+                assert answer.status_code == 503, answer.text
+
+    @asynccontextmanager
+    async def stream(self, mark: str | None, *topics: str) -> AsyncGenerator[EventStream]:
+        """An event stream, which goes on behind a mark."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        if mark is not None:
+            headers["Last-Event-ID"] = mark
+        async with (
+            httpx.AsyncClient(base_url=self.node.ready["http"], timeout=BOUND) as rest,
+            rest.stream(
+                "GET", "/v1/subscribe", params={"topics": ",".join(topics)}, headers=headers
+            ) as response,
+        ):
+            assert response.status_code == 200, await response.aread()
+            yield EventStream(response)
+
+    async def subscribe(self, after: dict[str, int] | None = None) -> dict[str, Any]:
+        """What a socket is answered that goes again at once."""
+        async with peer(self.node, self.token) as socket:
+            more = {} if after is None else {"after": after}
+            return await socket.subscribe(TOPIC, presence=False, **more)
+
+
+@asynccontextmanager
+async def place(kind: str, folder: Path) -> AsyncGenerator[Place]:
+    """A server of one process, of nodes on a Redis without a file, or of workers on a bus."""
+    flags = ["--dev-key-file", str(folder / "dev.key"), "--log-level", "warning"]
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(asyncio.timeout(BOUND))
+        store: Store | None = None
+        if kind == "redis":
+            store = Store("redis", folder)
+            await store.start()
+            stack.push_async_callback(store.end)
+            flags += ["--redis-url", store.url]
+        elif kind == "bus":
+            flags += ["--workers", "2"]
+        node = Node("node", folder, *flags)
+
+        async def end() -> None:
+            if node.running:
+                await node.end()
+
+        stack.push_async_callback(end)
+        await node.start()
+
+        async def lose() -> None:
+            if kind == "memory":
+                await node.restart(signal.SIGKILL)
+            elif store is not None:
+                await store.end()
+                await store.start()
+            else:
+                (bus,) = bus_of(node.pid)
+                os.kill(bus, signal.SIGKILL)
+                await until(lambda: len(bus_of(node.pid) - {bus}), 1)
+
+        key = dev_tokens.load_key(folder / "dev.key")
+        yield Place(node, dev_tokens.mint(key, "alice", kind="service"), lose)
+
+
+@pytest.fixture(params=["memory", "redis", "bus"])
+async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Place]:
+    async with place(request.param, tmp_path) as found:
+        yield found
+
+
+async def test_what_is_lost_of_a_topic_that_a_socket_has_seen_nothing_of_is_told(
+    server: Place,
+) -> None:
+    began = await server.subscribe()
+    await server.publish(TOPIC, 1)
+    await server.lose()
+    await server.publish(TOPIC, 2)
+    answer = await server.subscribe(began["positions"])
+    assert [message["data"] for message in answer["history"]] == [2]
+    assert answer["reset"] == [TOPIC]
+
+
+async def test_what_is_lost_of_topics_that_a_stream_has_seen_nothing_of_is_told(
+    server: Place,
+) -> None:
+    async with server.stream(None, TOPIC, OTHER) as stream:
+        mark = (await stream.event("subscribed")).id
+    for topic in (TOPIC, OTHER):
+        await server.publish(topic, 1)
+    await server.lose()
+    for topic in (TOPIC, OTHER):
+        await server.publish(topic, 2)
+    async with server.stream(mark, TOPIC, OTHER) as stream:
+        event = await stream.event("subscribed")
+    assert sorted(event.json["reset"]) == [TOPIC, OTHER]
+    assert replayed(event) == [2, 2]
+
+
+async def test_a_topic_that_begins_while_its_reader_is_away_has_no_gap(server: Place) -> None:
+    began = await server.subscribe()
+    async with server.stream(None, TOPIC, OTHER) as stream:
+        mark = (await stream.event("subscribed")).id
+    position = await server.publish(TOPIC, 1)
+    await server.publish(OTHER, 1)
+    assert began["positions"] == {TOPIC: position - 1}
+    answer = await server.subscribe(began["positions"])
+    async with server.stream(mark, TOPIC, OTHER) as stream:
+        event = await stream.event("subscribed")
+    for frame in (answer, event.json):
+        assert not {"reset", "truncated"} & set(frame)
+    assert [message["data"] for message in answer["history"]] == [1]
+    assert replayed(event) == [1, 1]
+
+
+async def test_a_client_that_has_seen_nothing_of_a_topic_is_told_of_one_gap_and_no_more(
+    server: Place,
+) -> None:
+    heard: dict[str, list[object]] = {}
+    ready = server.node.ready
+    client = PubSubClient(
+        ready["ws"],
+        server.token,
+        rest_url=ready["http"],
+        transport="websocket",
+        retry=RetryOptions(base=0.05),
+    )
+    async with client as ps:
+        task = asyncio.create_task(collect(await ps.subscribe(TOPIC), heard))
+        other = asyncio.create_task(collect(await ps.subscribe(OTHER), heard))
+        await server.publish(OTHER, 1)
+        await until(lambda: heard, {OTHER: [1]})
+        await server.lose()
+        await server.publish(TOPIC, 1)
+        await server.publish(TOPIC, 2)
+        await until(lambda: heard.get(TOPIC, [None])[-1], 2)
+        task.cancel()
+        other.cancel()
+    assert heard == {OTHER: [1], TOPIC: ["gap", 1, 2]}

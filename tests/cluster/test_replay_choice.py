@@ -1,0 +1,55 @@
+"""What a replay takes from a log in which the numbering began anew."""
+
+from __future__ import annotations
+
+from pubsub_server.backplane import Entry
+from pubsub_server.backplanes.redis.reader import LEAP, Chosen, Wanted, choose
+from pubsub_server.backplanes.redis.records import Log
+
+NOW = 9_000
+START = 9_000_000
+"""Where the newest numbering began."""
+
+
+def chosen(wanted: Wanted, stood: int | None, *retained: int) -> Chosen:
+    entries = [Entry("demo.x", f"m{seq}", 1, seq, NOW + 1, b"{}") for seq in retained]
+    log = Log(START, START + 1, NOW, 0, len(entries), entries)
+    return choose("demo.x", log, wanted, NOW, stood)
+
+
+def told(choice: Chosen) -> tuple[list[int | None], int | None, bool, bool]:
+    seqs = [entry.seq for entry in choice.entries]
+    return seqs, choice.position, choice.truncated, choice.reset
+
+
+def behind(
+    after: int, stood: int, *retained: int
+) -> tuple[list[int | None], int | None, bool, bool]:
+    return told(chosen(Wanted(None, {"demo.x": after}, None), stood, *retained))
+
+
+def test_what_lacks_behind_a_position_of_a_former_numbering_has_no_known_size() -> None:
+    former, between = 3_000_000, 6_000_000
+    assert behind(former, between, START, START + 1) == ([], between, True, True)
+    assert behind(former, between, between, START) == ([between], between, True, True)
+
+
+def test_what_lacks_within_one_numbering_is_counted_though_another_has_begun() -> None:
+    assert behind(5, 9, 6, 9, START, START + 1) == ([6, 9], 9, True, False)
+    assert behind(5, 5 + LEAP - 1, START) == ([], 5 + LEAP - 1, True, False)
+
+
+def test_a_numbering_that_is_yet_to_be_delivered_is_told_when_it_comes() -> None:
+    assert behind(7, 9, 8, 9, START, START + 1) == ([8, 9], 9, False, False)
+    assert behind(9, 9, START, START + 1) == ([], 9, False, False)
+
+
+def test_a_replay_by_time_over_two_numberings_says_so_and_lacks_nothing() -> None:
+    wanted = Wanted(0, {"demo.other": 1}, None)
+    assert told(chosen(wanted, None, 7, 8, START, START + 1)) == (
+        [7, 8, START, START + 1],
+        START + 1,
+        False,
+        True,
+    )
+    assert told(chosen(wanted, None, START, START + 1))[3] is False
