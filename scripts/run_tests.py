@@ -47,7 +47,7 @@ MARK = "HANZO_PUBSUB_TEST_RUN"
 PYTEST = (
     *(sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "tests.reporting"),
     # The order of tests/conftest.py: the slowest first.
-    *("--numprocesses", str(CORES), "--dist", "loadgroup", "--no-loadscope-reorder"),
+    *("--numprocesses", str(CORES), "--no-loadscope-reorder"),
 )
 
 PYTHON_FOLDERS: Mapping[str, tuple[str, ...]] = {
@@ -189,7 +189,7 @@ def end_leftovers(mark: str) -> list[str]:
 
     Linux only: it finds them by a variable that they inherit.
     """
-    commands = []
+    commands: list[str] = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if mark.encode() in (folder / "environ").read_bytes():

@@ -3,25 +3,31 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.dealing import GroupScheduling
 
 ROOT = Path(__file__).parent
 DURATIONS = ROOT / "durations.json"
 """Seconds of each test that takes one or more; `make durations` writes it."""
 
-COSTLY = {
-    "tests/spark": ("server", "spark", "lab"),
-    "tests/spark/cluster": ("cluster", "drivers"),
-    "tests/conformance": ("built", "peers"),
-}
-"""Fixtures of a folder that a process makes once, because they take seconds."""
-
 PRESSING = 5.0
 """Seconds from which on a file is dealt out test by test."""
+
+COSTLY = (
+    ("tests/spark/cluster", ""),
+    ("tests/spark", r"\b(spark|lab): "),
+    ("tests/conformance", r"\bpeers: "),
+)
+"""Folders with fixtures that take seconds, and how a file shows that it uses them."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,51 +36,56 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling:
+    """Deal out groups: the marks of `--dist loadgroup` have no effect on pytest 9.2."""
+    from tests.dealing import GroupScheduling
+
+    return GroupScheduling(config, log, group_of)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the slow tests; with `-n`, deal out the slowest first and keep together what shares."""
-    durations: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
-    files: defaultdict[str, float] = defaultdict(float)
+    """Mark the slow tests; in a process of `-n`, put the groups that take longest first."""
     for item in items:
-        seconds = durations.get(item.nodeid, 0.0)
-        files[_file(item)] += seconds
-        if seconds:
+        if item.nodeid in _durations():
             item.add_marker(pytest.mark.slow)
-    if config.getoption("dist", "no") == "no" and not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput"):
         return
-    groups: dict[str, list[pytest.Item]] = {}
+    groups: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        group = _shared(item) or (item.nodeid if files[_file(item)] >= PRESSING else _file(item))
-        groups.setdefault(group, []).append(item)
+        groups[group_of(item.nodeid)].append(item)
 
-    def weight(group: list[pytest.Item]) -> float:
-        return sum(durations.get(item.nodeid, 0.0) for item in group)
+    def seconds(group: list[pytest.Item]) -> float:
+        return sum(_durations().get(item.nodeid, 0.0) for item in group)
 
-    items.clear()
-    for number, together in enumerate(sorted(groups.values(), key=weight, reverse=True)):
-        for item in together:
-            item.add_marker(pytest.mark.xdist_group(str(number)))
-            items.append(item)
-
-
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
-
-
-def _shared(item: pytest.Item) -> str | None:
-    """What a test shares with others that must run in the same process."""
-    fixtures: list[str] = getattr(item, "fixturenames", [])
-    manager = item.session._fixturemanager
-    modules = False
-    for name in fixtures:
-        for definition in manager.getfixturedefs(name, item) or ():
-            if name in COSTLY.get(definition.baseid, ()):
-                return definition.baseid
-            modules |= definition.scope == "module" and definition.baseid.startswith("tests")
-    return _file(item) if modules else None
+    ordered = sorted(groups.values(), key=seconds, reverse=True)
+    items[:] = [item for group in ordered for item in group]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Draw the same random values whenever the seed is the same, in whatever order tests run."""
     if seed := os.environ.get("HANZO_PUBSUB_TEST_SEED"):
         random.seed(f"{seed} {item.nodeid}")
+
+
+def group_of(nodeid: str) -> str:
+    """What a test shares with others of the same process: a fixture, a file, or nothing."""
+    file = nodeid.partition("::")[0]
+    return _group_of_file(file) or nodeid
+
+
+@cache
+def _durations() -> dict[str, float]:
+    found: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def _group_of_file(file: str) -> str | None:
+    text = (ROOT.parent / file).read_text(encoding="utf-8")
+    for folder, use in COSTLY:
+        if file.startswith(f"{folder}/") and re.search(use, text):
+            return folder
+    seconds = sum(took for name, took in _durations().items() if name.startswith(f"{file}::"))
+    return None if seconds >= PRESSING and 'scope="module"' not in text else file

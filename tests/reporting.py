@@ -31,8 +31,7 @@ class Reporter:
             self._write({"collected": len(ids)})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        # pytest-xdist adds the name of the group.
-        name = report.nodeid.rpartition("@")[0] or report.nodeid
+        name = report.nodeid
         self._seconds[name] += report.duration
         if report.failed:
             self._failed.add(name)
