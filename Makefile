@@ -43,10 +43,10 @@ setup: ## all that the tests need: .venv/, node_modules/, Chromium, Redis, HAPro
 packages: ## .venv/ and node_modules/ from the pins
 	$(SETUP) python npm
 
-pins: packages ## resolve the newest versions and write them down
-	$(SETUP) bench
+pins: ## resolve the newest versions and write them down
+	$(SETUP) docs bench
 	$(BIN)/uv pip install --python $(BIN)/python --upgrade --requirement requirements/dev.in \
-	  --requirement requirements/bench.in --editable . --editable server-mock
+	  --requirement requirements/docs.in --requirement requirements/bench.in --editable . --editable server-mock
 	$(BIN)/python scripts/write_pins.py $(PINS)
 
 # ---------------------------------------------------------------- test
@@ -95,8 +95,11 @@ BIOME := js tests/js tests/browser tests/package tests/conformance tests/bench/n
          examples/demo/browser examples/react scripts/dashboard
 TSC := js tests/js tests/browser tests/package server-mock/console examples/demo/browser
 
-.PHONY: check check-python $(CHECKS)
-check: packages ## format, lint, types, imports, generated code, packages, site
+.PHONY: check check-python check-packages $(CHECKS)
+check-packages:
+	$(SETUP) python npm docs
+
+check: check-packages ## format, lint, types, imports, generated code, packages, site
 	@+$(MAKE) --no-print-directory --jobs $(CORES) --output-sync=target $(CHECKS)
 
 check-python: check-format check-mypy check-pyright ## format, lint, types and imports of the Python code
@@ -106,10 +109,10 @@ check-format: packages
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo
 
-check-mypy: packages
+check-mypy: check-packages
 	$(BIN)/mypy
 
-check-pyright: packages
+check-pyright: check-packages
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --warnings
 
 check-js: packages ## format, lint, types and imports of the TypeScript code
@@ -136,7 +139,7 @@ check-sizes: build ## what an import of the npm package costs is within its limi
 check-lowest: packages redis ## the tests of what dependencies do, with the lowest versions that the packages admit
 	@scripts/check_lowest.sh
 
-docs: packages ## the site, into site/
+docs: check-packages ## the site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # ---------------------------------------------------------------- make

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from .running import SetupError, Step, run_all
 from .steps import (
     ROOT,
-    BenchPackages,
     InOrder,
     KafkaBroker,
+    MorePackages,
     NpmPackages,
     PythonPackages,
     SystemPrograms,
@@ -26,18 +26,21 @@ from .steps import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-PARTS = ("python", "npm", "bench", "dashboard", "chromium", "redis", "balancers", "java", "kafka")
+PARTS = (
+    *("python", "npm", "docs", "bench", "dashboard"),
+    *("chromium", "redis", "balancers", "java", "kafka"),
+)
 STATE = ROOT / ".setup"
 
 
 def plan(parts: Sequence[str]) -> list[Step]:
     """The steps that these parts need and that are not done yet."""
     steps: list[Step] = []
+    more = [MorePackages(name) for name in ("docs", "bench") if name in parts]
+    if more or "python" in parts:
+        steps += [InOrder(PythonPackages(), *more)]
     if "bench" in parts:
-        steps += [InOrder(PythonPackages(), BenchPackages())]
         steps += [NpmPackages(ROOT / "tests" / "bench" / "node", "npm packages of the benchmarks")]
-    elif "python" in parts:
-        steps += [PythonPackages()]
     if "npm" in parts:
         steps += [NpmPackages(ROOT, "npm packages")]
     if "dashboard" in parts:

@@ -116,9 +116,10 @@ class Tool:
 
     def _explain(self, failure: str, status: int) -> str:
         text = self._log.read_text(encoding="utf-8", errors="replace")
-        tail = text[text.rfind("\n$ ") + 1 :].splitlines()[1:][-12:]
+        output = text[text.rfind("\n$ ") + 1 :]
+        tail = output.splitlines()[1:][-12:]
         hint = ""
-        if NETWORK.search("\n".join(tail)):
+        if NETWORK.search(output):
             hint = " The network or the package registry is out of reach."
         if "ENOSPC" in text or "No space left" in text:
             hint = " The disk is full."

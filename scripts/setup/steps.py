@@ -142,13 +142,17 @@ class PythonPackages:
         return self._phase
 
 
-class BenchPackages:
-    """In `.venv/`: the Python clients that the benchmarks measure beside ours."""
+class MorePackages:
+    """In `.venv/`: what one other requirement file names, for the targets that use it.
 
-    name = "Python packages of the benchmarks"
+    Args:
+        file: Name of the file below `requirements/`, without its suffix.
+    """
 
-    def __init__(self) -> None:
-        self._stamp = Stamp(VENV / ".bench", PINS, REQUIREMENTS / "bench.in")
+    def __init__(self, file: str) -> None:
+        self.name = f"Python packages ({file})"
+        self._file = REQUIREMENTS / f"{file}.in"
+        self._stamp = Stamp(VENV / f".{file}", PINS, self._file)
 
     def missing(self) -> list[str]:
         """What has to be there before this can run."""
@@ -161,7 +165,7 @@ class BenchPackages:
 
     def run(self, tool: Tool) -> None:
         """Install them."""
-        install(tool, "--requirement", REQUIREMENTS / "bench.in")
+        install(tool, "--requirement", self._file)
         self._stamp.write()
 
     def progress(self) -> str:

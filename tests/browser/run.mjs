@@ -7,4 +7,4 @@ import { chosen, root, run } from '../js/bundled.mjs';
 
 const names = chosen('browser', process.argv.slice(2));
 mkdirSync(join(root, 'tests', 'browser', 'artefacts'), { recursive: true });
-process.exit(await run('browser', names, { test: 120_000, all: 600_000 }));
+process.exit(await run('browser', names, { test: 300_000, all: 900_000 }));

@@ -47,7 +47,7 @@ if (status === 0) {
   status = node(
     '--enable-source-maps',
     '--test',
-    '--test-timeout=120000',
+    '--test-timeout=300000',
     `--test-reporter=${reporter}`,
     ...tests,
   );

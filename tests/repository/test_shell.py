@@ -71,8 +71,9 @@ def test_the_javascript_package_depends_on_nothing() -> None:
 
 def test_every_runtime_and_development_dependency_has_its_reason() -> None:
     reasons = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8").lower()
-    dev = (ROOT / "requirements" / "dev.in").read_text(encoding="utf-8").splitlines()
-    wanted = [line for line in dev if line and not line.startswith("#")]
+    files = [path.read_text(encoding="utf-8") for path in (ROOT / "requirements").glob("*.in")]
+    lines = [line for text in files for line in text.splitlines()]
+    wanted = [line for line in lines if line and not line.startswith("#")]
     wanted += [r for path in DISTRIBUTIONS for r in requirements(path)]
     wanted += json.loads((ROOT / "package.json").read_text(encoding="utf-8"))["devDependencies"]
     names = {re.split(r"[\[<>=; ]", requirement)[0].lower() for requirement in wanted}

@@ -126,10 +126,13 @@ test('a peer that knows no batches gets message after message, and nulls read as
 });
 
 test('a batch that a peer does not know after all goes message after message', async () => {
+  let next = 0;
   const { asked, told } = await stream(
     (path) => {
       if (path === '/v1/session') return Response.json({ ...INFO, features: ['batch'] });
-      return path === '/v1/messages:batch' ? problem(404, {}) : Response.json({});
+      if (path === '/v1/messages:batch') return problem(404, {});
+      next += 1;
+      return Response.json({ id: `msg_${next}`, timestamp: 5 });
     },
     { type: 'publish', message: { topic: 'a', data: 1, id: 'msg_1' }, ref: '2' },
     { type: 'publish', message: { topic: 'a', data: 2, id: 'msg_2' }, ref: '3' },
