@@ -86,7 +86,8 @@ async def test_a_server_under_random_faults_keeps_its_promises(built: Path) -> N
     if SOAK:
         plans = [draw(seed, topology) for seed in range(1, SEEDS + 1) for topology in TOPOLOGIES]
     else:
-        plans = [networks_alone(draw(SEED, topology)) for topology in TOPOLOGIES]
+        # As long as Redis does not fail, it makes no difference what it keeps.
+        plans = [networks_alone(draw(SEED, one)) for one in TOPOLOGIES if one != "redis"]
     reports = await carried_out(built, plans)
     assert not broken(reports), broken(reports)
     assert all(report.deliveries for report in reports)
