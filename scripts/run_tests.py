@@ -56,7 +56,7 @@ PYTHON_FOLDERS: Mapping[str, tuple[str, ...]] = {
         *("simulation", "spec", "traces"),
     ),
     "server": ("server",),
-    "cluster": ("cluster",),
+    "cluster": ("chaos", "cluster"),
     "spark": ("spark",),
 }
 FAST_FOLDERS = ("cli", "interop", "python", "repository", "rules", "server", "spec", "traces")
