@@ -119,7 +119,9 @@ export class Saying {
   _flush(): void {
     const { _peer, outbox } = this._session;
     if (!_peer) return;
-    const answers = ['ref', 'ack'].every((feature) => _peer.features?.includes(feature));
+    // Beside an event stream an update is a request, which every server answers.
+    const needed = _peer.incremental ? ['ref', 'ack'] : ['ref'];
+    const answers = needed.every((feature) => _peer.features?.includes(feature));
     for (const [topic, data] of this._later.items()) {
       if (answers) {
         // What is said of all topics goes neither before nor after what is said of one by chance.
