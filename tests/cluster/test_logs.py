@@ -47,7 +47,7 @@ async def test_a_feed_that_was_lost_says_when_it_stands_again(
 ) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
         backplane: Any = node.hub.core.backplane
-        await until(lambda: backplane.up)
+        await until(lambda: backplane._feed.up)
         await store.end()
         await until(lambda: bool(lines(caplog, "that listens to Redis is lost")))
         await store.start()

@@ -113,11 +113,11 @@ async def test_a_node_that_may_not_listen_any_more_says_so_and_hears_again_when_
     url = await allow(store, "&hanzo-pubsub*", *rights)
     async with asyncio.timeout(BOUND), running_server(redis_url=url) as node:
         backplane: Any = node.hub.core.backplane
-        await until(lambda: backplane.up)
+        await until(lambda: backplane._feed.up)
         await allow(store, *rights)
         await until(lambda: any("nothing is heard" in each.getMessage() for each in caplog.records))
         await allow(store, "&hanzo-pubsub*", *rights)
-        await until(lambda: backplane.up)
+        await until(lambda: backplane._feed.up)
     assert [each for each in caplog.records if each.exc_info] == []
 
 
