@@ -297,6 +297,12 @@ def connected(**options: Any) -> Session:
 @pytest.mark.parametrize("code", [*range(1000, 1016), *range(3000, 3005), *range(4000, 4600), None])
 def test_every_close_code_leads_where_the_table_says(code: int | None) -> None:
     session = connected()
+    if code == 4409:
+        # The first one may concern a connection that the client has lost already.
+        session.handle(events.Dropped(code, "closed"))
+        assert session.state == "waiting"
+        for event in [events.TimerFired("retry", 0), *usual[-1:], events.Received(ok, 1000)]:
+            session.handle(event)
     session.handle(events.Dropped(code, "closed"))
     action = next(
         (row.action for row in CLOSE_CODES if code and row.first <= code <= row.last), "retry"

@@ -271,7 +271,7 @@ def test_what_stays_wrong_is_told_without_the_token(
 def test_what_is_forbidden_names_the_topic() -> None:
     body = {"code": "forbidden", "detail": "the rules say no", "topic": "org.other.a"}
     peer = Peer(answers=[httpx.Response(403, json=body)])
-    with pytest.raises(PermissionDenied, match=r"'org\.other\.a': the rules say no"):
+    with pytest.raises(PermissionDenied, match=r"the rules say no \(topic org\.other\.a\)"):
         peer.fetcher().positions(("dev.*", "org.other.a"))
 
 

@@ -197,7 +197,8 @@ class Feed:
             kept.clear()
         self._adding = set(self._wanted)
         self._fresh = True
-        # A connection listens only with a channel.
+        # A connection listens only with a channel, and only if the user of Redis may.
+        self._unconfirmed.add(self._own)
         await ear.listen(self._own)
         self._changed.set()
         await self._tasks.race(self._receive(ear), self._send(server, ear))
