@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any, TYPE_CHECKING, cast
 
 from pubsub_server.backplanes.redis.servers import BROKEN, LINK_ERRORS, broken, lost
 
@@ -55,9 +55,12 @@ class Ear:
             )
         except BROKEN as error:
             raise lost(error) from error
-        if not isinstance(answer, list) or len(answer) < 3:
+        if not isinstance(answer, list):
             return "", "", b""
-        kind, channel, data = answer[:3]
+        parts = cast("list[Any]", answer)
+        if len(parts) < 3:
+            return "", "", b""
+        kind, channel, data = parts[:3]
         return kind.decode(), channel.decode() if channel else "", data
 
     async def close(self) -> None:
