@@ -16,10 +16,10 @@ from hanzoai.pubsub import PubSubClient, RetryOptions
 from pubsub_server.auth import dev_tokens
 from tests.cluster.fleet import peer
 from tests.cluster.nodes import Node
+from tests.cluster.processes import bus_of
 from tests.cluster.store import Store
 from tests.cluster.test_backplane import collect
 from tests.cluster.test_failed_replays import replayed
-from tests.cluster.test_workers import bus_of
 from tests.cluster.waiting import until
 from tests.interop.peer import EventStream
 

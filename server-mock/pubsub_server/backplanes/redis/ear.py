@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any, TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pubsub_server.backplanes.redis.servers import BROKEN, LINK_ERRORS, broken, lost
 
@@ -57,7 +57,7 @@ class Ear:
             raise lost(error) from error
         if not isinstance(answer, list):
             return "", "", b""
-        parts = cast("list[Any]", answer)
+        parts = cast("list[Any]", answer)  # type: ignore[redundant-cast] # pyright needs it
         if len(parts) < 3:
             return "", "", b""
         kind, channel, data = parts[:3]
