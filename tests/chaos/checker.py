@@ -146,7 +146,7 @@ def once(history: History) -> Iterator[Violation]:
 
 
 def numbered(history: History) -> Iterator[Violation]:
-    """A position belongs to one message, whoever hears it."""
+    """A position belongs to one message, for every subscriber."""
     ids: dict[tuple[str, int], str] = {}
     seen = [
         *((one.topic, one.seq, one.id, one.by) for one in history.publications.values()),
@@ -342,7 +342,7 @@ def _size(gap: Gap, positions: dict[str, int], sent: Sequence[Publication]) -> s
 
 
 def allowed(history: History) -> Iterator[Violation]:
-    """Nobody hears, or publishes to, a topic that the access rules keep from them."""
+    """No client hears, or publishes to, a topic that the access rules deny it."""
     for subscription in history.subscriptions:
         for entry in subscription.heard:
             if not _readable(subscription, entry.topic):

@@ -105,7 +105,7 @@ class Wire:
             await self.start()
 
     def blackhole(self, on: bool) -> None:
-        """Swallow what passes; connections of that time stay dead, and nobody tells them."""
+        """Swallow what passes; connections of that time stay dead without notice."""
         self._swallowing += 1 if on else -1
         if on:
             for connection in self._connections:

@@ -217,7 +217,7 @@ class World:
     async def _node_suffers(self, node: Node, fault: Fault) -> None:
         alone = not self._plan.topology.startswith("redis")
         if fault.kind == "stop":
-            # Whoever waits for the processes of a server stops the whole of it.
+            # A wait for the processes of a server stops the whole server.
             await _pause(node.pids, fault.lasts)
             return
         begun = self._now()

@@ -20,8 +20,8 @@ _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 async def inflated(chunks: AsyncIterable[bytes], encoding: str | None) -> AsyncGenerator[bytes]:
     """Undo `Content-Encoding`.
 
-    A few kilobytes can stand for gigabytes, so a chunk is inflated in portions of 64 KiB: whoever
-    counts them stops in time.
+    A few kilobytes can inflate to gigabytes. The caller counts the portions of 64 KiB and stops
+    in time.
 
     Args:
         chunks: As they came over the network.

@@ -285,7 +285,7 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
         # Where the numbering began anew is yet to be delivered here, and shows as a jump then.
         entries = [each for each in log.entries if mark < (each.seq or 0) <= stood]
         lacking = stood - mark - len(entries)
-        # The numbering may have begun anew before, too; then nobody knows how much lacks.
+        # The numbering may have restarted before, too. Then the size of the gap is unknown.
         anew = lacking >= LEAP
         short = lacking > 0
     elif mark is not None:
