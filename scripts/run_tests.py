@@ -44,11 +44,11 @@ PATIENCE = 20.0
 MARK = "HANZO_PUBSUB_TEST_RUN"
 """A variable that all processes of a run inherit."""
 
-PYTEST = (
-    *(sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "tests.reporting"),
-    # The order of tests/conftest.py: the slowest first.
-    *("--numprocesses", str(CORES), "--no-loadscope-reorder"),
-)
+SERIAL = (sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "tests.reporting")
+# The order of tests/conftest.py: the slowest first.
+PYTEST = (*SERIAL, "--numprocesses", str(CORES), "--no-loadscope-reorder")
+FUZZ = "tests/server/test_rest_fuzz.py"
+"""Its tests share node ids, of which pytest-xdist would run the first one alone."""
 
 PYTHON_FOLDERS: Mapping[str, tuple[str, ...]] = {
     "python": (
@@ -169,18 +169,20 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[l
     elif folders:
         paths = [] if everything else [f"tests/{name}" for name in folders]
         marks = ("-m", "not slow") if fast else ()
-        lanes.append([Suite("pytest", (*pytest, *marks, *paths))])
+        lanes.append([Suite("pytest", (*pytest, f"--ignore={FUZZ}", *marks, *paths))])
     names = [
         name
         for group in NODE_SUITES
         for name in NODE_SUITES[group]
         if everything or group in groups
     ]
-    node = [Suite(name, ("node", f"tests/{name}/run.mjs")) for name in names]
+    beside = [Suite(name, ("node", f"tests/{name}/run.mjs")) for name in names]
+    if everything or "server" in groups:
+        beside.append(Suite("fuzz", (*SERIAL, f"--hypothesis-seed={seed}", FUZZ)))
     if fast:
-        node.append(Suite("js", ("node", "tests/js/run.mjs", "--fast")))
-    if node and not selection:
-        lanes.append(node)
+        beside.append(Suite("js", ("node", "tests/js/run.mjs", "--fast")))
+    if beside and not selection:
+        lanes.append(beside)
     return lanes
 
 

@@ -73,9 +73,10 @@ def test_a_suite_that_ends_without_a_report_is_a_failure(
 
 def test_every_folder_of_tests_belongs_to_a_group() -> None:
     everything = {suite.name for lane in suites(["all"], SEED, ()) for suite in lane}
-    assert everything == {"pytest", "js", "package", "browser"}
+    assert everything == {"pytest", "js", "package", "browser", "fuzz"}
     groups = ["python", "server", "cluster", "spark"]
-    [[pytest_suite]] = suites(groups, SEED, ())
+    [[pytest_suite], [fuzz]] = suites(groups, SEED, ())
+    assert fuzz.name == "fuzz"
     chosen = {Path(part).name for part in pytest_suite.command if part.startswith("tests/")}
     folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
     assert {path.relative_to(ROOT / "tests").parts[0] for path in folders} == chosen
