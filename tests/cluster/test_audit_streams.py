@@ -10,7 +10,8 @@ import pytest
 
 from hanzoai.pubsub import PermissionDenied, PubSubClient
 from pubsub_server.observe.audit_kafka import KafkaCarrier
-from pubsub_server.observe.audit_streams import RedisCarrier, StreamSink
+from pubsub_server.observe.audit_redis import RedisCarrier
+from pubsub_server.observe.audit_streams import StreamSink
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 from contextlib import asynccontextmanager
@@ -604,3 +605,13 @@ async def test_clients_that_are_stuck_do_not_hold_up_the_end(environ: dict[str, 
         assert await process.wait() == 0
         for writer in writers:
             writer.transport.abort()
+
+
+def test_a_server_loads_only_the_clients_that_its_settings_name() -> None:
+    code = (
+        "import sys, pubsub_server.commands, pubsub_server.server\n"
+        "heavy = {'redis', 'aiokafka', 'opentelemetry'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
