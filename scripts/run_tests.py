@@ -32,6 +32,9 @@ SLOW = 1.0
 """Seconds from which on a test is slow."""
 
 DURATIONS = ROOT / "tests" / "durations.json"
+AT_ONCE = CORES + 1
+"""Suites that run side by side: most of them wait for a program or a socket now and then."""
+
 INTERVAL = 10.0
 """Seconds between two lines of progress."""
 
@@ -47,6 +50,9 @@ MARK = "HANZO_PUBSUB_TEST_RUN"
 SERIAL = (sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "tests.reporting")
 # The order of tests/conftest.py: the slowest first.
 PYTEST = (*SERIAL, "--numprocesses", str(CORES), "--no-loadscope-reorder")
+SPARK_CLUSTER = "tests/spark/cluster"
+"""Its tests share one cluster of Spark, and wait for it most of the time."""
+
 FUZZ = "tests/server/test_rest_fuzz.py"
 """Its tests share node ids, of which pytest-xdist would run the first one alone."""
 
@@ -57,14 +63,13 @@ PYTHON_FOLDERS: Mapping[str, tuple[str, ...]] = {
     ),
     "server": ("server",),
     "cluster": ("chaos", "cluster"),
-    "spark": ("spark",),
 }
 FAST_FOLDERS = ("cli", "interop", "python", "repository", "rules", "server", "spec", "traces")
 NODE_SUITES: Mapping[str, tuple[str, ...]] = {
-    "js": ("js", "package"),
     "browser": ("browser",),
+    "js": ("package", "js"),
 }
-GROUPS = ("all", "fast", *PYTHON_FOLDERS, *NODE_SUITES)
+GROUPS = ("all", *PYTHON_FOLDERS, "spark", *NODE_SUITES, "fast")
 
 
 @dataclass(frozen=True)
@@ -149,41 +154,42 @@ class Running:
         return text[-40_000:]
 
 
-def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[list[Suite]]:
-    """Lanes that run side by side; the suites of a lane run one after the other.
+def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[Suite]:
+    """What to run, in this order: the suites that take longest first.
 
     Args:
         groups: Of `GROUPS`.
         seed: Of everything random.
         selection: Arguments of pytest that take the place of the groups' folders.
     """
-    fast = "fast" in groups
-    everything = "all" in groups
-    folders: list[str] = [*(FAST_FOLDERS if fast else ())]
-    for group, members in PYTHON_FOLDERS.items():
-        folders += members if everything or group in groups else ()
-    pytest = (*PYTEST, f"--hypothesis-seed={seed}")
-    lanes: list[list[Suite]] = []
+    hypothesis = f"--hypothesis-seed={seed}"
+    pytest = (*PYTEST, hypothesis)
     if selection:
-        lanes.append([Suite("pytest", (*pytest, *selection))])
-    elif folders:
-        paths = [] if everything else [f"tests/{name}" for name in folders]
+        return [Suite("pytest", (*pytest, *selection))]
+    fast = "fast" in groups
+    wanted = GROUPS if "all" in groups else groups
+    folders = [*(FAST_FOLDERS if fast else ())]
+    for group, members in PYTHON_FOLDERS.items():
+        folders += members if group in wanted else ()
+    found: list[Suite] = []
+    if "spark" in wanted:
+        found.append(Suite("spark-cluster", (*SERIAL, hypothesis, SPARK_CLUSTER)))
+    if folders:
         marks = ("-m", "not slow") if fast else ()
-        lanes.append([Suite("pytest", (*pytest, f"--ignore={FUZZ}", *marks, *paths))])
-    names = [
-        name
-        for group in NODE_SUITES
-        for name in NODE_SUITES[group]
-        if everything or group in groups
-    ]
-    beside = [Suite(name, ("node", f"tests/{name}/run.mjs")) for name in names]
-    if everything or "server" in groups:
-        beside.append(Suite("fuzz", (*SERIAL, f"--hypothesis-seed={seed}", FUZZ)))
+        paths = [f"tests/{name}" for name in folders]
+        found.append(Suite("pytest", (*pytest, f"--ignore={FUZZ}", *marks, *paths)))
+    if "spark" in wanted:
+        found.append(
+            Suite("spark", (*SERIAL, hypothesis, f"--ignore={SPARK_CLUSTER}", "tests/spark"))
+        )
+    for group, names in NODE_SUITES.items():
+        if group in wanted:
+            found += [Suite(name, ("node", f"tests/{name}/run.mjs")) for name in names]
     if fast:
-        beside.append(Suite("js", ("node", "tests/js/run.mjs", "--fast")))
-    if beside and not selection:
-        lanes.append(beside)
-    return lanes
+        found.append(Suite("js", ("node", "tests/js/run.mjs", "--fast")))
+    if "server" in wanted:
+        found.append(Suite("fuzz", (*SERIAL, hypothesis, FUZZ)))
+    return found
 
 
 def end_leftovers(mark: str) -> list[str]:
@@ -201,37 +207,36 @@ def end_leftovers(mark: str) -> list[str]:
     return commands
 
 
-def run(lanes: Sequence[Sequence[Suite]], folder: Path, seed: int) -> list[Running]:
-    """Run all lanes to their ends."""
-    waiting = [list(lane) for lane in lanes]
-    current: list[Running | None] = [None for _ in lanes]
+def run(chosen: Sequence[Suite], folder: Path, seed: int) -> list[Running]:
+    """Run suites to their ends, `AT_ONCE` of them at a time."""
+    waiting = list(chosen)
+    current: list[Running] = []
     ended: list[Running] = []
     began = shown = time.monotonic()
     try:
-        while any(waiting) or any(current):
-            for index, running in enumerate(current):
-                if running is None and waiting[index]:
-                    current[index] = Running(waiting[index].pop(0), folder, seed)
-                elif running is not None:
-                    over = running.process.poll() is not None
-                    for name in running.poll():
-                        say(f"FAILED {name}")
-                    if over:
-                        running.outcome.status = running.process.returncode
-                        ended.append(running)
-                        current[index] = None
+        while waiting or current:
+            while waiting and len(current) < AT_ONCE:
+                current.append(Running(waiting.pop(0), folder, seed))
+            for running in list(current):
+                over = running.process.poll() is not None
+                for name in running.poll():
+                    say(f"FAILED {name}")
+                if over:
+                    running.outcome.status = running.process.returncode
+                    ended.append(running)
+                    current.remove(running)
             if time.monotonic() - shown >= INTERVAL:
                 shown = time.monotonic()
-                active = [f"{r.suite.name} {r.outcome.done}" for r in current if r]
+                active = [f"{running.suite.name} {running.outcome.done}" for running in current]
                 say(f"tests: {' · '.join(active)} · {shown - began:.0f} s")
             if time.monotonic() - began > BOUND:
                 raise TimeoutError(f"the tests did not end within {BOUND:.0f} s")
             time.sleep(0.05)
     finally:
-        for running in filter(None, current):
+        for running in current:
             running.process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            for running in filter(None, current):
+            for running in current:
                 running.process.wait(PATIENCE)
         for command in end_leftovers(f"{MARK}={folder}"):
             say(f"tests: ended what a test left running: {command}")

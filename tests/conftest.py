@@ -22,11 +22,7 @@ DURATIONS = ROOT / "durations.json"
 PRESSING = 5.0
 """Seconds from which on a file is dealt out test by test."""
 
-COSTLY = (
-    ("tests/spark/cluster", ""),
-    ("tests/spark", r"\b(spark|lab): "),
-    ("tests/conformance", r"\bpeers: "),
-)
+COSTLY = (("tests/conformance", r"\bpeers: "),)
 """Folders with fixtures that take seconds, and how a file shows that it uses them."""
 
 

@@ -37,11 +37,9 @@ def suite(name: str, *outcomes: str, status: int = 0, says: str = "") -> Suite:
     return Suite(name, (sys.executable, "-c", code))
 
 
-def test_suites_of_all_lanes_are_counted_together(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lanes = [[suite("a", "passed", "passed")], [suite("b", "passed"), suite("c", "skipped")]]
-    ended = run(lanes, tmp_path, SEED)
+def test_suites_are_counted_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    several = [suite("a", "passed", "passed"), suite("b", "passed"), suite("c", "skipped")]
+    ended = run(several, tmp_path, SEED)
     assert report(ended, 3.0, SEED, brief=False) == 0
     text = capsys.readouterr().out
     assert text.splitlines()[-1] == "3 passed, 0 failed"
@@ -52,7 +50,7 @@ def test_suites_of_all_lanes_are_counted_together(
 def test_a_failure_is_shown_with_what_its_suite_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = run([[suite("a", "passed", "failed", status=1, says="why")]], tmp_path, SEED)
+    ended = run([suite("a", "passed", "failed", status=1, says="why")], tmp_path, SEED)
     assert report(ended, 3.0, SEED, brief=True) == 1
     text = capsys.readouterr().out
     assert "FAILED a-1" in text
@@ -63,7 +61,7 @@ def test_a_failure_is_shown_with_what_its_suite_printed(
 def test_a_suite_that_ends_without_a_report_is_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = run([[suite("a", status=3, says="broken before it began")]], tmp_path, SEED)
+    ended = run([suite("a", status=3, says="broken before it began")], tmp_path, SEED)
     assert report(ended, 3.0, SEED, brief=True) == 1
     text = capsys.readouterr().out
     assert "a, exit 3" in text
@@ -72,12 +70,12 @@ def test_a_suite_that_ends_without_a_report_is_a_failure(
 
 
 def test_every_folder_of_tests_belongs_to_a_group() -> None:
-    everything = {suite.name for lane in suites(["all"], SEED, ()) for suite in lane}
-    assert everything == {"pytest", "js", "package", "browser", "fuzz"}
-    groups = ["python", "server", "cluster", "spark"]
-    [[pytest_suite], [fuzz]] = suites(groups, SEED, ())
-    assert fuzz.name == "fuzz"
-    chosen = {Path(part).name for part in pytest_suite.command if part.startswith("tests/")}
+    everything = suites(["all"], SEED, ())
+    names = {each.name for each in everything}
+    assert names == {"pytest", "spark-cluster", "spark", "js", "package", "browser", "fuzz"}
+    by_pytest = [each.command for each in everything if "pytest" in each.command]
+    paths = [Path(part) for command in by_pytest for part in command if part.startswith("tests/")]
+    chosen = {path.parts[1] for path in paths}
     folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
     assert {path.relative_to(ROOT / "tests").parts[0] for path in folders} == chosen
 
@@ -100,7 +98,7 @@ def test_ctrl_c_ends_the_suites_too(tmp_path: Path) -> None:
     code = (
         "import sys, scripts.run_tests as runner\n"
         f"suite = runner.Suite('hangs', (sys.executable, '-c', {hang!r}))\n"
-        "runner.suites = lambda *_: [[suite]]\n"
+        "runner.suites = lambda *_: [suite]\n"
         "sys.exit(runner.main([]))"
     )
     with subprocess.Popen(
@@ -129,7 +127,7 @@ def test_what_a_suite_leaves_running_is_ended_and_named(
         f"subprocess.Popen((sys.executable, '-c', {left!r}), start_new_session=True)\n"
         f"while not pathlib.Path({str(pid)!r}).exists(): os.sched_yield()"
     )
-    run([[Suite("careless", (sys.executable, "-c", code))]], tmp_path, SEED)
+    run([Suite("careless", (sys.executable, "-c", code))], tmp_path, SEED)
     assert "ended what a test left running" in capsys.readouterr().out
     wait_for_the_end_of(pid.read_text(encoding="utf-8"))
 
