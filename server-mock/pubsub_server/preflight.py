@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from hanzoai.pubsub.errors import InvalidTopic
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pubsub_server.settings.config import Settings
+
+HIDDEN_TAB: Final = 75_000
+"""Milliseconds in which a page whose timers run once a minute sends a ping and hears the answer."""
 
 
 def problems(settings: Settings) -> list[str]:
@@ -43,6 +46,11 @@ def _doubts(settings: Settings) -> Iterator[str]:
             f"server_ping_interval ({settings.server_ping_interval} ms) is not less than"
             f" presence_timeout ({settings.presence_timeout} ms), so that clients which only listen"
             " are cut; take at most half of it"
+        )
+    if 0 < settings.program_timeout < HIDDEN_TAB:
+        yield (
+            f"program_timeout ({settings.program_timeout} ms) is less than {HIDDEN_TAB} ms, so that"
+            " hidden tabs are cut: browsers let them send a ping only once a minute"
         )
     if settings.audit_file is not None and not settings.audit_topics:
         yield (

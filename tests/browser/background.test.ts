@@ -1,9 +1,15 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import type { Page } from 'playwright-core';
 
 import {
   addresses,
+  atEnd,
+  bounded,
+  deferred,
   developerTools,
   openHideableProfile,
   openPage,
@@ -86,6 +92,39 @@ test('a hidden tab whose timers are throttled stays connected and present', asyn
   );
   const members = await watcher.presence(TOPIC);
   assert.deepEqual(members.map(({ user_id }) => user_id).sort(), ['alice', 'watcher']);
+});
+
+test('a page that hangs is no member any more, though its socket answers pings', async (t) => {
+  const server = await startServer(t, ...GENEROUS, ...IMPATIENT, '--program-timeout', '3000');
+  const page = await openReader(t, server, { pingInterval: 500 });
+  const watcher = server.client({
+    token: server.token('--user', 'watcher'),
+    pingInterval: 500,
+  });
+  const left = deferred<void>();
+  await watcher.subscribe(TOPIC, {
+    onPresence: (_members, { change, member }) => {
+      if (change === 'leave' && member?.user_id === 'alice') left.resolve();
+    },
+  });
+  const hold = createServer((_request, response) => {
+    response.setHeader('access-control-allow-origin', '*');
+    // A synchronous request stops every script of the page until it is answered.
+    void left.promise.then(() => response.end());
+  });
+  hold.listen(0, '127.0.0.1');
+  atEnd(t, async () => void hold.close());
+  await once(hold, 'listening');
+  const { port } = hold.address() as AddressInfo;
+  const hung = page.evaluate((address) => {
+    const request = new XMLHttpRequest();
+    request.open('GET', address, false);
+    request.send();
+  }, `http://127.0.0.1:${port}/`);
+  await bounded(left.promise, 'the leave of a page that hangs');
+  await hung;
+  // The program goes on, and so does its session.
+  await until(page, () => reader.states.filter(([state]) => state === 'connected').length > 1);
 });
 
 test('a tab that was frozen comes back and resumes', async (t) => {

@@ -132,7 +132,7 @@ async def test_history_is_evicted_with_or_without_its_numbers() -> None:
 
 
 async def test_tokens_end_now_or_soon() -> None:
-    rig = Rig(presence_timeout=1_000_000, server_ping_interval=1_000_000)
+    rig = Rig(presence_timeout=1_000_000, server_ping_interval=1_000_000, program_timeout=0)
     alice, bob = await two(rig)
     faults = Faults(rig.hub)
     assert faults.inject(Expire(user="alice")) == 1

@@ -192,7 +192,7 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     ],
     idle_timeout: [
       'again',
-      'Let the client send its pings; check for a suspended process or machine.',
+      'Let the client send its pings; check for a program that hangs, or a suspended process or machine.',
       4408,
     ],
     going_away: ['again', 'The client reconnects by itself.', 1001],

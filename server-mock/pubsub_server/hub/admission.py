@@ -53,6 +53,7 @@ class Admission:
         self._ping = settings.server_ping_interval / 1000
         self._comment = settings.sse_keepalive / 1000
         self._timeout = settings.presence_timeout / 1000
+        self._program = settings.program_timeout / 1000 or NEVER
         self._notice = settings.expiring_notice / 1000
         self._together = min(TOGETHER, self._ping / 50)
 
@@ -282,7 +283,9 @@ class Admission:
         if connection.form is WireForm.EVENT_STREAM:
             return min(at, now + self._comment)
         wait = self._ping if now - connection.last_heard < self._ping else self._timeout
-        asked = connection.last_heard + min(wait, self._timeout)
+        asked = min(
+            connection.last_heard + min(wait, self._timeout), connection.last_spoke + self._program
+        )
         # Up to the next beat: pings that leave together cost half of what single ones do.
         asked = -(-asked // self._together) * self._together
         return asked if asked < at else at
@@ -309,6 +312,15 @@ class Admission:
             self._end(
                 connection,
                 ServiceError("idle_timeout", "nothing was heard from the client for too long"),
+            )
+            return False
+        if now - connection.last_spoke >= self._program:
+            self._end(
+                connection,
+                ServiceError(
+                    "idle_timeout",
+                    f"no frame came for {self._program:g} s; send a `ping` every 15 s",
+                ),
             )
             return False
         if silence >= self._ping:

@@ -54,6 +54,7 @@ class Connection:
         room: Done when its backlog is sent.
         verdicts: Whether it may read a topic, for patterns; dropped when it authenticates anew.
         last_heard: When a byte came last, monotonic seconds.
+        last_spoke: When its program sent a frame last; a socket answers pings without it.
         since: When it was authenticated first, Unix ms; 0 before.
         deadline: When it must be authenticated, and then when its token ends.
         notice_at: When it is told that its token ends; `NEVER` when it was, or nothing ends.
@@ -73,6 +74,7 @@ class Connection:
         "identity",
         "keeper",
         "last_heard",
+        "last_spoke",
         "next_check",
         "notice_at",
         "patterns",
@@ -109,6 +111,7 @@ class Connection:
         self.notice_at = NEVER
         self.bad_frames = 0
         self.last_heard = now
+        self.last_spoke = now
         self.since = 0
         self.deadline = NEVER
         self.next_check = NEVER

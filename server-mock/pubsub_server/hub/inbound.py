@@ -91,6 +91,7 @@ class Inbound:
             return
         core = self._core
         core.stats.frames_in += 1
+        connection.last_spoke = connection.last_heard
         if connection.busy:
             # No more is read until it is done, so these are few.
             _wait(connection, data)
@@ -160,7 +161,8 @@ class Inbound:
 
         async def turn(units: int) -> None:
             await core.turns.wait(units)
-            connection.last_heard = core.clock()
+            # The server does not read what the client sends meanwhile.
+            connection.last_heard = connection.last_spoke = core.clock()
             if connection.closed:
                 raise ServiceError("unauthenticated", "the connection has ended")
 

@@ -208,6 +208,11 @@ class Settings(BaseModel):
     presence_timeout: Milliseconds = Field(
         default=30_000, description="silence that ends a connection"
     )
+    program_timeout: Wait = Field(
+        default=120_000,
+        description="a connection ends when its program sends no frame for this long, although its"
+        " socket answers pings; 0 waits without limit",
+    )
     presence_grace: Wait = Field(default=5_000, description="between a lost connection and `leave`")
     presence_max_members: Count = Field(default=10_000, description="members of a topic")
     history_max_messages: int = Field(

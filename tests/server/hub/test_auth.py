@@ -111,7 +111,7 @@ def token(ends_in: float) -> str:
 
 
 async def test_a_token_that_ends_is_announced_and_then_ends_the_connection() -> None:
-    rig = Rig(presence_timeout=1_000_000, server_ping_interval=1_000_000)
+    rig = Rig(presence_timeout=1_000_000, server_ping_interval=1_000_000, program_timeout=0)
     alice = await rig.client(token(200))
     rig.advance(139.9)
     assert alice.hear() == []
@@ -127,7 +127,7 @@ async def test_a_token_that_ends_is_announced_and_then_ends_the_connection() -> 
 
 
 async def test_who_brings_short_tokens_is_not_asked_for_one_after_the_other() -> None:
-    rig = Rig(presence_timeout=1_000_000, server_ping_interval=1_000_000)
+    rig = Rig(presence_timeout=1_000_000, server_ping_interval=1_000_000, program_timeout=0)
     alice = await rig.client(token(30))
     rig.advance(14.9)
     assert alice.hear() == []
@@ -143,7 +143,7 @@ async def test_who_brings_short_tokens_is_not_asked_for_one_after_the_other() ->
 
 
 async def test_a_new_token_keeps_the_client_and_its_subscriptions() -> None:
-    rig = Rig(presence_timeout=1_000_000, server_ping_interval=1_000_000)
+    rig = Rig(presence_timeout=1_000_000, server_ping_interval=1_000_000, program_timeout=0)
     alice = await rig.client(token(100))
     client_id = alice.connection.client_id
     alice.subscribe("a")

@@ -31,12 +31,38 @@ async def test_a_silent_client_is_pinged_and_then_given_up() -> None:
 
 
 async def test_any_byte_counts_as_a_sign_of_life() -> None:
-    rig = Rig()
+    rig = Rig(program_timeout=0)
     alice = await rig.client("alice")
     for _ in range(20):
         rig.advance(16)
         rig.hub.heard(alice.connection)
     assert alice.ending() is None
+
+
+async def test_a_socket_that_answers_for_a_program_that_hangs_is_given_up() -> None:
+    rig = Rig()
+    hangs, hidden = await rig.client("alice"), await rig.client("bob")
+    hangs.subscribe("a")
+    hidden.subscribe("a")
+    for second in range(119):
+        rig.advance(1)
+        for peer in (hangs, hidden):
+            rig.hub.heard(peer.connection)
+        if second % 60 == 59:
+            # The timers of a hidden tab run once a minute.
+            hidden.say("ping")
+    assert hangs.ending() is None
+    hidden.hear()
+    for _ in range(20):
+        rig.advance(1)
+        for peer in (hangs, hidden):
+            rig.hub.heard(peer.connection)
+    error = hangs.hear()[-1]
+    assert error["code"] == "idle_timeout"
+    assert "no frame came for 120 s" in error["message"]
+    assert hangs.ending() == (4408, "idle_timeout")
+    assert hidden.ending() is None
+    assert hidden.presence() == [("presence.leave", "alice")]
 
 
 async def test_a_slow_consumer_is_told_and_cut_and_catches_up_from_history() -> None:

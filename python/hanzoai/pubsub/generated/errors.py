@@ -282,8 +282,8 @@ CODES: Final[dict[str, ErrorRecord]] = {
     ),
     "idle_timeout": ErrorRecord(
         code="idle_timeout",
-        meaning="Nothing was heard from the client for 30 seconds.",
-        remedy="Let the client send its pings; check for a suspended process or machine.",
+        meaning="The client sent nothing for 30 seconds, or its program sent no frame for two minutes while its socket still answered.",
+        remedy="Let the client send its pings; check for a program that hangs, or a suspended process or machine.",
         retryable=True,
         action="retry",
         status=None,
