@@ -10,19 +10,18 @@ import asyncio
 import json
 import os
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tests.chaos.peers import bundled
-from tests.chaos.plan import TOPOLOGIES, draw
+from tests.chaos.plan import TOPOLOGIES, Plan, draw
 from tests.chaos.run import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
-    from tests.chaos.plan import Plan
     from tests.chaos.run import Report
 
 SOAK: Final = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
@@ -32,6 +31,8 @@ AT_ONCE: Final = 2 if SOAK else 4
 """Runs at the same time: most of a run is waiting."""
 SEED: Final = 28
 """Of the small runs: one that breaks the networks of clients on every topology."""
+PINNED: Final = sorted((Path(__file__).parent / "pinned").glob("*.json"))
+"""Schedules that broke a promise once, named for what happens in them."""
 
 
 def networks_alone(plan: Plan) -> Plan:
@@ -89,5 +90,13 @@ async def test_a_server_under_random_faults_keeps_its_promises(built: Path) -> N
         # As long as Redis does not fail, it makes no difference what it keeps.
         plans = [networks_alone(draw(SEED, one)) for one in TOPOLOGIES if one != "redis"]
     reports = await carried_out(built, plans)
+    assert not broken(reports), broken(reports)
+    assert all(report.deliveries for report in reports)
+
+
+@pytest.mark.timeout(BOUND)
+async def test_what_broke_a_promise_once_does_not_break_it_again(built: Path) -> None:
+    plans = [Plan.from_json(json.loads(file.read_text(encoding="utf-8"))) for file in PINNED]
+    reports = await carried_out(built, plans * (20 if SOAK else 1))
     assert not broken(reports), broken(reports)
     assert all(report.deliveries for report in reports)

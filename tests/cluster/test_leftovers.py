@@ -192,3 +192,23 @@ async def test_a_member_within_its_grace_stays_one_when_its_node_takes_another_n
         life.lose()
         await until(renewed)
         assert await members(y) == ["alice"]
+
+
+async def test_a_client_shown_an_emptied_store_is_shown_itself_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, presence_grace=LONG) as (node, _),
+        peer(node, node.token("alice")) as alice,
+    ):
+        await alice.subscribe(TOPIC)
+        await alice.fence()
+        renewal = Renewal(node, monkeypatch)
+        await store.command("FLUSHALL")
+        # What a catch-up does that comes before the node writes its members again.
+        node.hub.attendance.missed([TOPIC], anything=False)  # type: ignore[attr-defined]
+        assert (await alice.until("presence.snapshot"))["members"] == []
+        await renewal.run()
+        (member,) = (await alice.until("presence.snapshot"))["members"]
+        assert member["client_id"] == alice.client_id

@@ -266,6 +266,10 @@ class RedisRoster:
             topic, client_id = step.topic, step.client_id
             if kind == b"n":
                 audience.recorded("join", topic, client_id, step.id, step.shown)
+                if step.op == "a":
+                    # The store had lost it, so snapshots that left meanwhile lack it, and a client
+                    # hears of no join of its own.
+                    audience.missed([topic], anything=False)
             elif kind == b"u" and step.op == "u":
                 audience.recorded("update", topic, client_id, step.id, step.shown)
             elif kind == b"l":
