@@ -34,6 +34,12 @@ def test_what_lacks_behind_a_position_of_a_former_numbering_has_no_known_size() 
     assert behind(former, between, between, START) == ([between], between, True, True)
 
 
+def test_of_a_former_numbering_nothing_comes_that_the_subscriber_may_know() -> None:
+    former, between = 3_000_000, 6_000_000
+    assert behind(former, between, former + 1, between, START) == ([between], between, True, True)
+    assert behind(former, between, former + 1, START) == ([], between, True, True)
+
+
 def test_what_lacks_within_one_numbering_is_counted_though_another_has_begun() -> None:
     assert behind(5, 9, 6, 9, START, START + 1) == ([6, 9], 9, True, False)
     assert behind(5, 5 + LEAP - 1, START) == ([], 5 + LEAP - 1, True, False)

@@ -285,9 +285,12 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
         # Where the numbering began anew is yet to be delivered here, and shows as a jump then.
         entries = [each for each in log.entries if mark < (each.seq or 0) <= stood]
         lacking = stood - mark - len(entries)
-        # The numbering may have restarted before, too. Then the size of the gap is unknown.
-        anew = lacking >= LEAP
         short = lacking > 0
+        if lacking >= LEAP:
+            # The numbering has restarted before, too, so the size of the gap is unknown. The
+            # subscriber forgets its position then: it may know what precedes the restart.
+            anew = True
+            entries = _after_restart(entries, stood)
     elif mark is not None:
         entries, short, anew = log.behind(mark, now)
     elif wanted.since is not None:
@@ -306,6 +309,19 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
         entries = [entry for entry in entries if (entry.seq or 0) <= stood]
         position = stood
     return Chosen(topic, entries, position or None, short, anew)
+
+
+def _after_restart(entries: Sequence[Entry], stood: int) -> list[Entry]:
+    """Those of the numbering that this position belongs to."""
+    kept: list[Entry] = []
+    later = stood
+    for entry in reversed(entries):
+        seq = entry.seq or 0
+        if later - seq >= LEAP:
+            break
+        kept.append(entry)
+        later = seq
+    return kept[::-1]
 
 
 def gather(found: Sequence[Chosen], unbroken: int) -> Replay:
