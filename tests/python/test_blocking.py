@@ -25,11 +25,10 @@ from hanzoai.pubsub import (
     TokenContext,
     UsageError,
 )
+from hanzoai.pubsub.testing import ThreadedServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from hanzoai.pubsub.testing import ThreadedServer
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -74,6 +73,26 @@ def test_every_operation_blocks_until_its_result_is_there(ps: PubSub) -> None:
         assert [message.data for message in handle.history()] == [1]
         handle.update_presence({"status": "idle"})
         assert len(handle.presence()) == 1
+
+
+def test_a_wait_without_a_connection_says_since_when_there_is_none_and_why() -> None:
+    server = ThreadedServer()
+    apart = threading.Event()
+
+    def watch(change: StateChange) -> None:
+        if change.to == "reconnecting":
+            apart.set()
+
+    ps = PubSub(token=server.admin_token(), **server.options, on_state=watch)
+    sub = ps.subscribe("demo.1").wait()
+    with pytest.raises(OperationTimeout, match=r"No message came within 0\.01 s\.$"):
+        sub.next(timeout=0.01)
+    server.stop()
+    assert apart.wait(10)
+    with pytest.raises(OperationTimeout, match=r"no connection since 2\d{3}-.* s\): .+") as caught:
+        sub.next(timeout=0.01)
+    assert "goes on trying" in caught.value.remedy
+    ps.close(timeout=0)
 
 
 def test_waiting_for_a_message_may_be_bounded_and_loses_nothing(ps: PubSub) -> None:

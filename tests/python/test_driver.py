@@ -11,6 +11,8 @@ import pytest
 
 from hanzoai.pubsub.errors import AuthError, PermissionDenied, ProtocolError, PubSubError
 from hanzoai.pubsub.generated.wire import (
+    AuthErrorFrame,
+    AuthFrame,
     AuthOkFrame,
     Denial,
     Envelope,
@@ -95,6 +97,7 @@ class Rig:
         self.transports: list[ScriptedTransport] = []
         self.prepared: deque[ScriptedTransport] = deque()
         self.changes: list[StateChange] = []
+        self.opened: set[str] = set()
         self.errors: list[tuple[Exception, str | None]] = []
         given = {"token": "secret", **options}
         read = read_options("ws://127.0.0.1/ws", **given)  # type: ignore[arg-type]
@@ -104,6 +107,7 @@ class Rig:
             self.clock,
             TokenSource(read, self.clock),
             dial=self.dial,
+            opened=self.opened,
             on_state=self.changes.append,
             on_error=lambda error, topic: self.errors.append((error, topic)),
         )
@@ -500,3 +504,86 @@ async def test_a_task_that_ignores_its_cancellation_is_left_behind_and_named(
     assert not task.done()
     release.set()
     await task
+
+
+class Unanswered(ScriptedTransport):
+    """Its server does not answer the close."""
+
+    async def close(self, code: int = 1000) -> None:
+        self.closed.append(code)
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_close_takes_no_longer_than_its_time_when_the_server_answers_nothing(
+    rig: Rig,
+) -> None:
+    rig.prepared.append(Unanswered(rig.clock))
+    transport = await rig.dialed()
+    rig.session.answer(events.Close, effects.StartTimer("drain", 5_000))
+    rig.session.answer(events.TimerFired, effects.HangUp(1000), effects.Finished(None))
+    closing = asyncio.create_task(rig.driver.close(2))
+    await rig.clock.advance(2)
+    async with asyncio.timeout(5):
+        await closing
+    assert transport.closed == [1000]
+
+
+async def test_a_close_that_has_settled_everything_waits_for_the_goodbye_within_its_time(
+    rig: Rig,
+) -> None:
+    rig.prepared.append(Unanswered(rig.clock))
+    await rig.dialed()
+    rig.session.answer(events.Close, effects.HangUp(1000), effects.Finished(None))
+    closing = asyncio.create_task(rig.driver.close(2))
+    await rig.clock.advance(1.9)
+    assert not closing.done()
+    await rig.clock.advance(0.1)
+    async with asyncio.timeout(5):
+        await closing
+
+
+async def test_a_probe_of_http_asks_as_the_client_and_takes_any_word_on_its_token(rig: Rig) -> None:
+    auth = AuthFrame(token="t")
+    answers: list[tuple[ServerFrame | Exception, bool]] = [
+        (AuthOkFrame(client_id="c"), True),
+        (AuthErrorFrame(code="token_expired", message="old"), True),
+        (AuthErrorFrame(code="unsupported", message="what?"), False),
+        (TransportClosed(None, "There is neither /v1/session nor /v1/subscribe."), False),
+    ]
+    for answer, ok in answers:
+        transport = ScriptedTransport(rig.clock)
+        transport.incoming.put_nowait(answer if isinstance(answer, Exception) else [answer])
+        rig.prepared.append(transport)
+        rig.session.answer(events.Offline, effects.ProbeHttp(auth))
+        rig.driver.feed(events.Offline())
+        await rig.clock.settle()
+        assert transport.sent == [[auth]]
+        assert transport.closed
+        assert rig.of(events.Answered)[-1] == events.Answered(ok)
+
+
+async def test_a_websocket_that_has_worked_is_known_to_later_clients_of_the_process(
+    rig: Rig,
+) -> None:
+    transport = await rig.dialed()
+    assert rig.of(events.Connect) == [events.Connect(opened=False)]
+    transport.incoming.put_nowait([AuthOkFrame(client_id="c")])
+    await rig.clock.settle()
+    later = Rig()
+    later.opened |= rig.opened
+    await later.dialed()
+    assert later.of(events.Connect) == [events.Connect(opened=True)]
+    later.session.on = end
+    await later.driver.close(0)
+
+
+async def test_a_probe_ends_with_its_client(rig: Rig) -> None:
+    await rig.dialed()
+    rig.session.answer(events.Offline, effects.ProbeHttp(AuthFrame(token="t")))
+    rig.driver.feed(events.Offline())
+    await rig.clock.settle()
+    rig.session.on = end
+    closing = asyncio.create_task(rig.driver.close(2))
+    async with asyncio.timeout(5):
+        await closing
+    assert rig.transports[-1].closed

@@ -135,6 +135,9 @@ class Shell:
             effects.Probe: lambda effect: world.after(
                 100, lambda: self.feed(events.Probed(not self._blocked()))
             ),
+            effects.ProbeHttp: lambda effect: world.after(
+                100, lambda: self.feed(events.Answered(world.now % 3 > 0))
+            ),
             effects.Deliver: lambda effect: self.streams[effect.sub].append(effect),
             effects.Gap: lambda effect: self.streams[effect.sub].append(effect),
             effects.Joined: self._join,

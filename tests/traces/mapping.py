@@ -35,7 +35,9 @@ _READERS: dict[str, Callable[[Json, dict[str, Json]], Event]] = {
     "opened": lambda v, _: events.Opened(**v),
     "dropped": lambda v, _: events.Dropped(**v),
     "probed": lambda v, _: events.Probed(**v),
+    "answered": lambda v, _: events.Answered(**v),
     "woke": lambda v, _: events.Woke(**v),
+    "offline": lambda v, _: events.Offline(**v),
     "frame": lambda v, step: events.Received(FRAMES.validate_python(v), step.get("at", 0)),
     "timer": lambda v, step: events.TimerFired(cast("TimerName", v), step.get("idle", 0)),
     "subscribe": lambda v, _: replace(events.Subscribe(**v), topics=tuple(v["topics"])),
@@ -76,6 +78,8 @@ def show_effect(effect: Effect) -> dict[str, Json]:
             return {"cancel": effect.name}
         case effects.Probe():
             return {"probe": {}}
+        case effects.ProbeHttp():
+            return {"probe_http": effect.auth.wire()}
         case effects.Deliver():
             return {"deliver": effect.message.id, "sub": effect.sub}
         case effects.Gap():

@@ -14,22 +14,28 @@ export interface ClientDefaults {
   /** The server gives up on a silent client after 30000. */
   readonly pingInterval: number;
   readonly pongTimeout: number;
-  /** Full jitter: U(0, min(cap, base * 2^attempt)), never below the server's retry_after. */
+  /** For the pong when the platform says that the network is gone. */
+  readonly checkTimeout: number;
+  /** Full jitter: U(0, min(cap, base * 2^attempt)), at most 2 * base while a publish waits, never below the server's retry_after. */
   readonly retryBase: number;
   readonly retryCap: number;
+  /** A call of the program brings the next attempt forward, at most once in this time. */
+  readonly callInterval: number;
   /** Connected for so long, the attempt counter starts anew. */
   readonly stableAfter: number;
   readonly suspendAfter: number;
   /** Renew the token so long before it ends, where no auth.expiring came. */
   readonly refreshMargin: number;
-  /** A WebSocket that is not open by then gives way to SSE. */
+  /** A first WebSocket that is not open by then gives way to SSE, if HTTP answers. */
   readonly fallbackAfter: number;
-  /** Or after so many failed attempts. */
+  /** Or after so many failed attempts, between which HTTP answers. */
   readonly fallbackFailures: number;
-  /** Connections in a row that die before stable_after count as blocked. */
+  /** The same once a WebSocket has worked in this process; connections that die before anything comes count too. */
   readonly shortLife: number;
-  /** SSE stays for so long, then a WebSocket is probed. */
+  /** SSE stays for so long, then a WebSocket is probed; the wait doubles with each probe. */
   readonly upgradeAfter: number;
+  /** Longest wait between two probes. */
+  readonly upgradeCap: number;
   /** Replay so long before the newest message, against a server without seq. */
   readonly overlap: number;
   /** A topic, against a server without seq. */
@@ -59,15 +65,18 @@ export const CLIENT: ClientDefaults = {
   closeTimeout: 5000,
   pingInterval: 15000,
   pongTimeout: 10000,
+  checkTimeout: 3000,
   retryBase: 1000,
   retryCap: 30000,
+  callInterval: 1000,
   stableAfter: 10000,
   suspendAfter: 120000,
   refreshMargin: 45000,
   fallbackAfter: 8000,
   fallbackFailures: 2,
   shortLife: 3,
-  upgradeAfter: 600000,
+  upgradeAfter: 30000,
+  upgradeCap: 600000,
   overlap: 5000,
   rememberedIds: 1000,
   rememberedTopics: 20000,

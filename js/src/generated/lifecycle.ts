@@ -35,12 +35,15 @@ export type Event =
   | 'opened'
   | 'dropped'
   | 'probed'
+  | 'answered'
   | 'woke'
+  | 'offline'
   | 'auth.ok'
   | 'auth.error'
   | 'auth.expiring'
   | 'pong'
   | 'drained'
+  | 'called'
   | '@fetch'
   | '@open'
   | '@ping'
@@ -77,8 +80,11 @@ export type Guard =
   | 'finalError'
   | 'firstReplaced'
   | 'fresh'
+  | 'hasPings'
   | 'hasToken'
   | 'heard'
+  | 'httpAnswers'
+  | 'late'
   | 'mayFallBack'
   | 'overdue'
   | 'reachable'
@@ -90,6 +96,7 @@ export type Action =
   | 'abandonFetch'
   | 'accept'
   | 'changeTransport'
+  | 'check'
   | 'countFailure'
   | 'countShortLife'
   | 'dial'
@@ -103,6 +110,7 @@ export type Action =
   | 'leave'
   | 'noteReplaced'
   | 'probe'
+  | 'probeHttp'
   | 'rejoin'
   | 'renew'
   | 'resetRetry'
@@ -115,7 +123,8 @@ export type Action =
   | 'startFallback'
   | 'startSuspend'
   | 'startUpgrade'
-  | 'stopAll';
+  | 'stopAll'
+  | 'upgrade';
 
 /** Steps that start or stop a timer. */
 export type TimerStep =
@@ -153,8 +162,11 @@ export interface Steps<E> {
   finalError(event: E): boolean;
   firstReplaced(event: E): boolean;
   fresh(event: E): boolean;
+  hasPings(event: E): boolean;
   hasToken(event: E): boolean;
   heard(event: E): boolean;
+  httpAnswers(event: E): boolean;
+  late(event: E): boolean;
   mayFallBack(event: E): boolean;
   overdue(event: E): boolean;
   reachable(event: E): boolean;
@@ -163,6 +175,7 @@ export interface Steps<E> {
   abandonFetch(event: E): void;
   accept(event: E): void;
   changeTransport(event: E): void;
+  check(event: E): void;
   countFailure(event: E): void;
   countShortLife(event: E): void;
   dial(event: E): void;
@@ -176,6 +189,7 @@ export interface Steps<E> {
   leave(event: E): void;
   noteReplaced(event: E): void;
   probe(event: E): void;
+  probeHttp(event: E): void;
   rejoin(event: E): void;
   renew(event: E): void;
   resetRetry(event: E): void;
@@ -189,6 +203,7 @@ export interface Steps<E> {
   startSuspend(event: E): void;
   startUpgrade(event: E): void;
   stopAll(event: E): void;
+  upgrade(event: E): void;
 }
 
 /**
@@ -205,8 +220,10 @@ abort >closed>finish`,
 abort >closed>stopAll,hangUp,finish
 token >dialing>keepToken,+open,dial
 tokenFailed refused>failed>stopAll,fail|overdue>suspended>scheduleRetry|>waiting>scheduleRetry
+answered late,mayFallBack,httpAnswers>>changeTransport
 drained >closed>stopAll,hangUp,finish
 @fetch overdue>suspended>abandonFetch,scheduleRetry|>waiting>abandonFetch,scheduleRetry
+@fallback late,mayFallBack,httpAnswers>>changeTransport
 @drain >closed>stopAll,hangUp,finish`,
   dialing: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
@@ -214,32 +231,35 @@ token >>keepToken
 tokenFailed refused>failed>stopAll,hangUp,fail
 opened hasToken>authenticating>sendAuth|overdue>suspended>-open,hangUp,scheduleRetry|>waiting>-open,hangUp,scheduleRetry
 dropped finalError>failed>stopAll,fail|authFault,cannotRenew>failed>stopAll,fail|authFault,overdue>suspended>-open,forgetToken,scheduleRetry|authFault>waiting>-open,forgetToken,scheduleRetry|overdue>suspended>-open,countFailure,scheduleRetry|>waiting>-open,countFailure,scheduleRetry
+answered late,mayFallBack,httpAnswers>>-open,hangUp,changeTransport,+open,dial
 drained >closed>stopAll,hangUp,finish
 @fetch >>abandonFetch
 @open overdue>suspended>hangUp,countFailure,scheduleRetry|>waiting>hangUp,countFailure,scheduleRetry
 @expiry >>forgetToken
-@fallback mayFallBack>>-open,hangUp,changeTransport,+open,dial
+@fallback late,mayFallBack,httpAnswers>>-open,hangUp,changeTransport,+open,dial|mayFallBack>>probeHttp
 @drain >closed>stopAll,hangUp,finish`,
   authenticating: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
 token >>keepToken
 tokenFailed refused>failed>stopAll,hangUp,fail
 dropped finalError>failed>stopAll,fail|authFault,cannotRenew>failed>stopAll,fail|authFault,overdue>suspended>-open,forgetToken,scheduleRetry|authFault>waiting>-open,forgetToken,scheduleRetry|overdue>suspended>-open,countFailure,scheduleRetry|>waiting>-open,countFailure,scheduleRetry
+answered late,mayFallBack,httpAnswers>dialing>-open,hangUp,changeTransport,+open,dial
 auth.ok draining>closing>-open,-suspend,-fallback,accept,flush|>connected>-open,-suspend,-fallback,accept,+stable,+ping,startUpgrade,rejoin,flush
-auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault,overdue>suspended>-open,hangUp,forgetToken,scheduleRetry|authFault>waiting>-open,hangUp,forgetToken,scheduleRetry|overdue>suspended>-open,hangUp,scheduleRetry|>waiting>-open,hangUp,scheduleRetry
+auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault,overdue>suspended>-open,hangUp,forgetToken,scheduleRetry|authFault>waiting>-open,hangUp,forgetToken,scheduleRetry|overdue>suspended>-open,hangUp,countFailure,scheduleRetry|>waiting>-open,hangUp,countFailure,scheduleRetry
 drained >closed>stopAll,hangUp,finish
 @fetch >>abandonFetch
 @open overdue>suspended>hangUp,countFailure,scheduleRetry|>waiting>hangUp,countFailure,scheduleRetry
 @expiry >>forgetToken
-@fallback mayFallBack>dialing>-open,hangUp,changeTransport,+open,dial
+@fallback late,mayFallBack,httpAnswers>dialing>-open,hangUp,changeTransport,+open,dial|mayFallBack>>probeHttp
 @drain >closed>stopAll,hangUp,finish`,
   connected: `close unsettled>closing>startDrain,-ping,-pong|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
 token >>keepToken,sendAuth
 tokenFailed refused>failed>stopAll,hangUp,fail|>>scheduleRefetch
 dropped firstReplaced>waiting>leave,noteReplaced,scheduleRetry|finalError>failed>stopAll,fail|authFault,cannotRenew>failed>stopAll,fail|authFault>waiting>leave,forgetToken,scheduleRetry|>waiting>leave,countShortLife,scheduleRetry
-probed reachable>dialing>leave,hangUp,changeTransport,+open,dial|>>startUpgrade
+probed reachable>dialing>leave,hangUp,upgrade,+open,dial|>>startUpgrade
 woke >waiting>leave,hangUp,retryNow
+offline hasPings>>-ping,check
 auth.ok >>renew
 auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault>waiting>leave,hangUp,forgetToken,scheduleRetry|>waiting>leave,hangUp,scheduleRetry
 auth.expiring fresh>>|>>fetchToken
@@ -255,22 +275,28 @@ pong >>-pong,-ping,+ping
 abort >closed>stopAll,hangUp,finish
 token >>keepToken
 tokenFailed refused>failed>stopAll,fail
+answered late,mayFallBack,httpAnswers>>changeTransport
 woke hasToken>dialing>-retry,resetRetry,+open,dial|>resolving>-retry,resetRetry,fetchToken
 drained >closed>stopAll,hangUp,finish
+called hasToken>dialing>-retry,+open,dial|>resolving>-retry,fetchToken
 @fetch >>abandonFetch
 @retry hasToken>dialing>+open,dial|>resolving>fetchToken
 @expiry >>forgetToken
 @suspend >suspended>
+@fallback late,mayFallBack,httpAnswers>>changeTransport
 @drain >closed>stopAll,hangUp,finish`,
   suspended: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
 abort >closed>stopAll,hangUp,finish
 token >>keepToken
 tokenFailed refused>failed>stopAll,fail
+answered late,mayFallBack,httpAnswers>>changeTransport
 woke hasToken>dialing>-retry,resetRetry,+open,dial|>resolving>-retry,resetRetry,fetchToken
 drained >closed>stopAll,hangUp,finish
+called hasToken>dialing>-retry,+open,dial|>resolving>-retry,fetchToken
 @fetch >>abandonFetch
 @retry hasToken>dialing>+open,dial|>resolving>fetchToken
 @expiry >>forgetToken
+@fallback late,mayFallBack,httpAnswers>>changeTransport
 @drain >closed>stopAll,hangUp,finish`,
   closing: `abort >closed>stopAll,hangUp,finish
 dropped >closed>stopAll,finish

@@ -15,7 +15,7 @@ import {
   type PubSubError,
 } from '../errors.js';
 import { publicState } from '../generated/lifecycle.js';
-import type { AuthOkFrame } from '../generated/wire.js';
+import type { AuthFrame, AuthOkFrame } from '../generated/wire.js';
 import type { Effect, Fetch, Outcome, StateChanged } from '../session/effects.js';
 import type { Event, Publish, Subscribe, TimerName } from '../session/events.js';
 import type { PartName } from '../session/parts.js';
@@ -65,6 +65,9 @@ export class Driver {
   /** Called when all events were handled: there may be room for publishes. */
   onHandled: () => void = () => {};
   private _error: PubSubError | undefined;
+  private readonly _over = new AbortController();
+  /** Aborted when the client has ended. */
+  readonly over: AbortSignal = this._over.signal;
   private _closing = false;
   private _drain: number | undefined;
   private _fetching: AbortController | undefined;
@@ -181,12 +184,8 @@ export class Driver {
     send: ({ frame }) => this._reader.send(frame),
     startTimer: ({ name, after }) => this._startTimer(name, after),
     cancelTimer: ({ name }) => this._timers.get(name)?.cancel(),
-    probe: () => {
-      const answer = (ok: boolean): void => this.feed({ kind: 'probed', ok });
-      operations()
-        .then(({ probe }) => probe(this))
-        .then(answer, () => answer(false));
-    },
+    probe: () => this._probe('probed'),
+    probeHttp: ({ auth }) => this._probe('answered', auth),
     deliver: ({ sub, message }) => {
       if (!this._own.has(message.id)) this._put(sub, { kind: 'message', message });
     },
@@ -208,6 +207,7 @@ export class Driver {
         this._error = fromCode(code, message, { remedy, topic });
       }
       this.finished = true;
+      this._over.abort();
       this._stopWatching?.();
       for (const inbox of this._inboxes.values()) inbox.finish(this._error);
       this._inboxes.clear();
@@ -240,6 +240,11 @@ export class Driver {
   get standing(): boolean {
     const { pingInterval, pongTimeout } = this.options;
     return this.state === 'connected' && this._reader.idle <= pingInterval + pongTimeout;
+  }
+
+  /** Whether the connection stands, and was heard since a time of the clock. */
+  heardSince(time: number): boolean {
+    return this.state === 'connected' && this.clock.now() - this._reader.idle >= time;
   }
 
   /** A number that nothing else of this client has. */
@@ -278,7 +283,7 @@ export class Driver {
   connect(): void {
     if (this._stopWatching || this.state !== 'initialized') return;
     this._stopWatching = this.around.watch(this);
-    this.feed({ kind: 'connect' });
+    this.feed({ kind: 'connect', opened: this.around.opened?.has(this.options.socketUrl) });
   }
 
   /** Settle the publishes and end. */
@@ -338,7 +343,15 @@ export class Driver {
   private _greet(frame: AuthOkFrame, at: number): void {
     const { expires_at: end, server_time: now = at } = frame;
     this.welcome = frame;
+    if (this._reader.incremental) this.around.opened?.add(this.options.socketUrl);
     if (end !== undefined) this.tokens.learn(end - now);
+  }
+
+  private _probe(kind: 'probed' | 'answered', auth?: AuthFrame): void {
+    const answer = (ok: boolean): void => this.feed({ kind, ok });
+    operations()
+      .then(({ probe }) => probe(this, auth))
+      .then(answer, () => answer(false));
   }
 
   private _startTimer(name: TimerName, after: number): void {

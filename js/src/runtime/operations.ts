@@ -33,6 +33,7 @@ export async function connected(
   const patience = driver.patience(timeout);
   const end = clock.now() + patience;
   signal?.throwIfAborted();
+  driver.feed({ kind: 'connect' });
   const states = driver.states();
   try {
     while (driver.state !== 'connected') {

@@ -1,18 +1,44 @@
-/** Whether the better transport would open, while the other one serves. */
+/** Whether the other transport would serve. */
 
+import type { AuthErrorFrame, AuthFrame } from '../generated/wire.js';
+import { actionOf } from '../session/causes.js';
+import type { Decoded } from '../wire/codec.js';
 import type { Driver } from './driver.js';
 
-/** Open a WebSocket beside the present transport and close it; whether that went well in time. */
-export async function probe({ around, clock, options }: Driver): Promise<boolean> {
-  const transport = await around.dial('websocket', options, true);
+/**
+ * Open a WebSocket beside the present transport and close it; whether that went well in time.
+ *
+ * @param auth Ask the HTTP address this instead: whether it answers as a PubSub service, if only by
+ *   refusing the token.
+ */
+export async function probe(
+  { around, clock, options, over }: Driver,
+  auth?: AuthFrame,
+): Promise<boolean> {
+  const transport = await around.dial(auth ? 'sse' : 'websocket', options, true);
+  if (over.aborted) return false;
   const ok = await new Promise<boolean>((resolve) => {
     const timer = clock.callLater(options.openTimeout, () => resolve(false));
     const answer = (open: boolean): void => {
       timer.cancel();
       resolve(open);
     };
-    transport.open({ opened: () => answer(true), frame: () => {}, ended: () => answer(false) });
+    // One probe at a time.
+    over.onabort = () => answer(false);
+    transport.open({
+      opened: () => (auth ? transport.send([auth]) : answer(true)),
+      frame: (read) => answer(isAnswer(read)),
+      ended: () => answer(false),
+    });
   });
   transport.close();
   return ok;
+}
+
+function isAnswer(read: Decoded | Promise<Decoded>): boolean {
+  if (!('type' in read)) return false;
+  const { type, code } = read as Partial<AuthErrorFrame>;
+  return type === 'auth.error'
+    ? actionOf({ code }) !== 'retry'
+    : (read.type as string) === 'auth.ok';
 }

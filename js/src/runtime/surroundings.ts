@@ -15,6 +15,8 @@ export interface Surroundings {
   /** Whether there are WebSockets; default true. */
   hasWebSocket?(options: ClientOptions): boolean;
   readonly clock: Clock;
+  /** Addresses of WebSockets that have worked here. */
+  readonly opened?: Set<string>;
   /** A number from 0 inclusive to 1 exclusive. */
   random(): number;
   /** Make a transport that is not open yet; `alone` is one that no other tab shares. */
@@ -52,6 +54,7 @@ export function settingsOf(options: ClientOptions, around: Surroundings): Sessio
 /** Those of the platform; what a first connection does not need is loaded beside it. */
 export const platform: Surroundings = {
   clock: new SystemClock(),
+  opened: new Set(),
   random: Math.random,
   hasWebSocket: ({ WebSocket = globalThis.WebSocket }) => Boolean(WebSocket),
   dial(name, options, alone) {

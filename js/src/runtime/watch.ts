@@ -40,7 +40,15 @@ export function watch(driver: Driver, signal: AbortSignal): void {
     type: string,
     hear: (event: Happened) => void,
   ): void => target?.addEventListener?.(type, hear, { signal });
-  listen(page, 'online', woke);
+  let left = Number.POSITIVE_INFINITY;
+  listen(page, 'offline', () => {
+    left = clock.now();
+    driver.feed({ kind: 'offline' });
+  });
+  listen(page, 'online', () => {
+    // A connection that was heard since is not the one that was gone.
+    if (!driver.heardSince(left)) woke();
+  });
   listen(page, 'pageshow', ({ persisted }) => {
     if (persisted) woke();
   });

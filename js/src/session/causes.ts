@@ -37,6 +37,8 @@ export function causeOf(event: Event): Cause {
       };
     case 'timerFired':
       return TIMEOUTS[event.name] ?? {};
+    case 'answered':
+      return TIMEOUTS.fallback ?? {};
     case 'received': {
       const { frame } = event;
       if (frame.type !== 'auth.error' && frame.type !== 'error') return {};

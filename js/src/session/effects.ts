@@ -2,6 +2,7 @@
 
 import type { PublicState, State } from '../generated/lifecycle.js';
 import type {
+  AuthFrame,
   ClientFrame,
   Denial,
   Envelope,
@@ -116,6 +117,13 @@ export interface Probe {
   readonly kind: 'probe';
 }
 
+/** See whether the HTTP address answers as a PubSub service; answer with `Answered`. */
+export interface ProbeHttp {
+  readonly kind: 'probeHttp';
+  /** What the service is to answer. */
+  readonly auth: AuthFrame;
+}
+
 /** A message for a subscription, in order, once. */
 export interface Deliver {
   readonly kind: 'deliver';
@@ -202,6 +210,7 @@ export type Effect =
   | StartTimer
   | CancelTimer
   | Probe
+  | ProbeHttp
   | Deliver
   | Gap
   | Joined

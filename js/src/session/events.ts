@@ -9,6 +9,8 @@ export type SendPolicy = 'error' | 'drop_oldest' | 'latest';
 /** The user wants a connection. */
 export interface Connect {
   readonly kind: 'connect';
+  /** A WebSocket to this address has worked in this process before. */
+  readonly opened?: boolean | undefined;
 }
 
 /** The user wants the end, after what is published has been settled. */
@@ -65,6 +67,17 @@ export interface Dropped {
 export interface Probed {
   readonly kind: 'probed';
   readonly ok: boolean;
+}
+
+/** Whether the HTTP address answers as a PubSub service; the answer to `ProbeHttp`. */
+export interface Answered {
+  readonly kind: 'answered';
+  readonly ok: boolean;
+}
+
+/** The platform says that the network is gone; it may be wrong about this connection. */
+export interface Offline {
+  readonly kind: 'offline';
 }
 
 /** The machine slept, or the network is back. */
@@ -147,8 +160,11 @@ export interface UpdatePresence {
   readonly ref?: number | undefined;
 }
 
-/** Timers of the session itself, in no table: the publish budget; a subscription refused for now. */
-export type SessionTimer = 'pace' | 'rejoin';
+/**
+ * Timers of the session itself, in no table: the publish budget; a subscription refused for now;
+ * how long a call of the program cannot bring the next attempt forward.
+ */
+export type SessionTimer = 'pace' | 'rejoin' | 'hold';
 
 export type TimerName = Timer | SessionTimer;
 
@@ -161,6 +177,8 @@ export type Event =
   | Opened
   | Dropped
   | Probed
+  | Answered
+  | Offline
   | Woke
   | Received
   | TimerFired

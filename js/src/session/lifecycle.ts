@@ -7,7 +7,8 @@
 
 import { CLIENT } from '../generated/defaults.js';
 import { FINAL, type Steps } from '../generated/lifecycle.js';
-import type { AuthExpiringFrame, AuthOkFrame, ClientInfo } from '../generated/wire.js';
+import type { AuthExpiringFrame, AuthFrame, AuthOkFrame, ClientInfo } from '../generated/wire.js';
+import { compact, type Loose } from '../wire/compact.js';
 import { actionOf, causeOf, codeOf, forNow, unexplained } from './causes.js';
 import type { Rejected, TransportName } from './effects.js';
 import type {
@@ -66,14 +67,30 @@ export class Lifecycle extends Machine implements Steps<Event> {
   /** Milliseconds the server asked for before it ended the connection, or is about to. */
   protected _stayAway = 0;
   protected _attempt = 0;
+  /** The next attempt is so far away that a call brings it forward. */
+  protected _sleeping = false;
+  /** One came too early for it. */
+  protected _called = false;
+  /** HTTP has answered since the last WebSocket that failed. */
+  protected _answered = false;
+  protected _asking = false;
+  /** WebSockets that failed one after the other, while HTTP answered between them. */
+  protected _failures = 0;
+  /** A WebSocket has worked in this process. */
+  protected _hasOpened = false;
+  /** The present connection has. */
+  protected _works = false;
+  /** The time within which the first WebSocket should open has passed. */
+  protected _late = false;
+  private _upgrades = 0;
+  /** Milliseconds that the pong may take which is awaited. */
+  private _pongLimit = this._options.pongTimeout;
   // A private field: no inspector and no serializer shows it.
   #token: string | undefined;
   private _calls = 0;
   private _failedCalls = 0;
   private _rejected = false;
   private _transport: TransportName = this._options.transport === 'sse' ? 'sse' : 'websocket';
-  private _failures = 0;
-  private _shortLives = 0;
   private _stable = false;
   private _replaced = false;
   private _clientId: string | undefined;
@@ -116,10 +133,29 @@ export class Lifecycle extends Machine implements Steps<Event> {
     return this.#token !== undefined;
   }
 
-  /** Something has come since the ping; an event stream, which has none, is given longer. */
-  heard(event: TimerFired): boolean {
-    const { pongTimeout, pingInterval } = this._options;
-    return event.idle < pongTimeout + (this._incremental ? 0 : pingInterval);
+  /** The server answers pings on this transport; an event stream has none. */
+  hasPings(): boolean {
+    return this._incremental;
+  }
+
+  /**
+   * Something has come since the ping; an event stream, which has none, is given longer.
+   *
+   * Without a subscription there is no stream from which anything could come.
+   */
+  heard({ idle }: TimerFired): boolean {
+    if (this._incremental) return idle < this._pongLimit;
+    return !this.joins._joins.size || idle < this._pongLimit + this._options.pingInterval;
+  }
+
+  /** The HTTP address has answered as a PubSub service since a WebSocket failed last. */
+  httpAnswers(): boolean {
+    return this._answered;
+  }
+
+  /** The first WebSocket is not open in the time that it has. */
+  late(): boolean {
+    return this._late;
   }
 
   /** The transport is a WebSocket, and the user leaves the choice to us. */
@@ -208,14 +244,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** Present the token, and the name under which presence knows us. */
   sendAuth(): void {
-    const { clientName: name, clientVersion: version, clientLang: lang } = this._options;
-    this._send({
-      type: 'auth',
-      token: this.#token as string,
-      version: CLIENT.protocolVersion,
-      client: { name, version, lang } as ClientInfo,
-      client_id: this._clientId,
-    });
+    this._send(this._auth(this._clientId));
   }
 
   // ---------------------------------------------------------------- actions: connection
@@ -224,6 +253,8 @@ export class Lifecycle extends Machine implements Steps<Event> {
   dial(): void {
     this._linked = true;
     this._stayAway = 0;
+    this._sleeping = this._works = false;
+    this._stop('hold');
     this._tell({ kind: 'dial', transport: this._transport });
   }
 
@@ -236,7 +267,8 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** The server knows us; learn what it can do. */
   accept(event: Welcome): void {
-    this._stable = this._overdue = false;
+    this._stable = this._overdue = this._late = false;
+    this._hasOpened ||= this._incremental;
     this._meet(event);
     this.outbox.connected();
     this._watchToken(event);
@@ -271,7 +303,15 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** Ask for a sign of life; an event stream gives it unasked. */
   sendPing(): void {
+    this._pongLimit = this._options.pongTimeout;
     if (this._incremental) this._send({ type: 'ping' });
+  }
+
+  /** Ask for a sign of life that has to come soon: the connection may be gone. */
+  check(): void {
+    this._pongLimit = this._options.checkTimeout;
+    this._send({ type: 'ping' });
+    this._start('pong', this._pongLimit);
   }
 
   /** See whether a WebSocket can be opened by now. */
@@ -281,20 +321,40 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   // ---------------------------------------------------------------- actions: choice of transport
 
-  /** One opening failed: after some, the other transport is tried (LIFE-6). */
+  /**
+   * One opening failed (LIFE-6).
+   *
+   * An event stream gives way at once. A WebSocket gives way after some failures between which the
+   * HTTP address answered: an address that does not answer at all says nothing about WebSockets,
+   * and one without event streams is no way out.
+   */
   countFailure(event: Event): void {
-    if (event.kind === 'dropped' && !unexplained(event)) return;
-    this._failures += 1;
-    if (this._transport === 'sse' || this._failures >= this._options.fallbackFailures) {
+    if (this._transport === 'sse') {
       this.changeTransport();
+      return;
+    }
+    if (event.kind !== 'timerFired' && (event.kind !== 'dropped' || !unexplained(event))) return;
+    const answered = this._answered;
+    this._answered = false;
+    if (answered || !this._failures) this._failures += 1;
+    const { shortLife, fallbackFailures } = this._options;
+    if (answered && this._failures >= (this._hasOpened ? shortLife : fallbackFailures)) {
+      this.changeTransport();
+    } else {
+      this.probeHttp();
     }
   }
 
-  /** One connection died young: after some in a row, the other transport is tried. */
+  /** One connection died: before it was of any use, that counts as an opening that failed. */
   countShortLife(event: Dropped): void {
-    if (this._stable || !unexplained(event)) return;
-    this._shortLives += 1;
-    if (this._shortLives >= this._options.shortLife) this.changeTransport();
+    if (!this._stable && !this._works) this.countFailure(event);
+  }
+
+  /** See whether an event stream would serve where the WebSocket does not. */
+  probeHttp(): void {
+    if (this._asking || !this.mayFallBack() || !this.hasToken()) return;
+    this._asking = true;
+    this._tell({ kind: 'probeHttp', auth: compact(this._auth()) });
   }
 
   /** Until a connection is stable, the next time is final. */
@@ -304,10 +364,18 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** Take the event stream; or the WebSocket, on the event stream. */
   changeTransport(): void {
-    this._failures = this._shortLives = 0;
+    this._failures = 0;
+    this._answered = this._hasOpened = false;
     if (this._options.transport === 'auto') {
       this._transport = this.mayFallBack() ? 'sse' : 'websocket';
     }
+  }
+
+  /** Take the WebSocket while the event stream serves, which one failure brings back. */
+  upgrade(): void {
+    this.changeTransport();
+    this._failures = this._options.fallbackFailures - 1;
+    this._answered = true;
   }
 
   // ---------------------------------------------------------------- actions: attempts
@@ -316,10 +384,18 @@ export class Lifecycle extends Machine implements Steps<Event> {
   scheduleRetry(event: Event): void {
     this._countCall(event);
     const { retryAfter = 0 } = causeOf(event);
-    const asked = Math.max(retryAfter, this._stayAway);
-    this._retryIn = Math.max(this._delay(this._attempt), Math.min(MAX_RETRY_AFTER, asked));
+    const { callInterval } = this._options;
+    const asked = Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._stayAway));
+    // A publish that waits has little time: attempts stay close to each other.
+    const attempt = this.unsettled() ? Math.min(this._attempt, 1) : this._attempt;
+    const wait = Math.max(this._delay(attempt), asked);
     this._attempt += 1;
-    this._start('retry', this._retryIn);
+    this._retryIn = wait;
+    this._start('retry', wait);
+    const hold = Math.max(callInterval, asked);
+    this._called = false;
+    this._sleeping = wait > hold;
+    if (this._sleeping) this._start('hold', hold);
   }
 
   /** Do not wait before the next attempt. */
@@ -334,7 +410,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
     if (this.state === 'connected') {
       this._stable = true;
       this._replaced = false;
-      this._failures = this._shortLives = 0;
+      this._provesWell();
     }
   }
 
@@ -349,7 +425,9 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** A WebSocket that is not open by then gives way. */
   startFallback(): void {
-    if (this.mayFallBack()) this._start('fallback', this._options.fallbackAfter);
+    if (this.mayFallBack() && !this._hasOpened) {
+      this._start('fallback', this._options.fallbackAfter);
+    }
   }
 
   /** Apart for so long counts as suspended. */
@@ -361,8 +439,11 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** Probe for a WebSocket after so long on the fallback. */
   startUpgrade(): void {
-    const { transport, upgradeAfter } = this._options;
-    if (this._transport === 'sse' && transport === 'auto') this._start('upgrade', upgradeAfter);
+    const { transport, upgradeAfter, upgradeCap } = this._options;
+    if (this._transport !== 'sse' || transport !== 'auto') return;
+    const after = Math.min(upgradeAfter * 2 ** this._upgrades, Math.max(upgradeAfter, upgradeCap));
+    this._upgrades += 1;
+    this._start('upgrade', after);
   }
 
   // ---------------------------------------------------------------- actions: the end
@@ -411,6 +492,26 @@ export class Lifecycle extends Machine implements Steps<Event> {
   private _delay(attempt: number): number {
     const { retryBase, retryCap } = this._options;
     return Math.floor(this._random() * Math.min(retryCap, retryBase * 2 ** Math.min(attempt, 30)));
+  }
+
+  /** Who we are, and as which client. */
+  private _auth(clientId?: string): Loose<AuthFrame> {
+    const { clientName: name, clientVersion: version, clientLang: lang } = this._options;
+    return {
+      type: 'auth',
+      token: this.#token as string,
+      version: CLIENT.protocolVersion,
+      client: { name, version, lang } as ClientInfo,
+      client_id: clientId,
+    };
+  }
+
+  /** The connection is of use: what failed before says nothing about the way any more. */
+  protected _provesWell(): void {
+    this._works = true;
+    if (this._transport === 'sse') return;
+    this._failures = this._upgrades = 0;
+    this._answered = false;
   }
 
   /** Renew the token before it ends; forget it when it has. */

@@ -19,7 +19,11 @@ export class Machine {
   /** What is loaded where it is needed. */
   readonly _parts: Partial<Parts> = {};
   /** Timers to be started when the event at hand is done with, with their milliseconds. */
-  readonly _due: Record<SessionTimer, number | undefined> = { pace: undefined, rejoin: undefined };
+  readonly _due: Record<SessionTimer, number | undefined> = {
+    pace: undefined,
+    rejoin: undefined,
+    hold: undefined,
+  };
   protected _out: Effect[] = [];
   protected readonly _timers: Set<TimerName> = new Set();
 

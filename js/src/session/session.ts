@@ -72,6 +72,17 @@ export class Session extends Lifecycle {
     const ended = this._draining || FINAL.has(this.state);
     const closed = { code: 'closed', message: 'The client is closed.' };
     switch (event.kind) {
+      case 'connect':
+        this._hasOpened ||= !!event.opened;
+        this._fire(event.kind, event);
+        this._hurry(event);
+        break;
+      case 'answered':
+        this._asking = false;
+        this._answered = event.ok;
+        if (!event.ok) this._failures = 0;
+        this._fire(event.kind, event);
+        break;
       case 'woke':
         if (this._life !== undefined && this._options.renewable && !event.rested) {
           this.forgetToken(event); // nobody knows how long the sleep was
@@ -107,6 +118,7 @@ export class Session extends Lifecycle {
           this._tell({ kind: 'joined', sub, topics: [], denied });
         } else {
           this.joins.subscribe(event);
+          this._hurry(event);
         }
         break;
       }
@@ -120,6 +132,7 @@ export class Session extends Lifecycle {
           this._tell({ kind: 'settle', ref: event.ref, outcome });
         } else {
           this.outbox.publish(event);
+          this._hurry(event);
         }
         break;
       case 'expire':
@@ -128,6 +141,7 @@ export class Session extends Lifecycle {
       case 'updatePresence':
         if (!FINAL.has(this.state)) {
           this._parts.presence?._saying._say(event.topic, event.data, event.ref);
+          this._hurry(event);
         } else if (event.ref) {
           this._tell({ kind: 'settle', ref: event.ref, outcome: { kind: 'rejected', ...closed } });
         }
@@ -137,6 +151,13 @@ export class Session extends Lifecycle {
     }
   }
 
+  /** The program called: what waits long for the next attempt does so no longer. */
+  private _hurry(event: Event): void {
+    if (!this._sleeping) return;
+    this._called = this._timers.has('hold');
+    if (!this._called) this._fire('called', event);
+  }
+
   private _timerFired(event: TimerFired): void {
     const { name } = event;
     if (name === 'pace') {
@@ -144,8 +165,11 @@ export class Session extends Lifecycle {
       this._parts.presence?._saying._flush();
     } else if (name === 'rejoin') {
       this.joins.rejoin();
+    } else if (name === 'hold') {
+      if (this._called) this._fire('called', event);
     } else {
       this._overdue ||= name === 'suspend';
+      this._late ||= name === 'fallback';
       this._fire(`@${name}`, event);
     }
   }
@@ -167,16 +191,12 @@ export class Session extends Lifecycle {
           this._parts.rare?._error(frame);
         }
         break;
-      case 'subscribed':
-        this.joins.subscribed(frame, event.at);
-        break;
-      case 'published':
-        this.outbox.published(frame);
-        break;
-      case 'presence.snapshot':
-        this._parts.presence?._snapshot(frame);
-        break;
-      default: // `unsubscribed` says nothing that is not known
+      default:
+        if (this._peer && !this._works) this._provesWell();
+        // `unsubscribed` says nothing that is not known.
+        if (frame.type === 'subscribed') this.joins.subscribed(frame, event.at);
+        else if (frame.type === 'published') this.outbox.published(frame);
+        else if (frame.type === 'presence.snapshot') this._parts.presence?._snapshot(frame);
     }
   }
 

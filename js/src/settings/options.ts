@@ -97,13 +97,13 @@ export interface Settings {
   readonly suspendAfter: number;
   /** Before its end a token is renewed, where the server does not warn; default 45,000. */
   readonly refreshMargin: number;
-  /** After which a WebSocket that is not open gives way; default 8,000. */
+  /** After which the first WebSocket gives way, if HTTP answers; default 8,000. */
   readonly fallbackAfter: number;
-  /** Failed openings after which it gives way; default 2. */
+  /** Failed openings, while HTTP answers, after which it gives way; default 2. */
   readonly fallbackFailures: number;
-  /** Connections in a row that die young after which it gives way; default 3. */
+  /** The same where a WebSocket has worked in this process; default 3. */
   readonly shortLife: number;
-  /** After which a WebSocket is tried again; default 600,000. */
+  /** After which a WebSocket is tried on SSE; the wait doubles with each try; default 30,000. */
   readonly upgradeAfter: number;
   /** Replayed before the newest message, against a server without `seq`; default 5,000. */
   readonly overlap: number;

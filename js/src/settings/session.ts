@@ -21,8 +21,10 @@ export interface SessionOptions {
   readonly closeTimeout: number;
   readonly pingInterval: number;
   readonly pongTimeout: number;
+  readonly checkTimeout: number;
   readonly retryBase: number;
   readonly retryCap: number;
+  readonly callInterval: number;
   readonly stableAfter: number;
   readonly suspendAfter: number;
   readonly refreshMargin: number;
@@ -30,6 +32,7 @@ export interface SessionOptions {
   readonly fallbackFailures: number;
   readonly shortLife: number;
   readonly upgradeAfter: number;
+  readonly upgradeCap: number;
   readonly overlap: number;
   readonly rememberedIds: number;
   readonly rememberedTopics: number;

@@ -57,6 +57,42 @@ test('a network that is back makes a new connection at once', async () => {
   await ps.close();
 });
 
+test('a connection that answers outlasts what the platform says of the network', async () => {
+  const { ps, clock, count } = await connected();
+  await clock.advance(1_000);
+  page.happen('offline');
+  await clock.advance(4_000);
+  page.happen('online');
+  await clock.advance(0);
+  assert.equal(count(), 1);
+  assert.equal(ps.state, 'connected');
+  await ps.close();
+});
+
+test('a connection that does not answer within three seconds of going offline is left', async () => {
+  const { ps, peer, clock } = await connected();
+  peer.silent.add('ping');
+  await clock.advance(1_000);
+  page.happen('offline');
+  await clock.advance(2_999);
+  assert.equal(ps.state, 'connected');
+  await clock.advance(1);
+  assert.equal(ps.state, 'reconnecting');
+  await ps.close();
+});
+
+test('a network that is back before the answer came makes a new connection at once', async () => {
+  const { ps, peer, clock, count } = await connected();
+  peer.silent.add('ping');
+  await clock.advance(1_000);
+  page.happen('offline');
+  await clock.advance(1_000);
+  page.happen('online');
+  await clock.advance(0);
+  assert.equal(count(), 2);
+  await ps.close();
+});
+
 test('an attempt that waits is made at once when the network is back', async () => {
   const { ps, peer, clock, count } = await connected();
   peer.socket.drop();
@@ -143,18 +179,18 @@ test('a WebSocket that works again is taken in place of an event stream', async 
     dialed.push(name);
     return new FakeTransport(clock, name === 'websocket', name === 'websocket' && blocked);
   };
-  const around = { ...platform, clock, random: () => 0, dial };
+  const around = { ...platform, opened: new Set<string>(), clock, random: () => 0.5, dial };
   const { ps } = virtualClient({ upgradeAfter: 60_000 }, around);
   const connecting = ps.connect();
-  await clock.advance(1_000);
+  await clock.advance(3_000);
   await connecting;
-  assert.deepEqual(dialed, ['websocket', 'websocket', 'sse']);
+  assert.deepEqual(dialed, ['websocket', 'sse', 'websocket', 'sse'], 'HTTP answers in between');
   await clock.advance(60_001);
-  assert.equal(dialed.length, 4, 'it is probed');
+  assert.equal(dialed.length, 5, 'it is probed');
   assert.equal(ps.state, 'connected');
   blocked = false;
-  await clock.advance(60_001);
-  assert.deepEqual(dialed.slice(4), ['websocket', 'websocket'], 'a probe, then the connection');
+  await clock.advance(120_001);
+  assert.deepEqual(dialed.slice(5), ['websocket', 'websocket'], 'a probe, then the connection');
   assert.equal(ps.state, 'connected');
   await ps.close();
 });

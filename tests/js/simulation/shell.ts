@@ -186,6 +186,9 @@ export class Shell {
       case 'cancelTimer':
         if (!this.timers.delete(effect.name)) throw new Error(`${effect.name} does not run`);
         break;
+      case 'probeHttp':
+        this.world.after(100, () => this.feed({ kind: 'answered', ok: this.world.now % 3 > 0 }));
+        break;
       case 'probe':
         this.world.after(100, () => this.feed({ kind: 'probed', ok: !this._blocked() }));
         break;

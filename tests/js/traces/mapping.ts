@@ -18,7 +18,9 @@ import type { Event, TimerName } from '../../../js/src/session/events.js';
 
 /** An event of a trace: its first key names it, `at` and `idle` may follow. */
 export type StepEvent = {
-  readonly connect?: unknown;
+  readonly connect?: { readonly opened?: boolean };
+  readonly answered?: { readonly ok: boolean };
+  readonly offline?: unknown;
   readonly close?: unknown;
   readonly abort?: unknown;
   readonly token?: { readonly fetch: number; readonly value: string; readonly expires_in?: number };
@@ -67,7 +69,9 @@ export type StepEvent = {
 /** The event of a step. */
 export function readEvent(step: StepEvent): Event {
   const { token, token_failed, opened, dropped, probed, subscribe, publish } = step;
-  if (step.connect) return { kind: 'connect' };
+  if (step.connect) return { kind: 'connect', ...step.connect };
+  if (step.answered) return { kind: 'answered', ...step.answered };
+  if (step.offline) return { kind: 'offline' };
   if (step.close) return { kind: 'close' };
   if (step.abort) return { kind: 'abort' };
   if (step.woke) return { kind: 'woke' };
@@ -132,6 +136,8 @@ export function showEffect(effect: Effect): JsonObject {
       return { cancel: effect.name };
     case 'probe':
       return { probe: {} };
+    case 'probeHttp':
+      return { probe_http: effect.auth };
     case 'deliver':
       return { deliver: effect.message.id, sub: effect.sub };
     case 'gap': {

@@ -23,22 +23,28 @@ class ClientDefaults:
     ping_interval: int = 15000
     """The server gives up on a silent client after 30000."""
     pong_timeout: int = 10000
+    check_timeout: int = 3000
+    """For the pong when the platform says that the network is gone."""
     retry_base: int = 1000
-    """Full jitter: U(0, min(cap, base * 2^attempt)), never below the server's retry_after."""
+    """Full jitter: U(0, min(cap, base * 2^attempt)), at most 2 * base while a publish waits, never below the server's retry_after."""
     retry_cap: int = 30000
+    call_interval: int = 1000
+    """A call of the program brings the next attempt forward, at most once in this time."""
     stable_after: int = 10000
     """Connected for so long, the attempt counter starts anew."""
     suspend_after: int = 120000
     refresh_margin: int = 45000
     """Renew the token so long before it ends, where no auth.expiring came."""
     fallback_after: int = 8000
-    """A WebSocket that is not open by then gives way to SSE."""
+    """A first WebSocket that is not open by then gives way to SSE, if HTTP answers."""
     fallback_failures: int = 2
-    """Or after so many failed attempts."""
+    """Or after so many failed attempts, between which HTTP answers."""
     short_life: int = 3
-    """Connections in a row that die before stable_after count as blocked."""
-    upgrade_after: int = 600000
-    """SSE stays for so long, then a WebSocket is probed."""
+    """The same once a WebSocket has worked in this process; connections that die before anything comes count too."""
+    upgrade_after: int = 30000
+    """SSE stays for so long, then a WebSocket is probed; the wait doubles with each probe."""
+    upgrade_cap: int = 600000
+    """Longest wait between two probes."""
     overlap: int = 5000
     """Replay so long before the newest message, against a server without seq."""
     remembered_ids: int = 1000

@@ -42,12 +42,15 @@ Event: TypeAlias = Literal[
     "opened",
     "dropped",
     "probed",
+    "answered",
     "woke",
+    "offline",
     "auth.ok",
     "auth.error",
     "auth.expiring",
     "pong",
     "drained",
+    "called",
     "fetch_timeout",
     "open_timeout",
     "ping_due",
@@ -86,8 +89,11 @@ Guard: TypeAlias = Literal[
     "final_error",
     "first_replaced",
     "fresh",
+    "has_pings",
     "has_token",
     "heard",
+    "http_answers",
+    "late",
     "may_fall_back",
     "overdue",
     "reachable",
@@ -100,6 +106,7 @@ Action: TypeAlias = Literal[
     "abandon_fetch",
     "accept",
     "change_transport",
+    "check",
     "count_failure",
     "count_short_life",
     "dial",
@@ -113,6 +120,7 @@ Action: TypeAlias = Literal[
     "leave",
     "note_replaced",
     "probe",
+    "probe_http",
     "rejoin",
     "renew",
     "reset_retry",
@@ -126,6 +134,7 @@ Action: TypeAlias = Literal[
     "start_suspend",
     "start_upgrade",
     "stop_all",
+    "upgrade",
 ]
 """Steps that a row takes."""
 
@@ -206,10 +215,19 @@ class Steps(ABC, Generic[E]):
     def fresh(self, event: E, /) -> bool: ...
 
     @abstractmethod
+    def has_pings(self, event: E, /) -> bool: ...
+
+    @abstractmethod
     def has_token(self, event: E, /) -> bool: ...
 
     @abstractmethod
     def heard(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def http_answers(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def late(self, event: E, /) -> bool: ...
 
     @abstractmethod
     def may_fall_back(self, event: E, /) -> bool: ...
@@ -234,6 +252,9 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def change_transport(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def check(self, event: E, /) -> None: ...
 
     @abstractmethod
     def count_failure(self, event: E, /) -> None: ...
@@ -275,6 +296,9 @@ class Steps(ABC, Generic[E]):
     def probe(self, event: E, /) -> None: ...
 
     @abstractmethod
+    def probe_http(self, event: E, /) -> None: ...
+
+    @abstractmethod
     def rejoin(self, event: E, /) -> None: ...
 
     @abstractmethod
@@ -313,6 +337,9 @@ class Steps(ABC, Generic[E]):
     @abstractmethod
     def stop_all(self, event: E, /) -> None: ...
 
+    @abstractmethod
+    def upgrade(self, event: E, /) -> None: ...
+
 
 TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
     "initialized": {
@@ -320,6 +347,8 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "close": (Row((), "closed", ("finish",)),),
         "abort": (Row((), "closed", ("finish",)),),
         "woke": (),
+        "offline": (),
+        "called": (),
     },
     "resolving": {
         "connect": (),
@@ -337,18 +366,25 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "opened": (),
         "dropped": (),
         "probed": (),
+        "answered": (
+            Row(("late", "may_fall_back", "http_answers"), "resolving", ("change_transport",)),
+        ),
         "woke": (),
+        "offline": (),
         "auth.ok": (),
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
         "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "called": (),
         "fetch_timeout": (
             Row(("overdue",), "suspended", ("abandon_fetch", "schedule_retry")),
             Row((), "waiting", ("abandon_fetch", "schedule_retry")),
         ),
         "suspend_due": (),
-        "fallback_due": (),
+        "fallback_due": (
+            Row(("late", "may_fall_back", "http_answers"), "resolving", ("change_transport",)),
+        ),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
     },
     "dialing": {
@@ -376,12 +412,21 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), "waiting", ("-open", "count_failure", "schedule_retry")),
         ),
         "probed": (),
+        "answered": (
+            Row(
+                ("late", "may_fall_back", "http_answers"),
+                "dialing",
+                ("-open", "hang_up", "change_transport", "+open", "dial"),
+            ),
+        ),
         "woke": (),
+        "offline": (),
         "auth.ok": (),
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
         "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "called": (),
         "fetch_timeout": (Row((), "dialing", ("abandon_fetch",)),),
         "open_timeout": (
             Row(("overdue",), "suspended", ("hang_up", "count_failure", "schedule_retry")),
@@ -391,10 +436,11 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "suspend_due": (),
         "fallback_due": (
             Row(
-                ("may_fall_back",),
+                ("late", "may_fall_back", "http_answers"),
                 "dialing",
                 ("-open", "hang_up", "change_transport", "+open", "dial"),
             ),
+            Row(("may_fall_back",), "dialing", ("probe_http",)),
         ),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
     },
@@ -419,7 +465,15 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), "waiting", ("-open", "count_failure", "schedule_retry")),
         ),
         "probed": (),
+        "answered": (
+            Row(
+                ("late", "may_fall_back", "http_answers"),
+                "dialing",
+                ("-open", "hang_up", "change_transport", "+open", "dial"),
+            ),
+        ),
         "woke": (),
+        "offline": (),
         "auth.ok": (
             Row(("draining",), "closing", ("-open", "-suspend", "-fallback", "accept", "flush")),
             Row(
@@ -447,12 +501,13 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
                 ("-open", "hang_up", "forget_token", "schedule_retry"),
             ),
             Row(("auth_fault",), "waiting", ("-open", "hang_up", "forget_token", "schedule_retry")),
-            Row(("overdue",), "suspended", ("-open", "hang_up", "schedule_retry")),
-            Row((), "waiting", ("-open", "hang_up", "schedule_retry")),
+            Row(("overdue",), "suspended", ("-open", "hang_up", "count_failure", "schedule_retry")),
+            Row((), "waiting", ("-open", "hang_up", "count_failure", "schedule_retry")),
         ),
         "auth.expiring": (),
         "pong": (),
         "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "called": (),
         "fetch_timeout": (Row((), "authenticating", ("abandon_fetch",)),),
         "open_timeout": (
             Row(("overdue",), "suspended", ("hang_up", "count_failure", "schedule_retry")),
@@ -462,10 +517,11 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "suspend_due": (),
         "fallback_due": (
             Row(
-                ("may_fall_back",),
+                ("late", "may_fall_back", "http_answers"),
                 "dialing",
                 ("-open", "hang_up", "change_transport", "+open", "dial"),
             ),
+            Row(("may_fall_back",), "authenticating", ("probe_http",)),
         ),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
     },
@@ -489,12 +545,12 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), "waiting", ("leave", "count_short_life", "schedule_retry")),
         ),
         "probed": (
-            Row(
-                ("reachable",), "dialing", ("leave", "hang_up", "change_transport", "+open", "dial")
-            ),
+            Row(("reachable",), "dialing", ("leave", "hang_up", "upgrade", "+open", "dial")),
             Row((), "connected", ("start_upgrade",)),
         ),
+        "answered": (),
         "woke": (Row((), "waiting", ("leave", "hang_up", "retry_now")),),
+        "offline": (Row(("has_pings",), "connected", ("-ping", "check")),),
         "auth.ok": (Row((), "connected", ("renew",)),),
         "auth.error": (
             Row(("final_error",), "failed", ("stop_all", "hang_up", "fail")),
@@ -504,6 +560,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         ),
         "auth.expiring": (Row(("fresh",), "connected", ()), Row((), "connected", ("fetch_token",))),
         "pong": (Row((), "connected", ("-pong", "-ping", "+ping")),),
+        "called": (),
         "fetch_timeout": (Row((), "connected", ("abandon_fetch", "schedule_refetch")),),
         "ping_due": (Row((), "connected", ("send_ping", "+pong")),),
         "pong_timeout": (
@@ -528,15 +585,23 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "opened": (),
         "dropped": (),
         "probed": (),
+        "answered": (
+            Row(("late", "may_fall_back", "http_answers"), "waiting", ("change_transport",)),
+        ),
         "woke": (
             Row(("has_token",), "dialing", ("-retry", "reset_retry", "+open", "dial")),
             Row((), "resolving", ("-retry", "reset_retry", "fetch_token")),
         ),
+        "offline": (),
         "auth.ok": (),
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
         "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "called": (
+            Row(("has_token",), "dialing", ("-retry", "+open", "dial")),
+            Row((), "resolving", ("-retry", "fetch_token")),
+        ),
         "fetch_timeout": (Row((), "waiting", ("abandon_fetch",)),),
         "retry_due": (
             Row(("has_token",), "dialing", ("+open", "dial")),
@@ -544,7 +609,9 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         ),
         "token_expired": (Row((), "waiting", ("forget_token",)),),
         "suspend_due": (Row((), "suspended", ()),),
-        "fallback_due": (),
+        "fallback_due": (
+            Row(("late", "may_fall_back", "http_answers"), "waiting", ("change_transport",)),
+        ),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
     },
     "suspended": {
@@ -559,22 +626,32 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "opened": (),
         "dropped": (),
         "probed": (),
+        "answered": (
+            Row(("late", "may_fall_back", "http_answers"), "suspended", ("change_transport",)),
+        ),
         "woke": (
             Row(("has_token",), "dialing", ("-retry", "reset_retry", "+open", "dial")),
             Row((), "resolving", ("-retry", "reset_retry", "fetch_token")),
         ),
+        "offline": (),
         "auth.ok": (),
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
         "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "called": (
+            Row(("has_token",), "dialing", ("-retry", "+open", "dial")),
+            Row((), "resolving", ("-retry", "fetch_token")),
+        ),
         "fetch_timeout": (Row((), "suspended", ("abandon_fetch",)),),
         "retry_due": (
             Row(("has_token",), "dialing", ("+open", "dial")),
             Row((), "resolving", ("fetch_token",)),
         ),
         "token_expired": (Row((), "suspended", ("forget_token",)),),
-        "fallback_due": (),
+        "fallback_due": (
+            Row(("late", "may_fall_back", "http_answers"), "suspended", ("change_transport",)),
+        ),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
     },
     "closing": {
@@ -585,12 +662,15 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "token_failed": (),
         "dropped": (Row((), "closed", ("stop_all", "finish")),),
         "probed": (),
+        "answered": (),
         "woke": (),
+        "offline": (),
         "auth.ok": (),
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
         "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "called": (),
         "fetch_timeout": (),
         "ping_due": (),
         "pong_timeout": (),
@@ -611,12 +691,15 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "opened": (),
         "dropped": (),
         "probed": (),
+        "answered": (),
         "woke": (),
+        "offline": (),
         "auth.ok": (),
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
         "drained": (),
+        "called": (),
         "fetch_timeout": (),
         "open_timeout": (),
         "ping_due": (),
@@ -639,12 +722,15 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "opened": (),
         "dropped": (),
         "probed": (),
+        "answered": (),
         "woke": (),
+        "offline": (),
         "auth.ok": (),
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
         "drained": (),
+        "called": (),
         "fetch_timeout": (),
         "open_timeout": (),
         "ping_due": (),

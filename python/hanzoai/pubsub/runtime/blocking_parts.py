@@ -37,6 +37,14 @@ _AT_ONCE: Final = 256
 """Messages fetched from the loop's thread in one go: a crossing costs as much as fifty of them."""
 
 
+_PATIENCE: Final = "Wait longer, or go on with something else; nothing was lost."
+
+_NO_CONNECTION: Final = (
+    "The client goes on trying, and what was published meanwhile follows once it is connected; "
+    "`hanzo-pubsub doctor` finds the cause."
+)
+
+
 class End:
     """The end of an iterator, where StopIteration cannot travel."""
 
@@ -111,7 +119,8 @@ class BlockingSubscription:
             timeout: Seconds; None waits for as long as it takes.
 
         Raises:
-            OperationTimeout: None came in time.
+            OperationTimeout: None came in time. Where there is no connection, it says since when
+                and why.
             ClosedError: The subscription has ended.
         """
         message = self._next(timeout)
@@ -189,10 +198,11 @@ class BlockingSubscription:
         except TimeoutError as error:
             if isinstance(error, OperationTimeout):
                 raise
+            outage = self._subscription.outage()
             raise OperationTimeout(
-                f"No message came within {timeout:g} s.",
+                f"No message came within {timeout:g} s." + (f" {outage}" if outage else ""),
                 topic=self.topics[0],
-                remedy="Wait longer, or go on with something else; nothing was lost.",
+                remedy=_PATIENCE if outage is None else _NO_CONNECTION,
                 outcome_unknown=False,
             ) from None
         while len(self._waiting) < _AT_ONCE:

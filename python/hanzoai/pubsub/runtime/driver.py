@@ -28,7 +28,7 @@ from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange, StateName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from hanzoai.pubsub.clock import Clock, TimerHandle
     from hanzoai.pubsub.generated.wire import Envelope, ServerFrame
@@ -56,6 +56,7 @@ class Driver:
         clock: Every timer and both readings of time.
         tokens: Asks the program for tokens.
         dial: Makes a transport that is not open yet.
+        opened: Addresses of WebSockets that have worked in this process.
         on_state: Called with each change of the public state.
         on_error: Called with errors that no call can raise, and the topic.
     """
@@ -68,6 +69,7 @@ class Driver:
         tokens: TokenSource,
         *,
         dial: Callable[[TransportName], Transport],
+        opened: set[str],
         on_state: Callable[[StateChange], None],
         on_error: Callable[[Exception, str | None], None],
     ) -> None:
@@ -77,7 +79,7 @@ class Driver:
         self.tokens = tokens
         self.loop = asyncio.get_running_loop()
         self.state: StateName = "initialized"
-        self.troubles = Troubles(options)
+        self.troubles = Troubles(options, clock)
         self.finished = False
         self.error: PubSubError | None = None
         self.client_id: str | None = None
@@ -86,6 +88,7 @@ class Driver:
         self.on_welcome: Callable[[AuthOkFrame], None] = _ignore
         self.on_settle: Callable[[], None] = _nothing
         self.on_finish: Callable[[], None] = _nothing
+        self._opened = opened
         self._on_state = on_state
         self._on_error = on_error
         self._queue: deque[Event] = deque()
@@ -93,6 +96,7 @@ class Driver:
         self._timers: dict[str, TimerHandle] = {}
         self._drain_ms: int | None = None
         self._fetches: dict[int, asyncio.Task[None]] = {}
+        self._probes: set[asyncio.Task[None]] = set()
         self._numbers = 0
         self._settles: dict[int, asyncio.Future[Outcome]] = {}
         self._keeper = TaskKeeper(clock)
@@ -115,7 +119,8 @@ class Driver:
             effects.Send: lambda effect: self._reader.send(effect.frame),
             effects.StartTimer: self._start_timer,
             effects.CancelTimer: self._cancel_timer,
-            effects.Probe: self._probe,
+            effects.Probe: lambda _: self._probe(self._run_probe()),
+            effects.ProbeHttp: lambda effect: self._probe(self._run_probe_http(effect)),
             effects.Gap: deliveries.tell_gap,
             effects.Joined: self._join,
             effects.PresenceChanged: deliveries.tell_presence,
@@ -160,6 +165,8 @@ class Driver:
     def _welcome(self, frame: AuthOkFrame) -> None:
         self.client_id = frame.client_id
         self.limits = frame.limits or Limits()
+        if self._reader.incremental:
+            self._opened.add(self.options.socket_url)
         self.peer = read_peer(frame, incremental=self._reader.incremental)
         if frame.expires_at is not None:
             now = self.clock.wall_ms() if frame.server_time is None else frame.server_time
@@ -269,16 +276,24 @@ class Driver:
         """Connect, unless that was asked for before."""
         if self.state == "initialized":
             self._watch.start()
+            self.feed(events.Connect(opened=self.options.socket_url in self._opened))
+
+    def hurry(self) -> None:
+        """Connect; or, where a connection is lost, do not wait long for the next attempt."""
+        if self.state == "initialized":
+            self.connect()
+        else:
             self.feed(events.Connect())
 
     async def close(self, timeout: float | None) -> None:
-        """Settle the publishes, end, and wait for every task."""
+        """Settle the publishes, end, and wait for every task, within the time for all of it."""
+        ends = self.clock.now() + (self.options.close_timeout if timeout is None else timeout)
         if not self.finished:
             if timeout is not None:
                 self._drain_ms = round(timeout * 1000)
             self.feed(events.Abort() if timeout == 0 else events.Close())
         await self.until(lambda: self.finished)
-        await self._keeper.see_out(self.options.close_timeout if timeout is None else timeout)
+        await self._keeper.see_out(max(0.0, ends - self.clock.now()))
 
     def _notify(self) -> None:
         waiters, self._waiters = self._waiters, set()
@@ -305,11 +320,17 @@ class Driver:
         self.troubles.dialed(effect.transport)
         self._reader.dial(effect.transport)
 
-    def _probe(self, _: effects.Probe) -> None:
-        self.spawn(self._run_probe(), "probe")
+    def _probe(self, probing: Coroutine[Any, Any, None]) -> None:
+        task = self.spawn(probing, "probe")
+        self._probes.add(task)
+        task.add_done_callback(self._probes.discard)
 
     async def _run_probe(self) -> None:
         self.feed(events.Probed(await self._reader.probe(self.options.open_timeout)))
+
+    async def _run_probe_http(self, effect: effects.ProbeHttp) -> None:
+        limit = self.options.open_timeout
+        self.feed(events.Answered(await self._reader.probe_http(effect.auth, limit)))
 
     # ------------------------------------------------------------ tokens
 
@@ -414,7 +435,7 @@ class Driver:
         for name in list(self._timers):
             self._cancel(name)
         self._watch.stop()
-        for task in self._fetches.values():
+        for task in (*self._fetches.values(), *self._probes):
             task.cancel()
         self._fetches.clear()
         self._deliveries.finish(self.error)

@@ -92,6 +92,7 @@ class Operations:
             around.clock,
             self._tokens,
             dial=lambda name: around.dial(name, options, self._tokens),
+            opened=around.opened,
             on_state=self._state_changed,
             on_error=self.report,
         )
@@ -127,6 +128,11 @@ class Operations:
         return self._driver.troubles.transport
 
     @property
+    def outage(self) -> str | None:
+        """Since when there has been no connection, and why; None where there is one."""
+        return self._driver.troubles.outage(self.state)
+
+    @property
     def error(self) -> PubSubError | None:
         """What ended the client, where it failed."""
         return self._driver.error
@@ -139,7 +145,7 @@ class Operations:
         """Connect, and wait until that is so; see ``PubSubClient.connect``."""
         driver = self._driver
         self._driver.refuse_ended()
-        driver.connect()
+        driver.hurry()
         seconds = self._driver.patience(timeout)
         if not await driver.until(lambda: driver.state == "connected", seconds):
             self._driver.refuse_ended()

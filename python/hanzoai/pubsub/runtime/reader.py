@@ -6,13 +6,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
+from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame
+from hanzoai.pubsub.session.causes import action_of
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, ServerFrame
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.keeper import TaskKeeper
     from hanzoai.pubsub.session.effects import TransportName
@@ -25,6 +27,12 @@ _TURN: Final = 64
 
 Measured: of more messages that wait at once, each costs more, as the collector walks them.
 """
+
+
+def _is_answer(frame: ServerFrame) -> bool:
+    if isinstance(frame, AuthErrorFrame):
+        return action_of(frame.code) != "retry"
+    return isinstance(frame, AuthOkFrame)
 
 
 class Receiver(Protocol):
@@ -142,6 +150,19 @@ class Reader:
         finally:
             await transport.close()
         return True
+
+    async def probe_http(self, auth: AuthFrame, seconds: float) -> bool:
+        """Whether the HTTP address answers as a PubSub service, if only by refusing the token."""
+        transport = self._dial("sse")
+        try:
+            async with asyncio.timeout(seconds):
+                await transport.open()
+                transport.send([auth])
+                return any(map(_is_answer, await transport.receive()))
+        except (TransportFailed, TransportClosed, TimeoutError):
+            return False
+        finally:
+            await transport.close()
 
     # ------------------------------------------------------------ the task that reads
 

@@ -104,6 +104,7 @@ class Request:
             begin=place.begin,
             leave=place.leave,
             joined=place.joined,
+            outage=place.outage,
             warns=warns,
         )
 
@@ -154,6 +155,9 @@ class _Place:
     async def joined(self) -> None:
         if self._operations is not None:
             await self._operations.wait_joined(self.inbox)
+
+    def outage(self) -> str | None:
+        return None if self._operations is None else self._operations.outage
 
     def _report(self, error: Exception, topic: str | None) -> None:
         if self._operations is not None:

@@ -45,6 +45,7 @@ class Subscription:
         begin: Callable[[], None],
         leave: Callable[[], None],
         joined: Callable[[], Awaitable[None]],
+        outage: Callable[[], str | None],
         warns: bool,
     ) -> None:
         self._inbox = inbox
@@ -53,6 +54,8 @@ class Subscription:
         self._begin = begin
         self._leave = leave
         self._joined = joined
+        self.outage = outage
+        """Since when there has been no connection, and why; None where there is one."""
         self._warns = warns
         self._begun = False
 

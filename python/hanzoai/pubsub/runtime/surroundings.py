@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.clock import SystemClock
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _STAND_IN: Final = "ws://127.0.0.1:1/ws"
 
+_OPENED: Final[set[str]] = set()
+"""Those of this process, whichever client opened them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -37,11 +40,14 @@ class Surroundings:
         clock: Time and timers.
         random: Numbers from 0 up to 1, for the jitter of retries.
         peer: The server in this process; None for a real one.
+        opened: Addresses of WebSockets that have worked here: what fails there later is not taken
+            for a network without WebSockets before HTTP has answered beside it.
     """
 
     clock: Clock
     random: Callable[[], float]
     peer: memory.MemoryPeer | None = None
+    opened: set[str] = field(default_factory=set[str])
 
     def read_options(
         self,
@@ -99,4 +105,4 @@ def surroundings(url: str | None) -> Surroundings:
     if isinstance(named, str) and named.startswith(memory.SCHEME):
         peer = memory.find(named)
         return Surroundings(peer.clock, peer.random, peer)
-    return Surroundings(SystemClock(), random.random)
+    return Surroundings(SystemClock(), random.random, opened=_OPENED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from hanzoai.pubsub.errors import PubSubError
 from hanzoai.pubsub.runtime.states import reason_of
 
 if TYPE_CHECKING:
+    from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.session.effects import TransportName
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import StateChange, StateName
@@ -33,13 +35,17 @@ class Troubles:
 
     Args:
         options: Where it connects, and how.
+        clock: Since when there has been no connection.
 
     Attributes:
         last: What ended the last connection or attempt, until there is a connection again.
         cause: The exception of ``get_token`` behind it, if that is what failed.
     """
 
-    def __init__(self, options: ClientOptions) -> None:
+    def __init__(self, options: ClientOptions, clock: Clock) -> None:
+        self._clock = clock
+        # Unix milliseconds and monotonic seconds since when there has been no connection.
+        self._apart = (clock.wall_ms(), clock.now())
         self.last: StateChange | None = None
         self.cause: Exception | None = None
         self._url = options.socket_url
@@ -76,6 +82,8 @@ class Troubles:
 
     def changed(self, change: StateChange) -> None:
         """The public state has changed."""
+        if change.from_ in ("initialized", "connected"):
+            self._apart = (self._clock.wall_ms(), self._clock.now())
         self._connected = change.to == "connected"
         if self._connected:
             self.last = self.cause = None
@@ -98,6 +106,15 @@ class Troubles:
         """The state, and what failed last, in words."""
         why = f" Last failure: {self.why(state)}" if self.last is not None else ""
         return f"State: {state}.{why}"
+
+    def outage(self, state: StateName) -> str | None:
+        """Since when there has been no connection, and why; None where there is one."""
+        if self._connected:
+            return None
+        wall, steady = self._apart
+        since = datetime.fromtimestamp(wall / 1000).astimezone().isoformat(timespec="seconds")
+        seconds = self._clock.now() - steady
+        return f"There has been no connection since {since} ({seconds:.1f} s): {self.why(state)}"
 
     def remedy(self, usual: str | None) -> str | None:
         """What to do about the last failure, where that is known better than usual."""

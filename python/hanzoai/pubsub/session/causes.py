@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.errors import CODES, close_action
 from hanzoai.pubsub.generated.wire import AuthErrorFrame, ErrorFrame
-from hanzoai.pubsub.session.events import Dropped, Received, TimerFired, TokenFailed
+from hanzoai.pubsub.session.events import Answered, Dropped, Received, TimerFired, TokenFailed
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.session.events import Event
@@ -64,5 +64,7 @@ def cause(event: Event) -> tuple[str | int | None, str | None]:
             return frame.code, frame.message
         case TimerFired(name):
             return _TIMEOUTS.get(name, (None, None))
+        case Answered():
+            return _TIMEOUTS["fallback"]
         case _:
             return None, None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.lifecycle import PublicState, State
     from hanzoai.pubsub.generated.wire import (
+        AuthFrame,
         ClientFrame,
         Denial,
         Envelope,
@@ -139,6 +140,17 @@ class Probe:
     """Try to open a WebSocket beside the fallback; answer with `Probed`."""
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeHttp:
+    """See whether the HTTP address answers as a PubSub service; answer with `Answered`.
+
+    Attributes:
+        auth: What the service is to answer.
+    """
+
+    auth: AuthFrame
+
+
 @dataclass(slots=True)
 class Deliver:
     """A message for a subscription, in order, once."""
@@ -240,6 +252,7 @@ Effect: TypeAlias = (
     | StartTimer
     | CancelTimer
     | Probe
+    | ProbeHttp
     | Deliver
     | Gap
     | Joined
@@ -259,6 +272,7 @@ EFFECTS: Final[tuple[type[Effect], ...]] = (
     StartTimer,
     CancelTimer,
     Probe,
+    ProbeHttp,
     Deliver,
     Gap,
     Joined,

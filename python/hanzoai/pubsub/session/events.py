@@ -18,7 +18,13 @@ SendPolicy: TypeAlias = Literal["error", "drop_oldest", "latest"]
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """The user wants a connection."""
+    """The user wants a connection.
+
+    Attributes:
+        opened: A WebSocket to this address has worked in this process before.
+    """
+
+    opened: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +102,20 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """Whether the HTTP address answers as a PubSub service; the answer to `ProbeHttp`."""
+
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Woke:
     """The machine slept, or the network is back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """The platform says that the network is gone; it may be wrong about this connection."""
 
 
 @dataclass(slots=True)
@@ -193,8 +211,9 @@ class UpdatePresence:
     """Chosen by the caller, not used before; names the update in `Settle`. None: nobody waits."""
 
 
-SessionTimer: TypeAlias = Literal["pace", "rejoin"]
-"""Timers of the session itself, in no table: the publish budget; a subscription refused for now."""
+SessionTimer: TypeAlias = Literal["pace", "rejoin", "hold"]
+"""Timers of the session itself, in no table: the publish budget; a subscription refused for now;
+how long a call of the program cannot bring the next attempt forward."""
 
 TimerName: TypeAlias = Timer | SessionTimer
 
@@ -207,7 +226,9 @@ Event: TypeAlias = (
     | Opened
     | Dropped
     | Probed
+    | Answered
     | Woke
+    | Offline
     | Received
     | TimerFired
     | Subscribe
@@ -226,7 +247,9 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     Opened,
     Dropped,
     Probed,
+    Answered,
     Woke,
+    Offline,
     Received,
     TimerFired,
     Subscribe,

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 class Joins(Refusals):
     """All subscriptions of a session. Methods append effects to `out`."""
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is subscribed."""
+        return not self._joins
+
     # ---------------------------------------------------------------- from the user
 
     def subscribe(self, event: Subscribe, out: list[Effect]) -> None:

@@ -26,10 +26,11 @@ from hanzoai.pubsub.session.effects import (
     Finished,
     HangUp,
     Probe,
+    ProbeHttp,
     Rejected,
     Send,
 )
-from hanzoai.pubsub.session.events import Dropped, Received, Token, TokenFailed
+from hanzoai.pubsub.session.events import Dropped, Received, TimerFired, Token, TokenFailed
 from hanzoai.pubsub.session.machine import Machine
 from hanzoai.pubsub.session.peer import read_peer
 
@@ -99,17 +100,8 @@ class Lifecycle(Machine):
 
     def send_auth(self, event: Event, /) -> None:
         """Present the token, and the name under which presence knows us."""
-        options, token = self._options, self._credentials.token
-        if token is not None:
-            client = ClientInfo(
-                name=options.client_name, version=options.client_version, lang=options.client_lang
-            )
-            frame = AuthFrame(
-                token=token,
-                version=CLIENT.protocol_version,
-                client=client,
-                client_id=self._client_id,
-            )
+        frame = self._auth(self._client_id)
+        if frame is not None:
             self._out.append(Send(frame))
 
     # ---------------------------------------------------------------- actions: connection
@@ -118,6 +110,8 @@ class Lifecycle(Machine):
         """Open a transport."""
         self._linked = True
         self._stay_away = 0
+        self._sleeping = self._works = False
+        self._stop("hold")
         self._out.append(Dial(self._transport))
 
     def hang_up(self, event: Event, /) -> None:
@@ -130,7 +124,8 @@ class Lifecycle(Machine):
         """The server knows us; learn what it can do."""
         if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
             self._online = True
-            self._stable = self._overdue = False
+            self._stable = self._overdue = self._late = False
+            self._has_opened |= self._incremental
             self._client_id = event.frame.client_id[:64]
             peer = read_peer(event.frame, incremental=self._incremental)
             self.outbox.connected(peer, self._out)
@@ -165,8 +160,15 @@ class Lifecycle(Machine):
 
     def send_ping(self, event: Event, /) -> None:
         """Ask for a sign of life; an event stream gives it unasked."""
+        self._pong_limit = self._options.pong_timeout
         if self._incremental:
             self._out.append(Send(PingFrame()))
+
+    def check(self, event: Event, /) -> None:
+        """Ask for a sign of life that has to come soon: the connection may be gone."""
+        self._pong_limit = self._options.check_timeout
+        self._out.append(Send(PingFrame()))
+        self._start("pong", self._pong_limit)
 
     def probe(self, event: Event, /) -> None:
         """See whether a WebSocket can be opened by now."""
@@ -175,20 +177,39 @@ class Lifecycle(Machine):
     # ---------------------------------------------------------------- actions: choice of transport
 
     def count_failure(self, event: Event, /) -> None:
-        """One opening failed: after some, the other transport is tried (LIFE-6)."""
-        if isinstance(event, Dropped) and not unexplained(event):
-            return
-        self._failures += 1
-        if self._transport == "sse" or self._failures >= self._options.fallback_failures:
+        """One opening failed (LIFE-6).
+
+        An event stream gives way at once. A WebSocket gives way after some failures between which
+        the HTTP address answered: an address that does not answer at all says nothing about
+        WebSockets, and one without event streams is no way out.
+        """
+        if self._transport == "sse":
             self.change_transport(event)
+            return
+        if not isinstance(event, TimerFired) and not (
+            isinstance(event, Dropped) and unexplained(event)
+        ):
+            return
+        answered, self._answered = self._answered, False
+        if answered or not self._failures:
+            self._failures += 1
+        needed = self._options.short_life if self._has_opened else self._options.fallback_failures
+        if answered and self._failures >= needed:
+            self.change_transport(event)
+        else:
+            self.probe_http(event)
 
     def count_short_life(self, event: Event, /) -> None:
-        """One connection died young: after some in a row, the other transport is tried."""
-        if self._stable or not isinstance(event, Dropped) or not unexplained(event):
-            return
-        self._short_lives += 1
-        if self._short_lives >= self._options.short_life:
-            self.change_transport(event)
+        """One connection died: before it was of any use, that counts as an opening that failed."""
+        if not self._stable and not self._works:
+            self.count_failure(event)
+
+    def probe_http(self, event: Event, /) -> None:
+        """See whether an event stream would serve where the WebSocket does not."""
+        frame = self._auth(None)
+        if frame is not None and not self._asking and self.may_fall_back(event):
+            self._asking = True
+            self._out.append(ProbeHttp(frame))
 
     def note_replaced(self, event: Event, /) -> None:
         """Until a connection is stable, the next time is final."""
@@ -196,20 +217,34 @@ class Lifecycle(Machine):
 
     def change_transport(self, event: Event, /) -> None:
         """Take the event stream; or the WebSocket, on the event stream."""
-        self._failures = self._short_lives = 0
+        self._failures = 0
+        self._answered = self._has_opened = False
         if self._options.transport == "auto":
             self._transport = "sse" if self._transport == "websocket" else "websocket"
+
+    def upgrade(self, event: Event, /) -> None:
+        """Take the WebSocket while the event stream serves, which one failure brings back."""
+        self.change_transport(event)
+        self._failures = self._options.fallback_failures - 1
+        self._answered = True
 
     # ---------------------------------------------------------------- actions: attempts
 
     def schedule_retry(self, event: Event, /) -> None:
         """Wait before the next attempt, longer each time, never less than the server asked."""
         self._credentials.attempt += isinstance(event, TokenFailed)
-        asked = max(retry_after(event), self._stay_away)
-        delay = max(self._delay(self._attempt), min(MAX_RETRY_AFTER, asked))
+        asked = min(MAX_RETRY_AFTER, max(retry_after(event), self._stay_away))
+        # A publish that waits has little time: attempts stay close to each other.
+        attempt = min(self._attempt, 1) if len(self.outbox) else self._attempt
+        delay = max(self._delay(attempt), asked)
         self._attempt += 1
         self._retry_in = delay
         self._start("retry", delay)
+        hold = max(self._options.call_interval, asked)
+        self._called = False
+        self._sleeping = delay > hold
+        if self._sleeping:
+            self._start("hold", hold)
 
     def retry_now(self, event: Event, /) -> None:
         """Do not wait before the next attempt."""
@@ -222,7 +257,7 @@ class Lifecycle(Machine):
         if self.state == "connected":
             self._stable = True
             self._replaced = False
-            self._failures = self._short_lives = 0
+            self._proves_well()
 
     def start_drain(self, event: Event, /) -> None:
         """Give what is published some time to be settled."""
@@ -234,7 +269,7 @@ class Lifecycle(Machine):
 
     def start_fallback(self, event: Event, /) -> None:
         """A WebSocket that is not open by then gives way."""
-        if self.may_fall_back(event):
+        if self.may_fall_back(event) and not self._has_opened:
             self._start("fallback", self._options.fallback_after)
 
     def start_suspend(self, event: Event, /) -> None:
@@ -245,7 +280,10 @@ class Lifecycle(Machine):
     def start_upgrade(self, event: Event, /) -> None:
         """Probe for a WebSocket after so long on the fallback."""
         if self._transport == "sse" and self._options.transport == "auto":
-            self._start("upgrade", self._options.upgrade_after)
+            first = self._options.upgrade_after
+            after = min(first << min(self._upgrades, 30), max(first, self._options.upgrade_cap))
+            self._upgrades += 1
+            self._start("upgrade", after)
 
     # ---------------------------------------------------------------- actions: the end
 
@@ -286,6 +324,24 @@ class Lifecycle(Machine):
         self._out.append(Finished(None))
 
     # ---------------------------------------------------------------- inside
+
+    def _auth(self, client_id: str | None) -> AuthFrame | None:
+        """Who we are, and as which client; None without a token."""
+        options, token = self._options, self._credentials.token
+        if token is None:
+            return None
+        client = ClientInfo(
+            name=options.client_name, version=options.client_version, lang=options.client_lang
+        )
+        version = CLIENT.protocol_version
+        return AuthFrame(token=token, version=version, client=client, client_id=client_id)
+
+    def _proves_well(self) -> None:
+        """The connection is of use: what failed before says nothing about the way any more."""
+        self._works = True
+        if self._transport == "websocket":
+            self._failures = self._upgrades = 0
+            self._answered = False
 
     def _last(self, frame: AuthOkFrame, at: int) -> None:
         """Renew the token before it ends; forget it when it has."""

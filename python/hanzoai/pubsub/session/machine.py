@@ -67,10 +67,21 @@ class Machine(Steps["Event"]):
         self._online = False  # authenticated: frames of subscriptions and publishes count
         self._client_id: str | None = None
         self._attempt = 0
+        # The next attempt is so far away that a call brings it forward; one came too early for it.
+        self._sleeping = self._called = False
+        # WebSockets that failed one after the other, while HTTP answered between them.
         self._failures = 0
-        self._short_lives = 0
+        # HTTP has answered since the last failure; it is being asked.
+        self._answered = self._asking = False
+        # A WebSocket has worked in this process; the present connection has.
+        self._has_opened = self._works = False
+        # The time within which the first WebSocket should open has passed.
+        self._late = False
+        self._upgrades = 0
         self._stable = False
         self._replaced = False
+        # Milliseconds that the pong may take which is awaited.
+        self._pong_limit = options.pong_timeout
         self._overdue = False
         self._draining = False
         self._retry_in: int | None = None
@@ -166,12 +177,29 @@ class Machine(Steps["Event"]):
         """A token is held."""
         return self._credentials.token is not None
 
+    def has_pings(self, event: Event, /) -> bool:
+        """The server answers pings on this transport; an event stream has none."""
+        return self._incremental
+
     def heard(self, event: Event, /) -> bool:
-        """Something has come since the ping; an event stream, which has none, is given longer."""
-        patience = self._options.pong_timeout
+        """Something has come since the ping; an event stream, which has none, is given longer.
+
+        Without a subscription there is no stream from which anything could come.
+        """
+        patience = self._pong_limit
         if not self._incremental:
+            if self.joins.empty:
+                return True
             patience += self._options.ping_interval
         return isinstance(event, TimerFired) and event.idle < patience
+
+    def http_answers(self, event: Event, /) -> bool:
+        """The HTTP address has answered as a PubSub service since a WebSocket failed last."""
+        return self._answered
+
+    def late(self, event: Event, /) -> bool:
+        """The first WebSocket is not open in the time that it has."""
+        return self._late
 
     def may_fall_back(self, event: Event, /) -> bool:
         """The transport is a WebSocket, and the user leaves the choice to us."""

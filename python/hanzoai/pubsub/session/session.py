@@ -36,11 +36,13 @@ class Session(Lifecycle):
     def __init__(self, options: SessionOptions, random: Callable[[], float]) -> None:
         super().__init__(options, random)
         self._handlers: Final[dict[type[Any], Callable[[Any], None]]] = {
-            events.Connect: lambda event: self._fire("connect", event),
+            events.Connect: self._connect,
             events.Close: lambda event: self._fire("close", event),
             events.Abort: lambda event: self._fire("abort", event),
             events.Probed: lambda event: self._fire("probed", event),
+            events.Answered: self._http_answered,
             events.Woke: self._woke,
+            events.Offline: lambda event: self._fire("offline", event),
             Token: self._token,
             TokenFailed: self._token,
             events.Opened: self._opened,
@@ -91,6 +93,25 @@ class Session(Lifecycle):
 
     # ---------------------------------------------------------------- each kind of event
 
+    def _connect(self, event: events.Connect) -> None:
+        self._has_opened |= event.opened
+        self._fire("connect", event)
+        self._hurry(event)
+
+    def _hurry(self, event: Event) -> None:
+        """The program called: what waits long for the next attempt does so no longer."""
+        if self._sleeping:
+            self._called = "hold" in self._timers
+            if not self._called:
+                self._fire("called", event)
+
+    def _http_answered(self, event: events.Answered) -> None:
+        self._asking = False
+        self._answered = event.ok
+        if not event.ok:
+            self._failures = 0
+        self._fire("answered", event)
+
     def _token(self, event: Token | TokenFailed) -> None:
         if self._credentials.answered(event.fetch):
             self._stop("fetch")
@@ -120,8 +141,12 @@ class Session(Lifecycle):
             self.saying.flush(self._out)
         elif event.name == "rejoin":
             self.joins.rejoin(self._out)
+        elif event.name == "hold":
+            if self._called:
+                self._fire("called", event)
         else:
-            self._overdue = self._overdue or event.name == "suspend"
+            self._overdue |= event.name == "suspend"
+            self._late |= event.name == "fallback"
             self._fire(TIMERS[event.name], event)
 
     def _subscribe(self, event: events.Subscribe) -> None:
@@ -133,6 +158,7 @@ class Session(Lifecycle):
             self._out.append(Joined(event.sub, (), denied))
         else:
             self.joins.subscribe(event, self._out)
+            self._hurry(event)
 
     def _unsubscribe(self, event: events.Unsubscribe) -> None:
         self.joins.unsubscribe(event.sub, self._out)
@@ -143,10 +169,12 @@ class Session(Lifecycle):
             self._out.append(Settle(event.ref, Rejected("closed", "The client is closed.")))
         else:
             self.outbox.publish(event, self._out)
+            self._hurry(event)
 
     def _update_presence(self, event: events.UpdatePresence) -> None:
         if self.state not in FINAL:
             self.saying.say(event.topic, event.data, event.ref, self._out)
+            self._hurry(event)
         elif event.ref is not None:
             self._out.append(Settle(event.ref, Rejected("closed", "The client is closed.")))
 
@@ -165,6 +193,13 @@ class Session(Lifecycle):
                 self._error(frame, event)
             case _ if not self._online:
                 pass
+            case _:
+                if not self._works:
+                    self._proves_well()
+                self._served(frame, event)
+
+    def _served(self, frame: wire.ServerFrame, event: Received) -> None:
+        match frame:
             case wire.SubscribedFrame():
                 self.joins.subscribed(frame, event.at, self._out)
             case wire.PublishedFrame():

@@ -91,6 +91,9 @@ class ReceiveQueue:
 class RetryOptions:
     """When a lost connection is tried again: full jitter, U(0, min(cap, base x 2^attempt)).
 
+    While a publish waits, the bound stays at twice `base`. A call of the program brings the next
+    attempt forward, at most once a second.
+
     Attributes:
         base: Seconds, 0.001 to a day; default 1.
         cap: Longest delay in seconds, not below `base`; default 30. The `retry_after` of a server
@@ -169,10 +172,14 @@ class ClientOptions:
         suspend_after: Seconds without a connection until the state is `suspended`; default 120.
         refresh_margin: Seconds before its end at which a token is renewed, where the server does
             not warn; default 45.
-        fallback_after: Seconds after which a WebSocket that is not open gives way; default 8.
-        fallback_failures: Failed openings after which it gives way; default 2.
-        short_life: Connections in a row that die young after which it gives way; default 3.
-        upgrade_after: Seconds after which a WebSocket is tried again; default 600.
+        fallback_after: Seconds after which the first WebSocket gives way if it is not open and the
+            HTTP address answers; default 8.
+        fallback_failures: Failed openings, with an answer of the HTTP address between them, after
+            which the WebSocket gives way; default 2.
+        short_life: The same for an address to which a WebSocket has worked in this process, where
+            connections that die before they are of any use count too; default 3.
+        upgrade_after: Seconds on server-sent events after which a WebSocket is tried; the wait
+            doubles with each try, up to ten minutes; default 30.
         overlap: Seconds replayed before the newest message, against a server without `seq`;
             default 5.
         remembered_ids: Ids remembered a topic, against a server without `seq`; default 1,000.

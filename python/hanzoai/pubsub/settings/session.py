@@ -34,8 +34,10 @@ class SessionOptions:
     close_timeout: int = CLIENT.close_timeout
     ping_interval: int = CLIENT.ping_interval
     pong_timeout: int = CLIENT.pong_timeout
+    check_timeout: int = CLIENT.check_timeout
     retry_base: int = CLIENT.retry_base
     retry_cap: int = CLIENT.retry_cap
+    call_interval: int = CLIENT.call_interval
     stable_after: int = CLIENT.stable_after
     suspend_after: int = CLIENT.suspend_after
     refresh_margin: int = CLIENT.refresh_margin
@@ -43,6 +45,7 @@ class SessionOptions:
     fallback_failures: int = CLIENT.fallback_failures
     short_life: int = CLIENT.short_life
     upgrade_after: int = CLIENT.upgrade_after
+    upgrade_cap: int = CLIENT.upgrade_cap
     overlap: int = CLIENT.overlap
     remembered_ids: int = CLIENT.remembered_ids
     remembered_topics: int = CLIENT.remembered_topics
