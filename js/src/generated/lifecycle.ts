@@ -99,6 +99,7 @@ export type Action =
   | 'check'
   | 'countFailure'
   | 'countShortLife'
+  | 'cutWait'
   | 'dial'
   | 'fail'
   | 'fetchToken'
@@ -178,6 +179,7 @@ export interface Steps<E> {
   check(event: E): void;
   countFailure(event: E): void;
   countShortLife(event: E): void;
+  cutWait(event: E): void;
   dial(event: E): void;
   fail(event: E): void;
   fetchToken(event: E): void;
@@ -278,7 +280,7 @@ tokenFailed refused>failed>stopAll,fail
 answered late,mayFallBack,httpAnswers>>changeTransport
 woke hasToken>dialing>-retry,resetRetry,+open,dial|>resolving>-retry,resetRetry,fetchToken
 drained >closed>stopAll,hangUp,finish
-called hasToken>dialing>-retry,+open,dial|>resolving>-retry,fetchToken
+called hasToken>dialing>-retry,cutWait,+open,dial|>resolving>-retry,cutWait,fetchToken
 @fetch >>abandonFetch
 @retry hasToken>dialing>+open,dial|>resolving>fetchToken
 @expiry >>forgetToken
@@ -292,7 +294,7 @@ tokenFailed refused>failed>stopAll,fail
 answered late,mayFallBack,httpAnswers>>changeTransport
 woke hasToken>dialing>-retry,resetRetry,+open,dial|>resolving>-retry,resetRetry,fetchToken
 drained >closed>stopAll,hangUp,finish
-called hasToken>dialing>-retry,+open,dial|>resolving>-retry,fetchToken
+called hasToken>dialing>-retry,cutWait,+open,dial|>resolving>-retry,cutWait,fetchToken
 @fetch >>abandonFetch
 @retry hasToken>dialing>+open,dial|>resolving>fetchToken
 @expiry >>forgetToken

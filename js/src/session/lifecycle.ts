@@ -34,6 +34,9 @@ const RECONNECTS = 4000;
 /** Longest wait that a server may impose, milliseconds. */
 const MAX_RETRY_AFTER = 3_600_000;
 
+/** Milliseconds. An outage of 20 s allows waits of up to 4 s, one of 55 s waits of up to 30 s. */
+const UNHURRIED = 100_000;
+
 /** Longest timer that every platform has, milliseconds: 24.8 days. */
 const MAX_TIMER = 2 ** 31 - 1;
 
@@ -82,6 +85,13 @@ export class Lifecycle extends Machine implements Steps<Event> {
   protected _works = false;
   /** The time within which the first WebSocket should open has passed. */
   protected _late = false;
+  /**
+   * Length of the outage in milliseconds, counted without a clock: waits and late openings since
+   * the last connection that was of use.
+   */
+  protected _apart = 0;
+  /** Milliseconds of the present wait that a call of the program saves. */
+  private _unslept = 0;
   private _upgrades = 0;
   /** Milliseconds that the pong may take which is awaited. */
   private _pongLimit = this._options.pongTimeout;
@@ -384,18 +394,25 @@ export class Lifecycle extends Machine implements Steps<Event> {
   scheduleRetry(event: Event): void {
     this._countCall(event);
     const { retryAfter = 0 } = causeOf(event);
-    const { callInterval } = this._options;
+    const { callInterval, openTimeout } = this._options;
+    if (event.kind === 'timerFired' && event.name === 'open') this._apart += openTimeout;
     const asked = Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._stayAway));
-    // A publish that waits has little time: attempts stay close to each other.
-    const attempt = this.unsettled() ? Math.min(this._attempt, 1) : this._attempt;
-    const wait = Math.max(this._delay(attempt), asked);
+    const wait = Math.max(this._retryDelay(), asked);
     this._attempt += 1;
+    this._apart += wait;
     this._retryIn = wait;
     this._start('retry', wait);
     const hold = Math.max(callInterval, asked);
     this._called = false;
     this._sleeping = wait > hold;
-    if (this._sleeping) this._start('hold', hold);
+    if (!this._sleeping) return;
+    this._unslept = wait - hold;
+    this._start('hold', hold);
+  }
+
+  /** A call of the program ends the wait early. */
+  cutWait(): void {
+    this._apart -= this._unslept;
   }
 
   /** Do not wait before the next attempt. */
@@ -406,7 +423,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** Count attempts anew. */
   resetRetry(): void {
-    this._attempt = 0;
+    this._attempt = this._apart = 0;
     if (this.state === 'connected') {
       this._stable = true;
       this._replaced = false;
@@ -489,9 +506,22 @@ export class Lifecycle extends Machine implements Steps<Event> {
   }
 
   /** Full jitter (LIFE-2). */
-  private _delay(attempt: number): number {
+  private _delay(attempt: number, bound = Infinity): number {
     const { retryBase, retryCap } = this._options;
-    return Math.floor(this._random() * Math.min(retryCap, retryBase * 2 ** Math.min(attempt, 30)));
+    const ceiling = Math.min(retryCap, retryBase * 2 ** Math.min(attempt, 30), bound);
+    return Math.floor(this._random() * ceiling);
+  }
+
+  /**
+   * Draw the wait before the next attempt.
+   *
+   * Its bound grows with the length of the outage, so that clients return soon after a short outage
+   * and are spread out after a long one. It stays low while a publish waits.
+   */
+  private _retryDelay(): number {
+    const apart = this.unsettled() ? 0 : this._apart;
+    const grown = Math.floor(apart ** 2 / UNHURRIED);
+    return this._delay(this._attempt, Math.max(2 * this._options.retryBase, grown));
   }
 
   /** Who we are, and as which client. */
@@ -509,6 +539,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
   /** The connection is of use: what failed before says nothing about the way any more. */
   protected _provesWell(): void {
     this._works = true;
+    this._apart = 0;
     if (this._transport === 'sse') return;
     this._failures = this._upgrades = 0;
     this._answered = false;

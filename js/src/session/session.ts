@@ -168,7 +168,10 @@ export class Session extends Lifecycle {
     } else if (name === 'hold') {
       if (this._called) this._fire('called', event);
     } else {
-      this._overdue ||= name === 'suspend';
+      if (name === 'suspend') {
+        this._overdue = true;
+        this._apart = Math.max(this._apart, this._options.suspendAfter);
+      }
       this._late ||= name === 'fallback';
       this._fire(`@${name}`, event);
     }

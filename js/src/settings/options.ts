@@ -56,9 +56,16 @@ export interface ReceiveQueue {
   readonly policy: ReceivePolicy;
 }
 
-/** When a lost connection is tried again: full jitter, U(0, min(cap, base × 2^attempt)). */
+/**
+ * When the client tries again after it lost its connection.
+ *
+ * The client waits a random time, evenly spread from 0 to a bound. The bound is `base` for the first
+ * attempt and twice `base` for the next ones. It grows with the square of the time without a
+ * connection: 4 s after 20 s, 9 s after 30 s, up to `cap`. While a publish waits, it does not grow. A
+ * call of the program brings the next attempt forward, at most once a second.
+ */
 export interface RetryOptions {
-  /** Bound of the first delay, which doubles with each attempt; default 1,000. */
+  /** Bound of the first delay; default 1,000. */
   readonly base: number;
   /** Longest delay, not below `base`; default 30,000. A server's `retry_after` goes beyond it. */
   readonly cap: number;

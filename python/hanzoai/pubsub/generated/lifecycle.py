@@ -109,6 +109,7 @@ Action: TypeAlias = Literal[
     "check",
     "count_failure",
     "count_short_life",
+    "cut_wait",
     "dial",
     "fail",
     "fetch_token",
@@ -261,6 +262,9 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def count_short_life(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def cut_wait(self, event: E, /) -> None: ...
 
     @abstractmethod
     def dial(self, event: E, /) -> None: ...
@@ -599,8 +603,8 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "pong": (),
         "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
         "called": (
-            Row(("has_token",), "dialing", ("-retry", "+open", "dial")),
-            Row((), "resolving", ("-retry", "fetch_token")),
+            Row(("has_token",), "dialing", ("-retry", "cut_wait", "+open", "dial")),
+            Row((), "resolving", ("-retry", "cut_wait", "fetch_token")),
         ),
         "fetch_timeout": (Row((), "waiting", ("abandon_fetch",)),),
         "retry_due": (
@@ -640,8 +644,8 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "pong": (),
         "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
         "called": (
-            Row(("has_token",), "dialing", ("-retry", "+open", "dial")),
-            Row((), "resolving", ("-retry", "fetch_token")),
+            Row(("has_token",), "dialing", ("-retry", "cut_wait", "+open", "dial")),
+            Row((), "resolving", ("-retry", "cut_wait", "fetch_token")),
         ),
         "fetch_timeout": (Row((), "suspended", ("abandon_fetch",)),),
         "retry_due": (

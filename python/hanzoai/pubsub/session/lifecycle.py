@@ -233,18 +233,24 @@ class Lifecycle(Machine):
     def schedule_retry(self, event: Event, /) -> None:
         """Wait before the next attempt, longer each time, never less than the server asked."""
         self._credentials.attempt += isinstance(event, TokenFailed)
+        if isinstance(event, TimerFired) and event.name == "open":
+            self._apart += self._options.open_timeout
         asked = min(MAX_RETRY_AFTER, max(retry_after(event), self._stay_away))
-        # A publish that waits has little time: attempts stay close to each other.
-        attempt = min(self._attempt, 1) if len(self.outbox) else self._attempt
-        delay = max(self._delay(attempt), asked)
+        delay = max(self._retry_delay(), asked)
         self._attempt += 1
+        self._apart += delay
         self._retry_in = delay
         self._start("retry", delay)
         hold = max(self._options.call_interval, asked)
         self._called = False
         self._sleeping = delay > hold
         if self._sleeping:
+            self._unslept = delay - hold
             self._start("hold", hold)
+
+    def cut_wait(self, event: Event, /) -> None:
+        """A call of the program ends the wait early."""
+        self._apart -= self._unslept
 
     def retry_now(self, event: Event, /) -> None:
         """Do not wait before the next attempt."""
@@ -253,7 +259,7 @@ class Lifecycle(Machine):
 
     def reset_retry(self, event: Event, /) -> None:
         """Count attempts anew."""
-        self._attempt = 0
+        self._attempt = self._apart = 0
         if self.state == "connected":
             self._stable = True
             self._replaced = False
@@ -339,6 +345,7 @@ class Lifecycle(Machine):
     def _proves_well(self) -> None:
         """The connection is of use: what failed before says nothing about the way any more."""
         self._works = True
+        self._apart = 0
         if self._transport == "websocket":
             self._failures = self._upgrades = 0
             self._answered = False

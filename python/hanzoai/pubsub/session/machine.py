@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.settings.session import SessionOptions
 
 
+_UNHURRIED: Final = 100_000
+"""Milliseconds. An outage of 20 s allows waits of up to 4 s, one of 55 s waits of up to 30 s."""
+
 AFTER: Final[dict[Timer, str]] = {
     "open": "open_timeout",
     "ping": "ping_interval",
@@ -67,6 +70,11 @@ class Machine(Steps["Event"]):
         self._online = False  # authenticated: frames of subscriptions and publishes count
         self._client_id: str | None = None
         self._attempt = 0
+        # Length of the outage in milliseconds, counted without a clock: waits and late openings
+        # since the last connection that was of use.
+        self._apart = 0
+        # Milliseconds of the present wait that a call of the program saves.
+        self._unslept = 0
         # The next attempt is so far away that a call brings it forward; one came too early for it.
         self._sleeping = self._called = False
         # WebSockets that failed one after the other, while HTTP answered between them.
@@ -136,10 +144,22 @@ class Machine(Steps["Event"]):
             del self._timers[timer]
             self._out.append(CancelTimer(timer))
 
-    def _delay(self, attempt: int) -> int:
+    def _delay(self, attempt: int, bound: int | None = None) -> int:
         """Full jitter (LIFE-2)."""
-        ceiling = min(self._options.retry_cap, self._options.retry_base * 2 ** min(attempt, 30))
-        return int(self._random() * ceiling)
+        options = self._options
+        ceiling = min(options.retry_cap, options.retry_base * 2 ** min(attempt, 30))
+        return int(self._random() * (ceiling if bound is None else min(ceiling, bound)))
+
+    def _retry_delay(self) -> int:
+        """Draw the wait before the next attempt.
+
+        Its bound grows with the length of the outage, so that clients return soon after a short
+        outage and are spread out after a long one. It stays low while a publish waits.
+        """
+        bound = 2 * self._options.retry_base
+        if not len(self.outbox):
+            bound = max(bound, self._apart * self._apart // _UNHURRIED)
+        return self._delay(self._attempt, bound)
 
     # ---------------------------------------------------------------- guards
 

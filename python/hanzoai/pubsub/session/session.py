@@ -145,7 +145,9 @@ class Session(Lifecycle):
             if self._called:
                 self._fire("called", event)
         else:
-            self._overdue |= event.name == "suspend"
+            if event.name == "suspend":
+                self._overdue = True
+                self._apart = max(self._apart, self._options.suspend_after)
             self._late |= event.name == "fallback"
             self._fire(TIMERS[event.name], event)
 

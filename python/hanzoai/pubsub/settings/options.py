@@ -89,10 +89,12 @@ class ReceiveQueue:
 
 @dataclass(frozen=True, slots=True)
 class RetryOptions:
-    """When a lost connection is tried again: full jitter, U(0, min(cap, base x 2^attempt)).
+    """When the client tries again after it lost its connection.
 
-    While a publish waits, the bound stays at twice `base`. A call of the program brings the next
-    attempt forward, at most once a second.
+    The client waits a random time, evenly spread from 0 to a bound. The bound is `base` for the
+    first attempt and twice `base` for the next ones. It grows with the square of the time without a
+    connection: 4 s after 20 s, 9 s after 30 s, up to `cap`. While a publish waits, it does not
+    grow. A call of the program brings the next attempt forward, at most once a second.
 
     Attributes:
         base: Seconds, 0.001 to a day; default 1.
