@@ -71,8 +71,8 @@ class Heard:
 class Crowd:
     """Clients of both languages, each with a subscription to the same topic.
 
-    Every second client knows where HTTP is. The others have only the URL of the WebSocket, on a port
-    where nothing else answers.
+    Every second client knows where HTTP is. The others have only the URL of the WebSocket, on a
+    port where nothing else answers.
     """
 
     def __init__(self, node: Node, key: bytes, peers: Sequence[Peer]) -> None:

@@ -318,14 +318,17 @@ def test_the_delay_fits_full_jitter_with_the_servers_wish_as_floor() -> None:
         session = Session(SessionOptions(), lambda unit=unit: unit)  # type: ignore[misc]
         for event in [*usual, events.Received(ok, 1000)]:
             session.handle(event)
-        for attempt in range(12):
+        outage = 0
+        for attempt in range(40):
             floor = 700 if attempt % 2 else None
             [changed] = [
                 effect
                 for effect in session.handle(events.Dropped(1006, "", floor))
                 if isinstance(effect, effects.StateChanged)
             ]
-            expected = max(floor or 0, int(unit * min(30_000, 1_000 * 2**attempt)))
+            bound = min(30_000, 1_000 * 2**attempt, max(2_000, outage**2 // 100_000))
+            expected = max(floor or 0, int(unit * bound))
+            outage += expected
             assert (changed.retry_in, changed.attempt) == (expected, attempt + 1)
             session.handle(events.TimerFired("retry", 0))
 

@@ -115,7 +115,7 @@ def delays_of_a_client(rolls: random.Random) -> list[int]:
 
 @pytest.fixture(scope="module")
 def delays() -> list[list[int]]:
-    rolls = random.Random(2)
+    rolls = random.Random(5)
     return [delays_of_a_client(rolls) for _ in range(SAMPLES)]
 
 

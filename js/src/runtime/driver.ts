@@ -56,6 +56,8 @@ export class Driver {
   readonly session: Session;
   state: StateName = 'initialized';
   finished = false;
+  /** Since when there has been no connection, by the clock. */
+  apartSince: number;
   /** What ended the last connection or attempt, until there is a connection again. */
   lastFailure: StateChange | undefined;
   /** Why there is no token, until there is one. */
@@ -93,6 +95,7 @@ export class Driver {
     readonly around: Surroundings,
   ) {
     this.clock = around.clock;
+    this.apartSince = this.clock.now();
     this.listeners = new Listeners(options.logger);
     this.tokens = new TokenSource(options, this.clock);
     this.session = new Session(settingsOf(options, around), around.random);
@@ -407,6 +410,7 @@ export class Driver {
     const { code, reason = '', retryIn, attempt } = about;
     const change = { from, to, code, reason, retryIn, attempt };
     this.state = to;
+    if (from === 'connected' || from === 'initialized') this.apartSince = this.clock.now();
     if (to === 'connected') this.lastFailure = undefined;
     else if (code !== undefined || reason) this.lastFailure = change;
     this.options.logger.debug?.(`${from} -> ${to} ${code ?? ''}`);

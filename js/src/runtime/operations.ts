@@ -95,10 +95,12 @@ function notConnected(
   return new ConnectionFailed(message, { remedy, ...about });
 }
 
-/** Where a client stands that did not answer in time, in words. */
-function standing({ lastFailure, state }: Driver): string {
+/** The state, how long there has been no connection, and what failed last, in words. */
+function standing({ apartSince, clock, lastFailure, state }: Driver): string {
+  const time = Math.round(clock.now() - apartSince);
+  const apart = state === 'connected' ? '' : `, no connection for ${time} ms`;
   const why = lastFailure ? ` Last failure: ${reasonOf(lastFailure, state)}` : '';
-  return `State: ${state}.${why}`;
+  return `State: ${state}${apart}.${why}`;
 }
 
 /** Why a publish was not sent in so many milliseconds. */

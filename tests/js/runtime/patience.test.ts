@@ -224,7 +224,7 @@ test('a subscription that waits in vain for a connection says why there is none'
   const late = assert.rejects(ps.subscribe('a.b', { timeout: 300 }), (error: OperationTimeout) => {
     assert.match(
       error.message,
-      /State: reconnecting\. Last failure: localhost cannot be reached\.$/,
+      /State: reconnecting, no connection for 300 ms\. Last failure: localhost cannot be reached\.$/,
     );
     assert.match(error.remedy, /^Try again, or wait longer;/);
     return error.code === 'timeout' && !error.outcomeUnknown;

@@ -109,7 +109,10 @@ test('a publish that could not be sent in time says why', async () => {
   await clock.advance(301);
   const error = await late;
   assert.ok(error instanceof OperationTimeout && !error.outcomeUnknown);
-  assert.match(error.message, /^It could not be sent within 300 ms\. State: \w+\. Last failure: l/);
+  assert.match(
+    error.message,
+    /^It could not be sent within 300 ms\. State: \w+, no connection for 30\d ms\. Last failure: l/,
+  );
   await ps.close({ timeout: 0 });
 });
 

@@ -251,7 +251,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'attempts are counted from the first for ever': {
     file: 'lifecycle.ts',
-    from: 'this._attempt = 0;\n    if',
+    from: 'this._attempt = this._apart = 0;\n    if',
     to: 'if',
     silent: true,
   },

@@ -103,18 +103,21 @@ class Troubles:
         return reason_of(self.last, state)
 
     def standing(self, state: StateName) -> str:
-        """The state, and what failed last, in words."""
+        """The state, how long there has been no connection, and what failed last, in words."""
+        apart = "" if self._connected else f", no connection for {self._seconds_apart():.1f} s"
         why = f" Last failure: {self.why(state)}" if self.last is not None else ""
-        return f"State: {state}.{why}"
+        return f"State: {state}{apart}.{why}"
 
     def outage(self, state: StateName) -> str | None:
         """Since when there has been no connection, and why; None where there is one."""
         if self._connected:
             return None
-        wall, steady = self._apart
-        since = datetime.fromtimestamp(wall / 1000).astimezone().isoformat(timespec="seconds")
-        seconds = self._clock.now() - steady
-        return f"There has been no connection since {since} ({seconds:.1f} s): {self.why(state)}"
+        began = datetime.fromtimestamp(self._apart[0] / 1000).astimezone()
+        since = f"{began.isoformat(timespec='seconds')} ({self._seconds_apart():.1f} s)"
+        return f"There has been no connection since {since}: {self.why(state)}"
+
+    def _seconds_apart(self) -> float:
+        return self._clock.now() - self._apart[1]
 
     def remedy(self, usual: str | None) -> str | None:
         """What to do about the last failure, where that is known better than usual."""
