@@ -59,8 +59,14 @@ class Service(Protocol):
         """
         ...
 
-    def session(self, identity: Identity) -> AuthOk:
-        """What `auth.ok` would say to this identity, for a caller without a connection."""
+    def session(self, identity: Identity, client_id: str | None = None) -> AuthOk:
+        """What `auth.ok` says to this identity when its event stream opens.
+
+        Args:
+            identity: Of the caller, who has no connection yet.
+            client_id: The client that the stream resumes. The answer names another one where
+                this identity may not resume it.
+        """
         ...
 
     async def authenticate(

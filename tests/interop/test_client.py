@@ -14,8 +14,10 @@ from hanzoai.pubsub import (
     Message,
     PayloadTooLarge,
     PermissionDenied,
+    PresenceChange,
     PubSubClient,
     RetryOptions,
+    StateChange,
     TokenContext,
 )
 from tests.interop.peer import PATIENCE
@@ -158,3 +160,29 @@ async def test_a_client_finds_itself_among_the_members_by_its_id(
     ):
         members = await ps.presence(TOPIC)
         assert [member.client_id for member in members] == [ps.client_id]
+
+
+@pytest.mark.parametrize("transport", ["websocket", "sse"])
+async def test_presence_shows_a_client_by_the_id_that_it_has_when_it_is_connected(
+    node: Node, transport: Literal["websocket", "sse"]
+) -> None:
+    ids: list[str | None] = []
+    members: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+
+    def note(change: StateChange) -> None:
+        if change.to == "connected":
+            ids.append(ps.client_id)
+
+    def show(change: PresenceChange) -> None:
+        if change.members and not members.done():
+            members.set_result([member.client_id for member in change.members])
+
+    async with (
+        asyncio.timeout(PATIENCE),
+        PubSubClient(
+            node.ws, node.iam.token(), rest_url=node.http, transport=transport, on_state=note
+        ) as ps,
+        ps.subscribe(TOPIC, on_presence=show),
+    ):
+        assert await members == [ps.client_id]
+    assert ids == [ps.client_id]

@@ -126,7 +126,6 @@ def test_metadata_cannot_grow_beyond_its_bound_piece_by_piece(alone: Presence) -
 def test_a_lost_client_that_comes_back_keeps_its_place(alone: Presence) -> None:
     update(alone, {"status": "typing"})
     alone.lose("a", 5.0, 40)
-    assert alone.may_resume("a", ALICE)
     assert alone.join("a", ALICE, "t", 60) is None
     assert alone.lapse("a") == []
     assert members(alone)[0].status == "typing"
@@ -139,12 +138,6 @@ def test_a_lost_client_leaves_what_it_did_not_join_again(alone: Presence) -> Non
     alone.join("a", ALICE, "u", 60)
     assert [topic for topic, _ in alone.lapse("a")] == ["t"]
     assert names(alone, "u") == ["a"]
-
-
-def test_only_the_same_identity_may_resume(alone: Presence) -> None:
-    assert not alone.may_resume("a", BOB)
-    assert not alone.may_resume("a", Identity(user_id="alice", kind="service"))
-    assert not alone.may_resume("unknown", ALICE)
 
 
 def test_everything_is_left_at_the_end(alone: Presence) -> None:

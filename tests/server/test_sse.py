@@ -201,6 +201,30 @@ async def test_a_stream_in_the_place_of_another_is_the_same_member_and_ends_that
             assert streams(server) == 1
 
 
+async def test_a_stream_gets_the_id_that_the_session_named(server: RunningServer) -> None:
+    async with httpx.AsyncClient(base_url=server.http) as http:
+
+        async def session(token: str, **query: str) -> str:
+            headers = {"Authorization": f"Bearer {token}"}
+            answer = await http.get("/v1/session", params=query, headers=headers)
+            named: str = answer.json()["client_id"]
+            return named
+
+        named = await session(reader(server))
+        body: dict[str, object] = {"subscriptions": [{"topics": [TOPIC]}], "client_id": named}
+        async with stream(server, body={**body, "presence": True}) as opened:
+            assert opened.response.headers["Client-Id"] == named
+            members = (await opened.until("presence"))["members"]
+            assert [member["client_id"] for member in members] == [named]
+        # An id is resumed by the identity that it was issued to, and by no other.
+        assert await session(reader(server), client_id=named) == named
+        assert await session(server.token("mallory"), client_id=named) != named
+        assert await session(reader(server), client_id="cl_made_up") != "cl_made_up"
+        token = {"Authorization": f"Bearer {reader(server)}"}
+        long = await http.get("/v1/session", params={"client_id": "c" * 65}, headers=token)
+        assert (long.status_code, long.json()["field"]) == (400, "client_id")
+
+
 async def test_nobody_takes_the_place_of_somebody_else(server: RunningServer) -> None:
     body: dict[str, object] = {"subscriptions": [{"topics": [TOPIC]}], "presence": True}
     async with stream(server, body=body) as first:

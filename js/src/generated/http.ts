@@ -231,7 +231,7 @@ export const isStreamSubscription: Guard<StreamSubscription> = /* @__PURE__ */ s
 
 /** Answer of `GET /v1/session`: what `auth.ok` says on a socket. */
 export interface SessionInfo {
-  /** Identifies the caller. */
+  /** Id of the event stream that the caller opens next, when it names it in `client_id`. */
   readonly client_id: string;
   /** Whom the token names. */
   readonly user_id?: string;

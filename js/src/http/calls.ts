@@ -123,11 +123,16 @@ export function topics(prefix?: string, limit?: number): Call<TopicInfo[]> {
   };
 }
 
-/** What `auth.ok` would say on a socket; plain HIP-56 has no such operation. */
-export function session(): Call<SessionInfo> {
+/**
+ * What `auth.ok` would say on a socket; plain HIP-56 has no such operation.
+ *
+ * @param client_id The client that the next event stream resumes. The answer names the id that the
+ *   stream gets.
+ */
+export function session(client_id?: string): Call<SessionInfo> {
   return {
     method: 'GET',
-    path: '/v1/session',
+    path: `/v1/session${queryOf({ client_id })}`,
     read: (body) => {
       const info = withoutNulls(answerOf(body));
       if (isSessionInfo(info)) return info;

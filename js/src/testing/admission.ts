@@ -64,15 +64,14 @@ export class Admission {
 
   private _enter(connection: Connection, identity: Identity, clientId: string | undefined): void {
     const { connections, limiter, presence, stats } = this._core;
-    const resumed =
-      clientId !== undefined && presence.mayResume(clientId, identity) ? clientId : undefined;
-    const replaced = resumed === undefined ? undefined : connections.get(resumed);
+    const id = this._core.clientId(identity, clientId);
+    const replaced = connections.get(id);
     if (replaced) {
       // The old connection is dead without the server knowing: the client is here.
       this._end(replaced, new Problem('replaced', "another connection took this one's place"));
     }
     limiter.acquire(identity);
-    connection.clientId = resumed ?? this._core.clientId();
+    connection.clientId = id;
     connection.identity = identity;
     connections.set(connection.clientId, connection);
     stats.authenticated += 1;

@@ -13,6 +13,9 @@ import { ConnectionLimiter, RateLimiter } from './rates.js';
 import type { Rules, ServerSettings } from './settings.js';
 import { type Identity, Tokens } from './tokens.js';
 
+/** Client ids whose owner is known; of older ones none is resumed. */
+const OWNERS_MAX = 10_000;
+
 /** What the server counts, from its beginning. */
 export interface Stats {
   /** Connections that are open, and authenticated. */
@@ -63,6 +66,8 @@ export class Core {
   private readonly _ids: IdMaker;
   private _last = 0;
   private _clients = 0;
+  /** Whose each client id is. */
+  private readonly _owners = new Map<string, Identity>();
 
   /**
    * @param clock Time.
@@ -106,10 +111,19 @@ export class Core {
     return this._ids.messageId();
   }
 
-  /** A new id of a client. */
-  clientId(): string {
+  /** The id of a new connection: the one to resume if this identity may, else a new one. */
+  clientId(identity: Identity, resumed?: string): string {
+    const owner = resumed === undefined ? undefined : this._owners.get(resumed);
+    const { userId, kind } = identity;
+    if (resumed && owner?.userId === userId && owner.kind === kind) return resumed;
     this._clients += 1;
-    return `cl_${this._clients}`;
+    const issued = `cl_${this._clients}`;
+    this._owners.set(issued, identity);
+    for (const oldest of this._owners.keys()) {
+      if (this._owners.size <= OWNERS_MAX) break;
+      this._owners.delete(oldest);
+    }
+    return issued;
   }
 
   /** Who gets what is published on a topic, each once. */

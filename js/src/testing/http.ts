@@ -66,7 +66,9 @@ function perform(asked: Asked): Response | Promise<Response> {
   const [version, noun, name, verb] = path;
   const { maxPayload, maxBatch } = hub.core.settings;
   const route = version === 'v1' ? [method, noun, path.length].join(' ') : '';
-  if (route === 'GET session 2') return json(hub.session(identity));
+  if (route === 'GET session 2') {
+    return json(hub.session(identity, query.get('client_id') ?? undefined));
+  }
   if (route === 'GET subscribe 2' || route === 'POST subscribe 2') return stream(asked);
   if (route === 'GET topics 2') {
     const limit = whole(query, 'limit') ?? TOPICS_DEFAULT;

@@ -234,8 +234,8 @@ export class Hub {
   }
 
   /** What `auth.ok` would say. */
-  session(identity: Identity): SessionInfo {
-    return this._admission.describe(identity, `rest_${identity.userId}`);
+  session(identity: Identity, clientId?: string): SessionInfo {
+    return this._admission.describe(identity, this.core.clientId(identity, clientId));
   }
 
   private _checkRead(identity: Identity, topic: string): void {

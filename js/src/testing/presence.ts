@@ -64,12 +64,6 @@ export class Presence {
     });
   }
 
-  /** Whom a client may resume: one of the same identity. */
-  mayResume(clientId: string, { userId, kind }: Identity): boolean {
-    const identity = this._clients.get(clientId)?.identity;
-    return identity?.userId === userId && identity.kind === kind;
-  }
-
   /** The client authenticated anew. */
   refresh(clientId: string, identity: Identity): void {
     const client = this._clients.get(clientId);

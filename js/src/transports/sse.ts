@@ -153,7 +153,9 @@ export class SseTransport implements Transport {
     const { signal } = authenticating;
     this._authenticating = authenticating;
     const limits = { timeout: this._options.openTimeout, attempts: 1, signal };
-    const info = await this._rest.perform(session(), limits).catch((error: unknown) => error);
+    const info = await this._rest
+      .perform(session(this._clientId), limits)
+      .catch((error: unknown) => error);
     if (signal.aborted) return;
     if (
       info instanceof ConnectionFailed ||
@@ -178,6 +180,7 @@ export class SseTransport implements Transport {
       ref,
     });
     this._subscriptions.plain = plain;
+    if (!plain) this._clientId = frame.client_id.slice(0, 64);
     this._rest.features = new Set(frame.features);
     this._greeting = plain ? undefined : { frame, at: this.lastHeard };
     this._put(frame);
@@ -313,9 +316,9 @@ export class SseTransport implements Transport {
     return parser.retry;
   }
 
-  /** Say again who this client is: presence knows the stream, not the request before it. */
+  /** Correct who this client is, where the stream got another id than the session named. */
   private _introduce(clientId: string | null): void {
-    if (!this._greeting || !clientId) return;
+    if (!this._greeting || !clientId || clientId === this._clientId) return;
     this._clientId = clientId.slice(0, 64);
     const { frame, at } = this._greeting;
     const { ref, server_time: then, ...said } = frame;

@@ -127,8 +127,8 @@ class PubSubClient:
     def client_id(self) -> str | None:
         """The id the server gave this client; None before it was ever connected.
 
-        Members of a topic have it as ``client_id``. Over server-sent events each stream has its
-        own; before the first stream it is the one of requests over HTTP.
+        Members of a topic have it as ``client_id``, over a WebSocket and over server-sent events.
+        A client that reconnects keeps its id, unless the server has lost its data.
         """
         return None if self._operations is None else self._operations.client_id
 

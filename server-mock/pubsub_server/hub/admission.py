@@ -6,7 +6,6 @@ HIP-56 Security 1, 7, 10; H-140, H-141, H-148, H-152 … H-154.
 from __future__ import annotations
 
 import logging
-import secrets
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard
@@ -131,17 +130,13 @@ class Admission:
 
     def _enter(self, connection: Connection, identity: Identity, client_id: str | None) -> None:
         core = self._core
-        if client_id is not None and self._may_resume(client_id, identity):
-            replaced = core.connections.get(client_id)
-            if replaced is not None:
-                # The old connection is dead without the server knowing: the client is here.
-                self._end(
-                    replaced, ServiceError("replaced", "another connection took this one's place")
-                )
-            connection.client_id = client_id
-        else:
-            new = f"cl_{secrets.token_hex(10)}"
-            connection.client_id = new if core.roster is None else core.roster.issue(identity)
+        connection.client_id = self.client_id(identity, client_id)
+        replaced = core.connections.get(connection.client_id)
+        if replaced is not None:
+            # The old connection is dead without the server knowing: the client is here.
+            self._end(
+                replaced, ServiceError("replaced", "another connection took this one's place")
+            )
         connection.identity = identity
         connection.since = core.wall()
         core.connections[connection.client_id] = connection
@@ -149,11 +144,12 @@ class Admission:
         core.presence.refresh(connection.client_id, identity)
         self._set_end(connection, identity)
 
-    def _may_resume(self, client_id: str, identity: Identity) -> bool:
-        core = self._core
-        return core.presence.may_resume(client_id, identity) or (
-            core.roster is not None and core.roster.vouches(client_id, identity)
-        )
+    def client_id(self, identity: Identity, resumed: str | None) -> str:
+        """The id of a new connection: the one to resume if this identity may, else a new one."""
+        ids = self._core.ids
+        if resumed is not None and ids.vouches(resumed, identity):
+            return resumed
+        return ids.issue(identity)
 
     def _renew(self, connection: Connection, identity: Identity, held: Identity) -> None:
         core = self._core

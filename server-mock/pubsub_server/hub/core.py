@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplane import Backplane
     from pubsub_server.errors import ServiceError
+    from pubsub_server.hub.client_ids import ClientIds
     from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.delivery import Delivery
     from pubsub_server.hub.presence import Presence
@@ -42,6 +43,7 @@ class Core:
     Attributes:
         presence: Members that are connected to this node.
         roster: Those of all nodes; None for a node alone.
+        ids: Issues and recognizes client ids.
         connections: The authenticated ones, by client id.
         clock: Monotonic seconds.
         wall: Unix ms, never going back: of messages.
@@ -61,6 +63,7 @@ class Core:
     router: Router
     presence: Presence
     roster: Roster | None
+    ids: ClientIds
     wheel: Wheel
     stats: Stats
     turns: Turns

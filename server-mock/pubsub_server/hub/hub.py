@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import secrets
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.admission import Admission
 from pubsub_server.hub.attendance import Attendance
+from pubsub_server.hub.client_ids import ClientIds
 from pubsub_server.hub.codec import error_frame
 from pubsub_server.hub.connection import PAUSED, Connection
 from pubsub_server.hub.core import Core
@@ -152,6 +154,7 @@ class Hub:
             ),
             presence=Presence(settings.presence_max_members),
             roster=roster,
+            ids=ClientIds(secrets.token_hex(32)) if roster is None else roster.ids,
             wheel=Wheel(clock_, loop.call_at if clock is None else None),
             stats=stats,
             turns=Turns(loop),
@@ -303,9 +306,9 @@ class Hub:
         """See `service.Service`."""
         return await self.admission.identify(token, caller)
 
-    def session(self, identity: Identity) -> AuthOk:
+    def session(self, identity: Identity, client_id: str | None = None) -> AuthOk:
         """See `service.Service`."""
-        return self.admission.answer(identity, f"rest_{identity.user_id}")
+        return self.admission.answer(identity, self.admission.client_id(identity, client_id))
 
     async def authenticate(
         self, connection: Connection, token: str, *, client_id: str | None = None

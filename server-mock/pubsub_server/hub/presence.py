@@ -190,11 +190,6 @@ class Presence:
         gone = [(topic, self.leave(client_id, topic)) for topic in left]
         return [(topic, member) for topic, member in gone if member is not None]
 
-    def may_resume(self, client_id: str, identity: Identity) -> bool:
-        """Whether this identity may go on as this client."""
-        client = self._clients.get(client_id)
-        return client is not None and _same(client.identity, identity)
-
     def refresh(self, client_id: str, identity: Identity) -> None:
         """The client authenticated anew."""
         client = self._clients.get(client_id)
@@ -287,10 +282,6 @@ class Presence:
                 place.client.last_seen = max(last_seen, place.client.last_seen)
             members.append(place.member())
         return members
-
-
-def _same(one: Identity, other: Identity) -> bool:
-    return one.user_id == other.user_id and one.kind == other.kind
 
 
 def _text(data: Mapping[str, Any], name: str) -> str | None:

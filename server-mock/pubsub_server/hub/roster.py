@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pubsub_server.interfaces import Identity
+    from pubsub_server.hub.client_ids import ClientIds
 
 Change = Literal["join", "leave", "update"]
 
@@ -89,18 +89,15 @@ class Roster(Protocol):
 
     What is done is taken at once, in order, and holds when the store has it; while that is away it
     waits, and is told later.
+
+    Attributes:
+        ids: Client ids that all nodes recognize.
     """
+
+    ids: ClientIds
 
     def attend(self, audience: Audience) -> None:
         """Tell this from now on."""
-        ...
-
-    def issue(self, identity: Identity) -> str:
-        """An id for a new client, by which every node knows whose it is."""
-        ...
-
-    def vouches(self, client_id: str, identity: Identity) -> bool:
-        """Whether the id was issued, by any node, to this identity."""
         ...
 
     def join(self, topic: str, client_id: str, shown: bytes) -> Future[None]:

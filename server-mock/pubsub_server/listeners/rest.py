@@ -148,9 +148,9 @@ class RestApi:
         return _json({"topics": [_report(report) for report in reports], "has_more": more})
 
     async def session(self, request: web.Request) -> web.Response:
-        """`GET /v1/session`: what `auth.ok` says on a socket."""
+        """`GET /v1/session?client_id=C`: what `auth.ok` says on a socket."""
         identity = await requests.identify(self._service, request)
-        ok = self._service.session(identity)
+        ok = self._service.session(identity, requests.text(request, "client_id", 64))
         return _json(
             _present(
                 client_id=ok.client_id,

@@ -124,14 +124,19 @@ test('where no WebSocket gets through, the client falls back to an event stream'
   await ps.close();
 });
 
-test('presence knows a client over an event stream by the id that the client has', async () => {
+test('presence knows a client over an event stream by the id that it has since it is connected', async () => {
   const ps = server.client({ token: service, transport: 'sse' });
+  const ids: (string | undefined)[] = [];
+  ps.on('state', ({ to }) => {
+    if (to === 'connected') ids.push(ps.clientId);
+  });
   const seen = deferred<readonly string[]>();
   const onPresence = (members: readonly { client_id: string }[]): void => {
     if (members.length) seen.resolve(members.map(({ client_id }) => client_id));
   };
   const sub = await ps.subscribe('demo.who', { onPresence });
   assert.deepEqual(await bounded(seen.promise, 'the members'), [ps.clientId]);
+  assert.deepEqual(ids, [ps.clientId]);
   await sub.unsubscribe();
   await ps.close();
 });

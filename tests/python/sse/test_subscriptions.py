@@ -41,6 +41,7 @@ async def test_the_subscriptions_of_one_turn_go_in_one_request(client: Client, p
             {"topics": ["b"], "after": {"b": 7}, "history": 3, "ref": "s2"},
         ],
         "presence": True,
+        "client_id": "cl_1",
     }
     stream.write(event("subscribed", {"topics": ["a.*"], "ref": "s1", "positions": {"a.b": 3}}))
     stream.write(message(4), event("presence", {"topic": "b", "members": []}))
@@ -112,7 +113,30 @@ async def test_a_peer_that_knows_no_post_is_asked_by_get(client: Client, peer: P
     assert frame.ref == "s1"
 
 
-async def test_the_client_is_known_by_the_id_of_its_stream(client: Client, peer: Peer) -> None:
+async def test_the_stream_takes_the_id_that_the_session_named(client: Client, peer: Peer) -> None:
+    assert (await client.authenticate()).client_id == "cl_1"
+    assert "client_id" not in peer.requests[0].url.params
+
+    def stream(request: httpx.Request) -> httpx.Response:
+        opened = Stream(request)
+        peer.streams.put_nowait(opened)
+        headers = {"Content-Type": "text/event-stream", "Client-Id": "cl_1"}
+        return httpx.Response(200, headers=headers, stream=opened)
+
+    peer.answer("/v1/subscribe", stream)
+    opened = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    assert opened.body["client_id"] == "cl_1"
+    opened.write(event("subscribed", {"topics": ["a.b"], "ref": "s1"}))
+    # Nothing is corrected: the stream got the id that `auth.ok` said.
+    (answer,) = await client.next()
+    assert isinstance(answer, SubscribedFrame)
+    await client.authenticate("another token")
+    assert peer.requests[-1].url.params["client_id"] == "cl_1"
+
+
+async def test_a_stream_that_gets_another_id_corrects_who_the_client_is(
+    client: Client, peer: Peer
+) -> None:
     info = {**INFO, "expires_at": 9_000, "server_time": 1_000}
     peer.answer("/v1/session", httpx.Response(200, json=info))
     assert (await client.authenticate()).client_id == "cl_1"

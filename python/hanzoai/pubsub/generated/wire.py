@@ -590,7 +590,7 @@ class SessionInfo(Model):
     """Answer of `GET /v1/session`: what `auth.ok` says on a socket."""
 
     client_id: str
-    """Identifies the caller."""
+    """Id of the event stream that the caller opens next, when it names it in `client_id`."""
     user_id: str | None = None
     """Whom the token names."""
     version: Annotated[int, Field(ge=0)]

@@ -208,9 +208,15 @@ def positions(
     )
 
 
-def session() -> Call[SessionInfo]:
-    """What `auth.ok` would say on a socket; plain HIP-56 has no such operation."""
-    return Call("GET", "/v1/session", _session_info)
+def session(client_id: str | None = None) -> Call[SessionInfo]:
+    """What `auth.ok` would say on a socket; plain HIP-56 has no such operation.
+
+    Args:
+        client_id: The client that the next event stream resumes. The answer names the id that the
+            stream gets.
+    """
+    params = () if client_id is None else (("client_id", client_id),)
+    return Call("GET", "/v1/session", _session_info, params)
 
 
 def chunks(

@@ -214,7 +214,7 @@ class SseTransport:
         info: SessionInfo | None
         try:
             info = await self._rest.perform(
-                rest_calls.session(), timeout=self._options.open_timeout, attempts=1
+                rest_calls.session(self._client_id), timeout=self._options.open_timeout, attempts=1
             )
         except (NotFound, Unsupported, ProtocolError):
             info = None
@@ -233,6 +233,7 @@ class SseTransport:
             self._put(AuthOkFrame(client_id="", ref=frame.ref))
         else:
             self._rest.features = frozenset(info.features or ())
+            self._client_id = info.client_id[:64]
             self._greeting = AuthOkFrame(
                 client_id=info.client_id,
                 user_id=info.user_id,
@@ -330,9 +331,9 @@ class SseTransport:
         return stream.retry
 
     def _introduce(self, client_id: str | None) -> None:
-        """Say again who this client is: presence knows the stream, not the request before it."""
+        """Correct who this client is, where the stream got another id than the session named."""
         said = self._greeting
-        if said is None or not client_id:
+        if said is None or not client_id or client_id == self._client_id:
             return
         self._client_id = client_id[:64]
         since = round((self._clock.now() - self._greeted_at) * 1000)

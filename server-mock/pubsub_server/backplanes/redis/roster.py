@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
-import secrets
 from collections import deque
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
@@ -17,6 +14,7 @@ from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.told import read_members, read_told
 from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST, REFUSED_FOR
 from pubsub_server.errors import ServiceError
+from pubsub_server.hub.client_ids import ClientIds
 from pubsub_server.hub.roster import Present
 from pubsub_server.tasks import Tasks
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.life import Life
     from pubsub_server.backplanes.redis.link import Argument, Link
     from pubsub_server.hub.roster import Audience, Change
-    from pubsub_server.interfaces import Identity
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +35,6 @@ WAITING_CHANGES: Final = 100_000
 READ_TOPICS: Final = 100
 MARGIN_MS: Final = 10_000
 """How long a connection may have been dead without being known to be."""
-SEAL_CHARACTERS: Final = 20
 
 _T = TypeVar("_T")
 
@@ -66,6 +62,9 @@ class RedisRoster:
         max_members: Of one topic, on all nodes.
         secret: Seals client ids; the same on all nodes.
         patience: Seconds that a subscription waits for Redis.
+
+    Attributes:
+        ids: See `hub.roster.Roster`.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class RedisRoster:
         self._feed = feed
         self._life = life
         self._max_members = max_members
-        self._secret = secret.encode()
+        self.ids = ClientIds(secret)
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._audience: Audience | None = None
@@ -106,23 +105,6 @@ class RedisRoster:
         self._closed = True
         if self._task is not None:
             await self._task
-
-    # ------------------------------------------------------------ whose an id is
-
-    def issue(self, identity: Identity) -> str:
-        """See `hub.roster.Roster`."""
-        name = secrets.token_hex(10)
-        return f"cl_{name}{self._seal(name, identity)}"
-
-    def vouches(self, client_id: str, identity: Identity) -> bool:
-        """See `hub.roster.Roster`."""
-        name, seal = client_id[3:-SEAL_CHARACTERS], client_id[-SEAL_CHARACTERS:]
-        wanted = self._seal(name, identity)
-        return client_id.startswith("cl_") and hmac.compare_digest(seal.encode(), wanted.encode())
-
-    def _seal(self, name: str, identity: Identity) -> str:
-        text = f"{name} {identity.kind} {identity.user_id}".encode()
-        return hmac.new(self._secret, text, sha256).hexdigest()[:SEAL_CHARACTERS]
 
     # ------------------------------------------------------------ changes of this node
 
