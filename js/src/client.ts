@@ -3,7 +3,7 @@
 /** `PubSub`: what a program holds. */
 
 import type { PubSubError } from './errors.js';
-import type { JsonObject, PresenceMember, TopicInfo } from './generated/wire.js';
+import type { JsonObject, Limits, PresenceMember, TopicInfo } from './generated/wire.js';
 import { Driver } from './runtime/driver.js';
 import type { Handler } from './runtime/handlers.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
@@ -73,6 +73,14 @@ export class PubSub<Topics extends object = AnyTopics> {
   /** The id the server gave this client; undefined before it was ever connected. */
   get clientId(): string | undefined {
     return this._driver.welcome?.client_id;
+  }
+
+  /**
+   * What the server allows: rates, sizes, and how many messages of a topic it retains
+   * (`history_max`); undefined before it was ever connected.
+   */
+  get limits(): Limits | undefined {
+    return this._driver.welcome?.limits;
   }
 
   /** The URL of the WebSocket; it never holds a token. */

@@ -1,9 +1,18 @@
 /** What components show of one set of topics: one subscription for all of them, drawn by frames. */
 
 import type { PubSub } from '../client.js';
+import { AuthError, fromCode } from '../errors.js';
+import { CODES } from '../generated/errors.js';
 import type { SubscribeOptions } from '../runtime/subscribing.js';
 import type { Subscription } from '../runtime/subscription.js';
-import type { AnyPayload, Gap, Message, PresenceMember, SubscriptionEvent } from '../values.js';
+import type {
+  AnyPayload,
+  Gap,
+  Message,
+  PresenceMember,
+  StateChange,
+  SubscriptionEvent,
+} from '../values.js';
 
 /** Milliseconds for which a subscription that no component uses is kept for the next one. */
 export const LINGER = 500;
@@ -28,7 +37,10 @@ export interface TopicState<Data = AnyPayload> {
   /** Who is present, by client id. */
   readonly members: ReadonlyMap<string, PresenceMember>;
   readonly status: TopicStatus;
-  /** Why it ended, where the status is `failed`. */
+  /**
+   * Why it ended, where the status is `failed`. With another status an `AuthError`: the server does
+   * not take the token, or `getToken` gave none; the client goes on trying.
+   */
   readonly error: Error | undefined;
 }
 
@@ -44,7 +56,7 @@ export const IDLE: TopicState = {
 
 /** What a component asks for; of several that use the same topics, the first says where to begin. */
 export interface TopicOptions extends Pick<SubscribeOptions, 'since' | 'history' | 'after'> {
-  /** Messages kept; default 100. Of several components, the largest. */
+  /** Messages kept; default 100, or `history` where that is more. Of several components, the largest. */
   readonly limit?: number | undefined;
 }
 
@@ -90,7 +102,7 @@ interface Part {
  * @param ended Called when no component has used it for a while.
  */
 export function createStore(
-  client: Pick<PubSub, 'subscribe'>,
+  client: Pick<PubSub, 'subscribe' | 'on' | 'lastFailure'>,
   topics: readonly string[],
   pace: Pace,
   ended: () => void,
@@ -145,9 +157,15 @@ export function createStore(
     const { limit: _, ...options } = from ?? {};
     // Presence that is asked for later says nothing of the messages that come already.
     const tell = part.beside ? () => {} : show;
+    let trouble = tokenError(client.lastFailure);
+    const stop = client.on('state', () => {
+      const before = trouble?.message;
+      trouble = tokenError(client.lastFailure);
+      if (trouble?.message !== before) tell({ error: trouble });
+    });
     let subscription: Subscription | undefined;
     try {
-      tell({ status: 'joining', error: undefined });
+      tell({ status: 'joining', error: trouble });
       subscription = await client.subscribe(topics, {
         ...options,
         presence: withPresence,
@@ -164,12 +182,14 @@ export function createStore(
           take(event);
         }
       }
-      tell({ status: 'idle' });
+      tell({ status: 'idle', error: undefined });
     } catch (error) {
       if (signal.aborted) return;
       show({ status: 'failed', error: error as Error });
       const after = subscription?.positions ?? {};
       failed.push(from && Object.keys(after).length ? { ...part, from: { after } } : part);
+    } finally {
+      stop();
     }
     if (!withPresence) return;
     // Nobody says any more who is there.
@@ -196,7 +216,7 @@ export function createStore(
       keep();
       if (wish) {
         first ??= wish;
-        limit = Math.max(limit, wish.limit ?? LIMIT);
+        limit = Math.max(limit, wish.limit ?? Math.max(LIMIT, wish.history ?? 0));
       } else {
         presence = true;
       }
@@ -218,4 +238,12 @@ export function createStore(
       for (const part of parts) void subscribe(part);
     },
   };
+}
+
+/** The error that a client's last failure stands for, where it is about the token. */
+function tokenError(failure: StateChange | undefined): AuthError | undefined {
+  const { code, reason } = failure ?? {};
+  const named = [...CODES.values()].find(({ close }) => close && close === code);
+  const error = fromCode(named?.code ?? String(code), reason);
+  return error instanceof AuthError ? error : undefined;
 }

@@ -30,7 +30,7 @@ import { Listeners } from './listeners.js';
 import { PARTS } from './parts.js';
 import { Reader } from './reader.js';
 import type { Recent } from './stream.js';
-import { type Surroundings, settingsOf } from './surroundings.js';
+import { checkPlatform, type Surroundings, settingsOf } from './surroundings.js';
 import { TokenSource, tokenProblem } from './tokens.js';
 import type { Turnstile } from './turnstile.js';
 import { type Waiting, within } from './waiting.js';
@@ -53,7 +53,6 @@ export class Driver {
   readonly clock: Clock;
   readonly listeners: Listeners;
   readonly tokens: TokenSource;
-  readonly session: Session;
   state: StateName = 'initialized';
   finished = false;
   /** Since when there has been no connection, by the clock. */
@@ -66,6 +65,7 @@ export class Driver {
   welcome: AuthOkFrame | undefined;
   /** Called when all events were handled: there may be room for publishes. */
   onHandled: () => void = () => {};
+  private _session: Session | undefined;
   private _error: PubSubError | undefined;
   private readonly _over = new AbortController();
   /** Aborted when the client has ended. */
@@ -88,7 +88,6 @@ export class Driver {
   /**
    * @param options What the client is set to.
    * @param around Clock, randomness, transports.
-   * @throws InvalidOption A WebSocket is wanted where there is none.
    */
   constructor(
     readonly options: ClientOptions,
@@ -98,7 +97,6 @@ export class Driver {
     this.apartSince = this.clock.now();
     this.listeners = new Listeners(options.logger);
     this.tokens = new TokenSource(options, this.clock);
-    this.session = new Session(settingsOf(options, around), around.random);
     this._reader = new Reader(
       {
         receive: (frame, at) => {
@@ -124,6 +122,13 @@ export class Driver {
   }
 
   // ---------------------------------------------------------------- events in, effects out
+
+  /** Made at the first use: what the platform lacks does not matter before. */
+  get session(): Session {
+    const { options, around } = this;
+    this._session ??= new Session(settingsOf(options, around), around.random);
+    return this._session;
+  }
 
   /** Have the session handle an event, now or after the one it is at. */
   feed(given: Event): void {
@@ -282,9 +287,14 @@ export class Driver {
     throw fromCode(cause.code, cause.message, { ...cause, cause });
   }
 
-  /** Connect, unless that was asked for before. */
+  /**
+   * Connect, unless that was asked for before.
+   *
+   * @throws InvalidOption A WebSocket is wanted where there is none.
+   */
   connect(): void {
     if (this._stopWatching || this.state !== 'initialized') return;
+    checkPlatform(this.options, this.around);
     this._stopWatching = this.around.watch(this);
     this.feed({ kind: 'connect', opened: this.around.opened?.has(this.options.socketUrl) });
   }
@@ -307,8 +317,8 @@ export class Driver {
 
   /** Begin a subscription. */
   add(event: Subscribe, inbox: Inbox): void {
-    this._inboxes.set(event.sub, inbox);
     this.connect();
+    this._inboxes.set(event.sub, inbox);
     this.feed(event);
   }
 

@@ -1,6 +1,8 @@
 /** Gaps in words: loaded only where there is one that the program does not handle. */
 
 import { MessagesMissed } from '../errors.js';
+import type { Limits } from '../generated/wire.js';
+import type { Subscribe } from '../session/events.js';
 import type { Gap, GapReason } from '../values.js';
 
 const REASONS: Readonly<Record<GapReason, string>> = {
@@ -23,6 +25,16 @@ export function missed(gap: Gap): MessagesMissed {
   const verb = count === 1 ? 'was' : 'were';
   const message = `${what} of topic ${topic}${where} ${verb} missed: ${REASONS[reason]}.`;
   return new MessagesMissed(message, { topic, ...{ gap } });
+}
+
+/** What the log says of a `history` beyond what the server retains. */
+export function retained({ topics, history }: Subscribe, { history_max }: Limits): string {
+  const [asked, kept] = [history, history_max].map((count) => count?.toLocaleString('en-US'));
+  return (
+    `subscribe() to ${topics[0]} asks for \`history\` of ${asked} messages, and the server retains ` +
+    `${kept} messages of a topic, unless its settings say otherwise for this topic ` +
+    '(`ps.limits.history_max`).'
+  );
 }
 
 /** What the log says of a gap that no handler sees. */

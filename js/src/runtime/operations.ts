@@ -17,7 +17,7 @@ import type { Driver } from './driver.js';
 import { checkPresence } from './refusals.js';
 import { type Waiting, within } from './waiting.js';
 
-export { missed, unseen } from './gaps.js';
+export { missed, retained, unseen } from './gaps.js';
 export { probe } from './probe.js';
 export { refuseMany, refuseMessage, refuseSubscription } from './refusals.js';
 export { Turnstile } from './turnstile.js';

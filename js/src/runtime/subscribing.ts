@@ -43,7 +43,10 @@ const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
 export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
   /** Replay what is newer: Unix milliseconds or a Date; 0 for all that is retained. */
   readonly since?: Since | undefined;
-  /** Replay at most so many of the newest messages of each topic, 0 to 10,000. */
+  /**
+   * Replay at most so many of the newest messages of each topic, 0 to 10,000. The server replays
+   * what it retains (`ps.limits.history_max`); a warning in the log says where that is less.
+   */
   readonly history?: number | undefined;
   /** Replay what follows these positions, by topic: `sub.positions` of an earlier program. */
   readonly after?: Readonly<Record<string, number>> | undefined;
@@ -121,5 +124,12 @@ export async function subscribe<Data>(
   }
   signal?.throwIfAborted();
   if (inbox.error) throw inbox.error;
+  const { limits } = driver.welcome ?? {};
+  if (history && limits && history > Number(limits.history_max)) {
+    operations().then(
+      ({ retained }) => driver.options.logger.warn(retained(event, limits)),
+      () => {},
+    );
+  }
   return subscription;
 }

@@ -34,21 +34,26 @@ export interface Surroundings {
   watch(driver: Driver): () => void;
 }
 
+/** What the session of a client is set to, on a platform with or without WebSockets. */
+export function settingsOf(options: ClientOptions, around: Surroundings): SessionOptions {
+  const settings = sessionOptionsOf(options);
+  const isBare = options.transport === 'auto' && around.hasWebSocket?.(options) === false;
+  return isBare ? { ...settings, transport: 'sse' } : settings;
+}
+
 /**
- * What the session of a client is set to.
+ * Warn of a platform without WebSockets, when a client connects for the first time.
  *
  * @throws InvalidOption A WebSocket is wanted where there is none.
  */
-export function settingsOf(options: ClientOptions, around: Surroundings): SessionOptions {
-  const settings = sessionOptionsOf(options);
-  if (settings.transport === 'sse' || around.hasWebSocket?.(options) !== false) return settings;
+export function checkPlatform(options: ClientOptions, around: Surroundings): void {
+  if (options.transport === 'sse' || around.hasWebSocket?.(options) !== false) return;
   const problem = new InvalidOption('This platform has no WebSocket.', {
     remedy: 'Pass `WebSocket`, as of the package `ws`.',
     field: 'WebSocket',
   });
-  if (settings.transport !== 'auto') throw problem;
+  if (options.transport === 'websocket') throw problem;
   options.logger.warn(`${problem}`);
-  return { ...settings, transport: 'sse' };
 }
 
 /** Those of the platform; what a first connection does not need is loaded beside it. */

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
     from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
+        Limits,
         Message,
         Outgoing,
         PositionList,
@@ -109,6 +110,11 @@ class PubSub:
     def client_id(self) -> str | None:
         """The id the server gave this client; None before it was ever connected."""
         return self._client.client_id
+
+    @property
+    def limits(self) -> Limits | None:
+        """What the server allows; see ``PubSubClient.limits``."""
+        return self._client.limits
 
     @property
     def transport(self) -> Literal["websocket", "sse"] | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
     from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
+        Limits,
         Message,
         Outgoing,
         PositionList,
@@ -133,6 +134,14 @@ class PubSubClient:
         return None if self._operations is None else self._operations.client_id
 
     @property
+    def limits(self) -> Limits | None:
+        """What the server allows; None before the client was ever connected.
+
+        Rates, sizes, and how many messages of a topic the server retains (``history_max``).
+        """
+        return None if self._operations is None else self._operations.limits
+
+    @property
     def transport(self) -> Literal["websocket", "sse"] | None:
         """How the client is connected at this moment; None where it is not connected.
 
@@ -217,7 +226,9 @@ class PubSubClient:
             topics: A pattern or several: segments joined by dots, ``*`` for one segment, ``**``
                 for one or more.
             since: Replay what is newer: Unix ms, a datetime, or a timedelta back from now.
-            history: Replay at most so many of the newest messages of each topic, 0 to 10,000.
+            history: Replay at most so many of the newest messages of each topic, 0 to 10,000. The
+                server replays what it retains (``limits.history_max``); a warning in the log says
+                where that is less.
             after: Replay what follows these positions, by concrete topic: ``sub.positions`` of an
                 earlier program.
             on_message: Called with each message, in order, one at a time; a function or a

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from hanzoai.pubsub.generated.wire import (
     Denial,
     Envelope,
+    Limits,
     PositionList,
     PresenceMember,
     Publication,
@@ -191,6 +192,7 @@ __all__ = [
     "Denial",
     "Event",
     "Gap",
+    "Limits",
     "Message",
     "Outgoing",
     "PositionList",

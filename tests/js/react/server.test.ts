@@ -47,3 +47,22 @@ test('a server renders the state before anything is known, whatever its client k
   stop();
   await ps.close({ timeout: 0 });
 });
+
+test('rendering on a platform without WebSockets logs nothing and throws nothing', async (t) => {
+  const { WebSocket } = globalThis;
+  Reflect.deleteProperty(globalThis, 'WebSocket');
+  t.after(() => {
+    if (WebSocket) globalThis.WebSocket = WebSocket;
+  });
+  const said: unknown[] = [];
+  const note = (...words: unknown[]): number => said.push(words);
+  for (const transport of ['auto', 'websocket'] as const) {
+    const logger = { debug: note, info: note, warn: note, error: note };
+    const options = { url: 'wss://pubsub.example.com/ws', token: 'x', transport, logger };
+    const room = createElement(Room, { topic: 'a.b' });
+    const html = renderToString(createElement(PubSubProvider, { options }, room));
+    assert.match(html, /initialized/);
+  }
+  await turns();
+  assert.deepEqual(said, []);
+});

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import type { PubSub } from '../../../js/src/index.js';
+import { AuthError, type PubSub } from '../../../js/src/index.js';
 import type { Hooks } from '../../../js/src/react/index.js';
 import {
   createStore,
@@ -10,6 +10,7 @@ import {
   type TopicStore,
 } from '../../../js/src/react/topic_store.js';
 import type { SubscriptionEvent } from '../../../js/src/values.js';
+import { CURRENT, turns, virtualClient } from '../runtime/virtual.js';
 
 /** Frames and timers that come when the test says so. */
 class Beat implements Pace {
@@ -55,7 +56,10 @@ interface Asked {
 const END = new Error('the end');
 
 /** A client whose subscriptions bring what the test says. */
-function standIn(): { readonly client: Pick<PubSub, 'subscribe'>; readonly asked: Asked[] } {
+function standIn(): {
+  readonly client: Pick<PubSub, 'subscribe' | 'on' | 'lastFailure'>;
+  readonly asked: Asked[];
+} {
   const asked: Asked[] = [];
   const subscribe = async (topics: unknown, options: unknown): Promise<unknown> => {
     const waiting: (SubscriptionEvent | Error)[] = [];
@@ -89,7 +93,8 @@ function standIn(): { readonly client: Pick<PubSub, 'subscribe'>; readonly asked
       },
     };
   };
-  return { client: { subscribe } as unknown as Pick<PubSub, 'subscribe'>, asked };
+  const client = { subscribe, on: () => nothing, lastFailure: undefined };
+  return { client: client as unknown as PubSub, asked };
 }
 
 /** Let happen all that waits for nothing else. */
@@ -328,4 +333,75 @@ test('hooks know the payloads of their topics', () => {
     hooks.useTopic('other').last?.data.anything;
   };
   assert.equal(typeof use, 'function');
+});
+
+for (const [words, token, code] of [
+  ['that the server refuses', async () => 'bad', 'token_invalid'],
+  [
+    'that getToken cannot give',
+    async () => {
+      throw new TypeError('no session');
+    },
+    'token_unavailable',
+  ],
+] as const) {
+  test(`a token ${words} is shown as the error until the server takes one`, async () => {
+    let isGood = false;
+    const { ps, peer, clock } = virtualClient({
+      getToken: async () => (isGood ? 'good' : token()),
+      retry: { base: 10, cap: 10 },
+    });
+    peer.hello = () =>
+      isGood ? CURRENT : { type: 'auth.error', code: 'token_invalid', message: 'it is bad' };
+    const beat = new Beat();
+    const store = createStore(ps, ['a.b'], beat, nothing);
+    store.use({}, nothing);
+    await clock.advance(100);
+    beat.draw();
+    assert.equal(store.state.status, 'joining');
+    assert.ok(store.state.error instanceof AuthError);
+    assert.equal((store.state.error as AuthError).code, code);
+
+    // A component that comes later sees it as well.
+    const later = createStore(ps, ['c.d'], beat, nothing);
+    later.use({}, nothing);
+    await turns();
+    beat.draw();
+    assert.equal((later.state.error as AuthError).code, code);
+
+    isGood = true;
+    await clock.advance(100);
+    beat.draw();
+    assert.deepEqual([store.state.status, store.state.error], ['live', undefined]);
+
+    isGood = false;
+    peer.socket.drop();
+    await clock.advance(100);
+    beat.draw();
+    assert.equal(store.state.status, 'live');
+    assert.equal((store.state.error as AuthError).code, code);
+    await ps.close({ timeout: 0 });
+  });
+}
+
+test('a server that cannot be reached is no error of a topic', async () => {
+  const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
+  peer.isDown = true;
+  const beat = new Beat();
+  const store = createStore(ps, ['a.b'], beat, nothing);
+  store.use({}, nothing);
+  await clock.advance(5_000);
+  beat.draw();
+  assert.ok(ps.lastFailure);
+  assert.deepEqual([store.state.status, store.state.error], ['joining', undefined]);
+  await ps.close({ timeout: 0 });
+});
+
+test('as many messages are kept as are asked for', async () => {
+  const { store, beat, asked } = makeStore();
+  store.use({ history: 300 }, nothing);
+  await settle();
+  await asked[0]?.bring(...Array.from({ length: 400 }, (_, n) => message(n)));
+  beat.draw();
+  assert.equal(store.state.messages.length, 300);
 });

@@ -1,7 +1,7 @@
 /** What errors say: which class and code, why, and what to do about it. */
 
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 
 import {
   AuthError,
@@ -15,7 +15,7 @@ import {
   type PubSubOptions,
   type StateChange,
 } from '../../../js/src/index.js';
-import { virtualClient } from './virtual.js';
+import { CURRENT, turns, virtualClient } from './virtual.js';
 
 const quiet = { warn: () => {}, error: () => {} };
 
@@ -170,29 +170,30 @@ test('the beginning of time is a time', async () => {
   await ps.close();
 });
 
-/** A client of the platform's own surroundings, without the WebSocket that a platform may have. */
-function bare(options: PubSubOptions): PubSub {
+/** A client on a platform without WebSockets. */
+function bare(t: TestContext, options: PubSubOptions): PubSub {
   const { WebSocket } = globalThis;
   Reflect.deleteProperty(globalThis, 'WebSocket');
-  try {
-    return new PubSub({ url: 'ws://127.0.0.1:1/ws', token: 'x', logger: quiet, ...options });
-  } finally {
+  t.after(() => {
     if (WebSocket) globalThis.WebSocket = WebSocket;
-  }
+  });
+  return new PubSub({ url: 'ws://127.0.0.1:1/ws', token: 'x', logger: quiet, ...options });
 }
 
-test('a WebSocket where there is none is refused at once', () => {
-  assert.throws(() => bare({ transport: 'websocket' }), {
-    code: 'invalid_option',
-    field: 'WebSocket',
-    remedy: /package `ws`/,
-  });
+test('a WebSocket where there is none is refused when the client connects, and not before', async (t) => {
+  const refusal = { code: 'invalid_option', field: 'WebSocket', remedy: /package `ws`/ };
+  const ps = bare(t, { transport: 'websocket' });
+  await assert.rejects(ps.connect(), refusal);
+  await assert.rejects(ps.subscribe('a.b'), refusal);
+  await assert.rejects(ps.publish('a.b', { data: 1 }), refusal);
+  await ps.close();
+  assert.equal(ps.state, 'closed');
 });
 
-test('where there is no WebSocket, the event stream comes first and the log says so once', async () => {
+test('where there is no WebSocket, the event stream comes first and the log says so once', async (t) => {
   const said: unknown[] = [];
   const asked: unknown[] = [];
-  const ps = bare({
+  const ps = bare(t, {
     logger: { warn: (words) => said.push(words), error: () => {} },
     fetch: async (url) => {
       asked.push(url);
@@ -200,8 +201,9 @@ test('where there is no WebSocket, the event stream comes first and the log says
     },
   });
   const states = ps.states();
-  assert.equal(said.length, 1);
+  assert.deepEqual(said, [], 'nothing is said before the client connects');
   const late = told(ps.connect({ timeout: 10_000 }));
+  assert.equal(said.length, 1);
   for await (const { to } of states) if (to === 'reconnecting' || asked.length) break;
   assert.ok(String(asked[0]).startsWith('http://127.0.0.1:1/'));
   await ps.close({ timeout: 0 });
@@ -244,4 +246,27 @@ test('a request that got no answer names whom it was sent to', async () => {
   const error = await told(ps.publish('a.b', { data: 1 }, { via: 'rest' }));
   assert.equal(error.code, 'outcome_unknown');
   assert.match(error.message, /^localhost:24057, which was derived from `url`, did not answer;/);
+});
+
+test('a history beyond what the server retains is hinted at, once for a subscription', async () => {
+  const said: string[] = [];
+  const logger = { warn: (words: string) => said.push(words), error: () => {} };
+  const { ps, peer, clock } = virtualClient({ logger, retry: { base: 10, cap: 10 } });
+  peer.hello = () => ({ ...CURRENT, limits: { history_max: 100 } });
+  assert.equal(ps.limits, undefined);
+  await ps.subscribe('a.b', { history: 100 });
+  await ps.subscribe('a.b');
+  await turns();
+  assert.deepEqual(ps.limits, { history_max: 100 });
+  assert.deepEqual(said, []);
+  await ps.subscribe('a.b', { history: 10_000 });
+  await turns();
+  peer.socket.drop();
+  await clock.advance(100);
+  assert.equal(ps.state, 'connected');
+  assert.deepEqual(said, [
+    'subscribe() to a.b asks for `history` of 10,000 messages, and the server retains 100 messages ' +
+      'of a topic, unless its settings say otherwise for this topic (`ps.limits.history_max`).',
+  ]);
+  await ps.close({ timeout: 0 });
 });

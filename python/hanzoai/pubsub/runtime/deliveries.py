@@ -111,18 +111,18 @@ class Deliveries:
                 PresenceChange(effect.topic, effect.members, effect.change, effect.member)
             )
 
-    def join(self, effect: effects.Joined) -> bool:
-        """The server has answered; nothing granted ends it. Says whether it is still there."""
+    def join(self, effect: effects.Joined) -> Inbox | None:
+        """The server has answered; nothing granted ends it. Gives the inbox, if still there."""
         found = self._inboxes.get(effect.sub)
         if found is None:
-            return False
+            return None
         for inbox in found:
             inbox.join(effect.topics, effect.denied)
             if not effect.topics:
                 inbox.finish(denial_error(effect.denied, inbox.topics))
         if not effect.topics:
             del self._inboxes[effect.sub]
-        return True
+        return found[0]
 
     def finish(self, error: PubSubError | None) -> None:
         """The client has ended."""

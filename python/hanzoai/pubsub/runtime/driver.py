@@ -86,6 +86,7 @@ class Driver:
         self.limits = Limits()
         self.peer: Peer | None = None
         self.on_welcome: Callable[[AuthOkFrame], None] = _ignore
+        self.on_joined: Callable[[Inbox], None] = _ignore
         self.on_settle: Callable[[], None] = _nothing
         self.on_finish: Callable[[], None] = _nothing
         self._opened = opened
@@ -388,7 +389,9 @@ class Driver:
     # ------------------------------------------------------------ to the calls and listeners
 
     def _join(self, effect: effects.Joined) -> None:
-        if self._deliveries.join(effect):
+        inbox = self._deliveries.join(effect)
+        if inbox is not None:
+            self.on_joined(inbox)
             self._notify()
 
     def _settle(self, effect: effects.Settle) -> None:
@@ -443,7 +446,7 @@ class Driver:
         self._notify()
 
 
-def _ignore(_: AuthOkFrame) -> None:
+def _ignore(_: object) -> None:
     """Nobody asks what the server can do."""
 
 

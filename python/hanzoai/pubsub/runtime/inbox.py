@@ -62,6 +62,8 @@ class Inbox:
         self.told = False
         """Set where a call or an iteration raises the error, or has it reported."""
         self.positions: dict[str, int] = {}
+        self.history: int | None = None
+        """Messages of a topic that were asked for, until the server answers."""
         self.policy: Literal["gap", "block", "error"] = bounds.policy
         self.full = False
         """Set when the last entry reached a bound; the reader of the transport then yields."""

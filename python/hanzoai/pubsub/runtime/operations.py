@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.effects import TransportName
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import (
+        Limits,
         Message,
         Outgoing,
         PositionList,
@@ -106,6 +107,7 @@ class Operations:
         self._streams: set[StateStream] = set()
         self._end_told = False
         driver.on_welcome = self._http.learn
+        driver.on_joined = self._joined
         self.publisher = Publisher(
             driver, self._http, options, around.clock, self._session.outbox.has_room
         )
@@ -121,6 +123,12 @@ class Operations:
     def client_id(self) -> str | None:
         """The id the server gave."""
         return self._driver.client_id
+
+    @property
+    def limits(self) -> Limits | None:
+        """What the server allows."""
+        driver = self._driver
+        return None if driver.client_id is None else driver.limits
 
     @property
     def transport(self) -> TransportName | None:
@@ -242,6 +250,20 @@ class Operations:
             self._driver.remove(sub)
         elif not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._driver.remove, sub)
+
+    def _joined(self, inbox: Inbox) -> None:
+        """Warn, once for a subscription, of a `history` beyond what the server retains."""
+        asked, inbox.history = inbox.history or 0, None
+        kept = self._driver.limits.history_max
+        if kept is not None and asked > kept:
+            logger.warning(
+                "subscribe() to %s asks for `history` of %s messages, and the server retains %s "
+                "messages of a topic, unless its settings say otherwise for this topic "
+                "(`ps.limits.history_max`).",
+                inbox.topics[0],
+                f"{asked:,}",
+                f"{kept:,}",
+            )
 
     async def wait_joined(self, inbox: Inbox) -> None:
         """Wait until the server has answered a subscription, or it has ended."""

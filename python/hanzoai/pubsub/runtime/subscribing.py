@@ -121,6 +121,7 @@ class _Place:
         self._operations: Operations | None = None
         self.inbox = Inbox(request.event.topics, request.queue, self.leave)
         self.inbox.positions.update(request.event.after)
+        self.inbox.history = request.event.history
         self.handlers = Handlers(
             request.on_message,
             request.on_presence,
