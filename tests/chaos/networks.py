@@ -137,6 +137,8 @@ class Wire:
         task = asyncio.get_running_loop().create_task(self._pass_both(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before its first step closes nothing.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _pass_both(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(writer)
