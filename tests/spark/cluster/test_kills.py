@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Drivers = Callable[[Mapping[str, str]], Driver]
 
-pytestmark = pytest.mark.timeout(900 if SOAK else 240)
+pytestmark = pytest.mark.timeout(900 if SOAK else 600)
 
 FILES = 40
 FILES_A_BATCH = 8

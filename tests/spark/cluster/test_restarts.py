@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Drivers = Callable[[Mapping[str, str]], Driver]
 
-pytestmark = pytest.mark.timeout(900 if SOAK else 240)
+pytestmark = pytest.mark.timeout(900 if SOAK else 600)
 
 IN_FLIGHT = 4
 TASKS_AT_ONCE = 2

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Drivers = Callable[[Mapping[str, str]], Driver]
 
-pytestmark = pytest.mark.timeout(900 if SOAK else 240)
+pytestmark = pytest.mark.timeout(900 if SOAK else 600)
 
 LIFE = 1.0
 RATE = ROWS / (40 if SOAK else 8)
