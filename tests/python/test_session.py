@@ -326,7 +326,7 @@ def test_the_delay_fits_full_jitter_with_the_servers_wish_as_floor() -> None:
                 for effect in session.handle(events.Dropped(1006, "", floor))
                 if isinstance(effect, effects.StateChanged)
             ]
-            bound = min(30_000, 1_000 * 2**attempt, max(2_000, outage**2 // 100_000))
+            bound = min(30_000, 1_000 * 2**attempt, max(2_000, outage**2 // 160_000))
             expected = max(floor or 0, int(unit * bound))
             outage += expected
             assert (changed.retry_in, changed.attempt) == (expected, attempt + 1)

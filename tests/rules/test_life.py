@@ -96,7 +96,7 @@ ATTEMPTS = 7
 SAMPLES = 100_000 if os.environ.get("HANZO_PUBSUB_SOAK") else 3_000
 
 
-AWAY = 60_000
+AWAY = 70_000
 """Milliseconds for which the clients are followed."""
 
 
@@ -150,14 +150,14 @@ def arrivals_after(away: int, delays: list[list[int]]) -> list[int]:
     return [next(now for now in times if now >= away) - away for times in attempts]
 
 
-@pytest.mark.parametrize(("away", "within"), [(1_000, 2_000), (10_000, 2_000), (20_000, 4_000)])
+@pytest.mark.parametrize(("away", "within"), [(1_000, 2_000), (15_000, 2_000), (25_000, 4_000)])
 def test_life_2_after_a_short_outage_all_clients_are_back_soon(
     delays: list[list[int]], away: int, within: int
 ) -> None:
     assert max(arrivals_after(away, delays)) <= within
 
 
-@pytest.mark.parametrize(("away", "percent"), [(20_000, 7), (30_000, 3), (60_000, 1)])
+@pytest.mark.parametrize(("away", "percent"), [(20_000, 10), (30_000, 5), (70_000, 1)])
 def test_life_2_the_longer_the_outage_the_fewer_clients_come_back_in_any_100_ms(
     delays: list[list[int]], away: int, percent: int
 ) -> None:

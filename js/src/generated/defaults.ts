@@ -16,7 +16,7 @@ export interface ClientDefaults {
   readonly pongTimeout: number;
   /** For the pong when the platform says that the network is gone. */
   readonly checkTimeout: number;
-  /** Full jitter: U(0, min(cap, base * 2^attempt, max(2 * base, outage^2 / 100 s))), at most 2 * base while a publish waits, never below the server's retry_after. */
+  /** Full jitter: U(0, min(cap, base * 2^attempt, max(2 * base, outage^2 / 160 s))), at most 2 * base while a publish waits, never below the server's retry_after. */
   readonly retryBase: number;
   readonly retryCap: number;
   /** A call of the program brings the next attempt forward, at most once in this time. */

@@ -34,8 +34,8 @@ const RECONNECTS = 4000;
 /** Longest wait that a server may impose, milliseconds. */
 const MAX_RETRY_AFTER = 3_600_000;
 
-/** Milliseconds. An outage of 20 s allows waits of up to 4 s, one of 55 s waits of up to 30 s. */
-const UNHURRIED = 100_000;
+/** Milliseconds. An outage of 25 s allows waits of up to 4 s, one of 70 s waits of up to 30 s. */
+const UNHURRIED = 160_000;
 
 /** Longest timer that every platform has, milliseconds: 24.8 days. */
 const MAX_TIMER = 2 ** 31 - 1;

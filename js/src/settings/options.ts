@@ -61,7 +61,7 @@ export interface ReceiveQueue {
  *
  * The client waits a random time, evenly spread from 0 to a bound. The bound is `base` for the first
  * attempt and twice `base` for the next ones. It grows with the square of the time without a
- * connection: 4 s after 20 s, 9 s after 30 s, up to `cap`. While a publish waits, it does not grow. A
+ * connection: 4 s after 25 s, 10 s after 40 s, up to `cap`. While a publish waits, it does not grow. A
  * call of the program brings the next attempt forward, at most once a second.
  */
 export interface RetryOptions {

@@ -26,7 +26,7 @@ class ClientDefaults:
     check_timeout: int = 3000
     """For the pong when the platform says that the network is gone."""
     retry_base: int = 1000
-    """Full jitter: U(0, min(cap, base * 2^attempt, max(2 * base, outage^2 / 100 s))), at most 2 * base while a publish waits, never below the server's retry_after."""
+    """Full jitter: U(0, min(cap, base * 2^attempt, max(2 * base, outage^2 / 160 s))), at most 2 * base while a publish waits, never below the server's retry_after."""
     retry_cap: int = 30000
     call_interval: int = 1000
     """A call of the program brings the next attempt forward, at most once in this time."""

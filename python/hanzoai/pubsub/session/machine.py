@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.settings.session import SessionOptions
 
 
-_UNHURRIED: Final = 100_000
-"""Milliseconds. An outage of 20 s allows waits of up to 4 s, one of 55 s waits of up to 30 s."""
+_UNHURRIED: Final = 160_000
+"""Milliseconds. An outage of 25 s allows waits of up to 4 s, one of 70 s waits of up to 30 s."""
 
 AFTER: Final[dict[Timer, str]] = {
     "open": "open_timeout",
