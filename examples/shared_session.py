@@ -1,8 +1,13 @@
-"""Two people in one session: each sees the other come, type and leave."""
+"""Two people in one session: each sees the other come, type and leave.
+
+`SECOND_TOKEN` names the second person. Without it both connections are those of one user, who is
+there as long as one of them is: `connect` and `disconnect` in place of `join` and `leave`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 
 from hanzoai.pubsub import PresenceChange, PubSubClient
 
@@ -12,27 +17,29 @@ TOPIC = "demo.session"
 def show(change: PresenceChange) -> None:
     present = sorted(member.status or "here" for member in change.members)
     print(f"{change.change}: {len(present)} present, {', '.join(present)}", flush=True)
-    seen.add((change.change, len(present), "typing" in present))
+    seen.add((len(present), "typing" in present))
     news.set()
 
 
-async def until(change: str, present: int, *, typing: bool = False) -> None:
-    while (change, present, typing) not in seen:
+async def until(present: int, *, typing: bool = False) -> None:
+    while (present, typing) not in seen:
         news.clear()
         await news.wait()
 
 
-seen: set[tuple[str, int, bool]] = set()
+seen: set[tuple[int, bool]] = set()
 news = asyncio.Event()
 
 
 async def main() -> None:
     async with PubSubClient() as alice, alice.subscribe(TOPIC, on_presence=show):
-        async with PubSubClient() as bob, bob.subscribe(TOPIC, on_message=print):
-            await until("join", 2)
+        second = os.environ.get("SECOND_TOKEN")
+        async with PubSubClient(token=second) as bob, bob.subscribe(TOPIC, on_message=print):
+            await until(2)
             await bob.update_presence(TOPIC, {"status": "typing"})
-            await until("update", 2, typing=True)
-        await until("leave", 1)
+            await until(2, typing=True)
+            seen.clear()
+        await until(1)
 
 
 if __name__ == "__main__":

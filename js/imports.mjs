@@ -26,7 +26,7 @@ const LAYERS = [
   ['wire/guard'],
   ['validate'],
   ['topic_names'],
-  ['values', 'topics', 'runtime/waiting'],
+  ['values', 'topics', 'users', 'runtime/waiting'],
   ['errors', 'clock', 'version'],
   ['generated'],
 ];

@@ -149,11 +149,15 @@ export interface Gap {
 /** Who is present on a topic after a change. */
 export interface PresenceChange {
   readonly topic: string;
-  /** Everybody present now, by time of joining. */
+  /** Every connection present now, by time of joining; `usersOf` names each user once. */
   readonly members: readonly PresenceMember[];
-  /** `snapshot` for the first complete list; then what `member` did. */
+  /**
+   * `snapshot` for the first complete list; then what `member` did. A user does `join` with the
+   * first connection and `leave` with the last one; further connections `connect` and `disconnect`.
+   * `update` changes what a member shows.
+   */
   readonly change: PresenceChangeKind;
-  /** Who joined, was updated or left; undefined for `snapshot`. */
+  /** The connection that came, was updated or went; undefined for `snapshot`. */
   readonly member: PresenceMember | undefined;
 }
 

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Any
 
+from hanzoai.pubsub import PresenceChange, PubSubClient, users_of
 from tests.cluster.fleet import BOUND, TIMEOUT, meeting, node_process, nodes, peer, present, stream
 from tests.cluster.waiting import until
 
@@ -349,3 +350,32 @@ async def _users(node: Any) -> list[Any]:
         return users(await present(node, TOPIC, node.token("x")))
     except AssertionError:
         return []
+
+
+async def test_a_user_with_connections_to_two_nodes_leaves_with_the_last_one(store: Store) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, presence_grace=0) as (a, b),
+        PubSubClient(b.ws, b.token("bob"), rest_url=b.http) as bob,
+    ):
+        seen: asyncio.Queue[PresenceChange] = asyncio.Queue()
+        watching = await bob.subscribe(TOPIC, on_presence=seen.put_nowait)
+        assert (await seen.get()).change == "snapshot"
+        async with PubSubClient(b.ws, b.token("ann"), rest_url=b.http) as here:
+            await here.subscribe(TOPIC, on_message=print)
+            assert (await seen.get()).change == "join"
+            async with PubSubClient(a.ws, a.token("ann"), rest_url=a.http) as there:
+                await there.subscribe(TOPIC, on_message=print)
+                change = await seen.get()
+                assert (change.change, len(change.members)) == ("connect", 3)
+                assert [user.user_id for user in users_of(change.members)] == ["bob", "ann"]
+                own = there.client_id
+            change = await seen.get()
+            assert change.member is not None
+            assert (change.change, change.member.client_id) == ("disconnect", own)
+            assert [user.user_id for user in users_of(change.members)] == ["bob", "ann"]
+        change = await seen.get()
+        assert change.member is not None
+        assert (change.change, change.member.user_id) == ("leave", "ann")
+        assert seen.empty()
+        await watching.unsubscribe()

@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from redis.asyncio import Redis
 from websockets.exceptions import ConnectionClosed
 
-from hanzoai.pubsub import PubSubClient, RetryOptions
+from hanzoai.pubsub import PresenceChange, PubSubClient, RetryOptions
 from pubsub_server import commands
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth import dev_tokens
@@ -160,7 +160,7 @@ async def test_nothing_acknowledged_is_lost_when_workers_are_killed(tmp_path: Pa
 async def test_when_all_end_nothing_is_acknowledged_that_a_reader_did_not_get(
     tmp_path: Path, spread: str
 ) -> None:
-    heard: list[set[int]] = [set() for _ in range(6)]
+    heard: list[set[int]] = [set() for _ in range(3)]
     acknowledged: set[int] = set()
 
     async def read(sub: Subscription, into: set[int]) -> None:
@@ -471,3 +471,28 @@ async def test_whatever_is_1_or_0_is_known_as_such(tmp_path: Path) -> None:
     finally:
         await store.end()
     assert names == SWITCHES
+
+
+@pytest.mark.parametrize("joined", [workers, workers_on_redis], ids=["bus", "redis"])
+async def test_a_user_with_several_connections_to_workers_leaves_with_the_last_one(
+    tmp_path: Path, joined: Callable[[Path], AbstractAsyncContextManager[Node]]
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        joined(tmp_path) as node,
+        client(node, tmp_path, "watcher") as watcher,
+    ):
+        seen: asyncio.Queue[PresenceChange] = asyncio.Queue()
+        watching = await watcher.subscribe("demo.x", on_presence=seen.put_nowait)
+        await seen.get()
+        tabs = [client(node, tmp_path, "ann") for _ in range(3)]
+        for tab in tabs:
+            await tab.subscribe("demo.x", on_message=print)
+        told = [await seen.get() for _ in tabs]
+        assert [change.change for change in told] == ["join", *["connect"] * 2]
+        for tab in tabs:
+            await tab.close()
+        told = [await seen.get() for _ in tabs]
+        assert [change.change for change in told] == [*["disconnect"] * 2, "leave"]
+        assert [member.user_id for member in told[-1].members] == ["watcher"]
+        await watching.unsubscribe()

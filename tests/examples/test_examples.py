@@ -80,10 +80,14 @@ async def test_watch_agents_sees_agents_that_appear_later(server: RunningServer)
 
 
 async def test_shared_session_shows_who_joins_types_and_leaves(server: RunningServer) -> None:
-    lines = await run("shared_session.py", env=variables(server))
+    second = server.service_token(user="second")
+    lines = await run("shared_session.py", env={**variables(server), "SECOND_TOKEN": second})
     assert "join: 2 present, here, here" in lines
     assert "update: 2 present, here, typing" in lines
     assert lines[-1] == "leave: 1 present, here"
+    lines = await run("shared_session.py", env=variables(server))
+    assert "connect: 2 present, here, here" in lines
+    assert lines[-1] == "disconnect: 1 present, here"
 
 
 async def test_resume_after_restart_neither_skips_nor_repeats(

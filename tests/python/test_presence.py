@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanzoai.pubsub import users_of
 from hanzoai.pubsub.generated.wire import Envelope, PresenceMember
 from hanzoai.pubsub.session.presence import MAX_MEMBERS, PresenceMap
 from hanzoai.pubsub.session.saying import OwnPresence
@@ -44,9 +45,9 @@ def test_a_snapshot_again_tells_only_differences() -> None:
     assert [c.kind for c in presence.snapshot("a", [member("x"), member("y")])] == ["snapshot"]
     changes = presence.snapshot("a", [member("y", status="away"), member("z")])
     assert [(c.kind, c.member and c.member.client_id) for c in changes] == [
-        ("leave", "x"),
         ("update", "y"),
         ("join", "z"),
+        ("leave", "x"),
     ]
     assert presence.snapshot("a", [member("y", status="away", last_seen=9), member("z")]) == []
 
@@ -119,3 +120,15 @@ def test_events_since_the_snapshot_lead_to_the_map_of_the_server(
 )
 def test_absurd_data_changes_nothing_and_does_not_raise(data: Any) -> None:
     assert PresenceMap().apply(told("join", data)) == []
+
+
+def test_the_roster_names_each_user_once_and_the_connection_that_joined_first() -> None:
+    members = [
+        member("a1", user_id="alice"),
+        member("b1", user_id="bob"),
+        member("a2", user_id="alice", joined_at=2),
+        member("x1", user_id=""),
+        member("x2", user_id=""),
+    ]
+    assert [one.client_id for one in users_of(members)] == ["a1", "b1", "x1", "x2"]
+    assert users_of(()) == []

@@ -264,9 +264,10 @@ class Shell:
         member, change = effect.member, effect.change
         # Who comes later, or is refused for a while, is not told of what the others know.
         if member is not None and before is not None and not self.profile.denies_now:
-            assert (member.client_id in before) == (change != "join"), f"{change} twice"
+            known = member.client_id in before
+            assert known == (change not in ("join", "connect")), f"{change} twice"
             expected = {id: one for id, one in before.items() if id != member.client_id}
-            if change != "leave":
+            if change not in ("leave", "disconnect"):
                 expected[member.client_id] = member
             assert set(members) == set(expected), f"{change} changes others"
         rooms[effect.topic] = members

@@ -5,6 +5,7 @@ import { useCallback, useMemo, useSyncExternalStore } from 'react';
 import type { PubSub } from '../client.js';
 import type { PublishOptions } from '../runtime/publishing.js';
 import type { Waiting } from '../runtime/waiting.js';
+import { usersOf } from '../users.js';
 import type {
   AnyPayload,
   JsonObject,
@@ -31,8 +32,10 @@ export interface TopicView<Data = AnyPayload> extends Omit<TopicState<Data>, 'me
 
 /** What `usePresence` gives. */
 export interface PresenceView {
-  /** Who is present, by client id. */
+  /** Every connection that is present, by client id. */
   readonly members: ReadonlyMap<string, PresenceMember>;
+  /** Each user who is present once: of several connections the one that joined first. */
+  readonly users: readonly PresenceMember[];
   readonly status: TopicStatus;
   readonly error: Error | undefined;
   /** Change how this client appears on the topic. */
@@ -82,9 +85,10 @@ export function usePresence(topic: string | null | undefined): PresenceView {
     (data, options) => client.updatePresence(topicOf(key), data, options),
     [client, key],
   );
+  const users = useMemo(() => usersOf(members.values()), [members]);
   return useMemo(
-    () => ({ members, status, error, update, retry }),
-    [members, status, error, update, retry],
+    () => ({ members, users, status, error, update, retry }),
+    [members, users, status, error, update, retry],
   );
 }
 

@@ -14,7 +14,13 @@ import type { TimerName } from './events.js';
 export type TransportName = 'websocket' | 'sse';
 export type FetchReason = 'connect' | 'expiring' | 'rejected';
 export type GapReason = 'history_trimmed' | 'log_reset' | 'slow_consumer' | 'unproven';
-export type PresenceChangeKind = 'snapshot' | 'join' | 'update' | 'leave';
+export type PresenceChangeKind =
+  | 'snapshot'
+  | 'join'
+  | 'connect'
+  | 'update'
+  | 'disconnect'
+  | 'leave';
 
 /**
  * The server took the publish: one result for each message, in order.

@@ -13,7 +13,7 @@ import type { Lifecycle } from './lifecycle.js';
 import { Saying } from './saying.js';
 
 /** What a message of each presence type does. */
-export const KINDS: ReadonlyMap<string, Exclude<PresenceChangeKind, 'snapshot'>> = new Map([
+export const KINDS: ReadonlyMap<string, 'join' | 'update' | 'leave'> = new Map([
   ['presence.join', 'join'],
   ['presence.update', 'update'],
   ['presence.leave', 'leave'],
@@ -135,7 +135,10 @@ class Room {
 }
 
 /**
- * Members by topic and client id (PRES-1, H-082 to H-085).
+ * Members by topic and client id (PRES-1, PRES-4, H-082 to H-085).
+ *
+ * A member is one connection of a user. A user joins with the first connection and leaves with the
+ * last one; the others connect and disconnect.
  *
  * What was known before a reconnect stays until the snapshot that follows it; then only the
  * differences are told.
@@ -168,18 +171,13 @@ export class PresenceMap {
     }
     const out: Change[] = [];
     room.members = new Map(old);
-    for (const [clientId, member] of old) {
-      if (!fresh.has(clientId)) {
-        room.members.delete(clientId);
-        out.push(change(topic, room, 'leave', member));
-      }
-    }
+    // Who comes goes before who leaves: a user whose connection has another id stays.
     for (const [clientId, member] of fresh) {
       const before = old.get(clientId);
-      if (!before || differs(before, member)) {
-        room.members.set(clientId, member);
-        out.push(change(topic, room, before ? 'update' : 'join', member));
-      }
+      if (!before || differs(before, member)) out.push(put(topic, room, before, member));
+    }
+    for (const [clientId, member] of old) {
+      if (!fresh.has(clientId)) out.push(take(topic, room, member));
     }
     return out;
   }
@@ -194,16 +192,11 @@ export class PresenceMap {
     if (kind === 'leave' && !this._rooms.has(topic)) return [];
     const room = this._open(topic);
     const before = room.members.get(clientId);
-    if (kind === 'leave') {
-      if (!before) return [];
-      room.members.delete(clientId);
-      return [change(topic, room, 'leave', before)];
-    }
+    if (kind === 'leave') return before ? [take(topic, room, before)] : [];
     if (!before && room.members.size >= MAX_MEMBERS) return [];
     const member = merge(before, data, message.timestamp);
     if (!member || (before && !differs(before, member))) return [];
-    room.members.set(clientId, member);
-    return [change(topic, room, before ? 'update' : 'join', member)];
+    return [put(topic, room, before, member)];
   }
 
   /** The connection or stream is gone: who is present may leave unseen. */
@@ -266,6 +259,27 @@ function change(
   member?: PresenceMember,
 ): Change {
   return { topic, members: inOrder(room), change: kind, member };
+}
+
+function put(
+  topic: string,
+  room: Room,
+  before: PresenceMember | undefined,
+  member: PresenceMember,
+): Change {
+  const kind = before ? 'update' : hasUser(room, member) ? 'connect' : 'join';
+  room.members.set(member.client_id, member);
+  return change(topic, room, kind, member);
+}
+
+function take(topic: string, room: Room, member: PresenceMember): Change {
+  room.members.delete(member.client_id);
+  return change(topic, room, hasUser(room, member) ? 'disconnect' : 'leave', member);
+}
+
+/** Whether a connection of the same user is present; some peers do not name users. */
+function hasUser({ members }: Room, { user_id: user }: PresenceMember): boolean {
+  return !!user && [...members.values()].some((other) => other.user_id === user);
 }
 
 function inOrder(room: Room): PresenceMember[] {

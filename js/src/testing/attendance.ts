@@ -2,7 +2,7 @@
 
 import type { Envelope, JsonObject } from '../generated/wire.js';
 import { isWildcard, TopicTrie } from '../topics.js';
-import type { PresenceChangeKind, Published } from '../values.js';
+import type { Published } from '../values.js';
 import type { Connection } from './connection.js';
 import type { Core } from './core.js';
 import type { Seat } from './presence.js';
@@ -81,7 +81,7 @@ export class Attendance {
   }
 
   private _tell(
-    change: Exclude<PresenceChangeKind, 'snapshot'>,
+    change: 'join' | 'update' | 'leave',
     { topic, member, kind }: Seat,
     but?: Connection,
     id = this._core.messageId(),

@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         TokenContext,
         TopicInfo,
         TopicPosition,
+        users_of,
     )
     from hanzoai.pubsub.version import VERSION as __version__
 
@@ -151,6 +152,7 @@ _HOMES: Final = {
         "TokenContext",
         "TopicInfo",
         "TopicPosition",
+        "users_of",
     ),
     "version": ("__version__",),
 }
@@ -232,4 +234,5 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "__version__",
+    "users_of",
 ]

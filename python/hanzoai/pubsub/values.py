@@ -20,6 +20,8 @@ from hanzoai.pubsub.generated.wire import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hanzoai.pubsub.session.effects import GapReason, PresenceChangeKind
 
 Message: TypeAlias = Envelope
@@ -134,15 +136,33 @@ class PresenceChange:
 
     Attributes:
         topic: The topic.
-        members: Everybody present now, by time of joining.
-        change: ``snapshot`` for the first complete list; then what ``member`` did.
-        member: Who joined, was updated or left; None for ``snapshot``.
+        members: Every connection present now, by time of joining; ``users_of`` names each user
+            once.
+        change: ``snapshot`` for the first complete list; then what ``member`` did. A user does
+            ``join`` with the first connection and ``leave`` with the last one; further
+            connections ``connect`` and ``disconnect``. ``update`` changes what a member shows.
+        member: The connection that came, was updated or went; None for ``snapshot``.
     """
 
     topic: str
     members: tuple[PresenceMember, ...]
     change: PresenceChangeKind
     member: PresenceMember | None = None
+
+
+def users_of(members: Iterable[PresenceMember]) -> list[PresenceMember]:
+    """Each user once, in the order of ``members``, of members that are connections.
+
+    Args:
+        members: Of a `PresenceChange`, or what ``presence()`` returns.
+
+    Returns:
+        Of each user the first member, which is the connection that joined first.
+    """
+    users: dict[str, PresenceMember] = {}
+    for member in members:
+        users.setdefault(member.user_id or member.client_id, member)
+    return list(users.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,4 +233,5 @@ __all__ = [
     "TopicPosition",
     "Topics",
     "Via",
+    "users_of",
 ]

@@ -12,7 +12,13 @@ import { effect } from './reactive.js';
 
 const SHOWN = 200;
 const LOG_SHOWN = 8;
-const VERBS = { join: 'joined', update: 'changed', leave: 'left' } as const;
+const VERBS = {
+  join: 'joined',
+  connect: 'connected again',
+  update: 'changed',
+  disconnect: 'closed a connection',
+  leave: 'left',
+} as const;
 
 /** Build it. */
 export function peoplePanel(

@@ -13,7 +13,7 @@ const TOPICS_MAX = 500;
 export interface Movement {
   readonly at: number;
   readonly topic: string;
-  readonly change: 'join' | 'update' | 'leave';
+  readonly change: 'join' | 'connect' | 'update' | 'disconnect' | 'leave';
   readonly member: PresenceMember;
 }
 
@@ -39,7 +39,7 @@ export class People {
       next.delete(topic);
     }
     this.topics.value = next;
-    if (!member || (change !== 'join' && change !== 'update' && change !== 'leave')) return;
+    if (!member || change === 'snapshot') return;
     const movement: Movement = { at: Date.now(), topic, change, member };
     this.log.value = [movement, ...this.log.peek()].slice(0, LOG_MAX);
   }

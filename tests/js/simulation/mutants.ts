@@ -170,8 +170,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'who leaves stays': {
     file: 'presence.ts',
-    from: "room.members.delete(clientId);\n      return [change(topic, room, 'leave', before)];",
-    to: "return [change(topic, room, 'leave', before)];",
+    from: 'room.members.delete(member.client_id);',
+    to: '',
   },
   'a snapshot does not say who left': {
     file: 'presence.ts',

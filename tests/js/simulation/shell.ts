@@ -229,9 +229,10 @@ export class Shell {
     // Who comes later, or is refused for a while, is not told of what the others know.
     if (member && before && !this._profile.deniesNow) {
       const { client_id: id } = member;
-      if (before.has(id) === (change === 'join')) throw new Error(`${change} twice`);
+      if (before.has(id) === ['join', 'connect'].includes(change))
+        throw new Error(`${change} twice`);
       const expected = new Set(before.keys());
-      if (change === 'leave') expected.delete(id);
+      if (['leave', 'disconnect'].includes(change)) expected.delete(id);
       else expected.add(id);
       if ([...after.keys()].sort().join() !== [...expected].sort().join()) {
         throw new Error(`${change} changes others`);

@@ -97,16 +97,26 @@ async def _watch(ps: PubSubClient, args: Namespace, output: Output) -> None:
 def differences(
     before: dict[str, PresenceMember], after: dict[str, PresenceMember]
 ) -> list[tuple[str, PresenceMember]]:
-    """Who joined, changed or left between two states, by client id."""
+    """Who joined, changed or left between two states, by client id.
+
+    A user joins with the first connection and leaves with the last one; the others connect and
+    disconnect.
+    """
     changes: list[tuple[str, PresenceMember]] = []
+    users = {member.user_id for member in before.values()}
     for client_id, member in after.items():
         old = before.get(client_id)
         if old is None:
-            changes.append(("join", member))
+            changes.append(("connect" if member.user_id in users else "join", member))
         elif _appearance(old) != _appearance(member):
             changes.append(("update", member))
-    gone = (member for client_id, member in before.items() if client_id not in after)
-    return [*changes, *(("leave", member) for member in gone)]
+        users.add(member.user_id)
+    gone = [member for client_id, member in before.items() if client_id not in after]
+    left = [member.user_id for member in after.values()] + [member.user_id for member in gone]
+    for member in gone:
+        left.remove(member.user_id)
+        changes.append(("disconnect" if member.user_id in left else "leave", member))
+    return changes
 
 
 def _appearance(member: PresenceMember) -> tuple[object, ...]:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 TransportName: TypeAlias = Literal["websocket", "sse"]
 FetchReason: TypeAlias = Literal["connect", "expiring", "rejected"]
 GapReason: TypeAlias = Literal["history_trimmed", "log_reset", "slow_consumer", "unproven"]
-PresenceChangeKind: TypeAlias = Literal["snapshot", "join", "update", "leave"]
+PresenceChangeKind: TypeAlias = Literal[
+    "snapshot", "join", "connect", "update", "disconnect", "leave"
+]
 
 
 @dataclass(frozen=True, slots=True)

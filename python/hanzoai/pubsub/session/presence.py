@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.generated.wire import Envelope
 
-ChangeKind: TypeAlias = Literal["snapshot", "join", "update", "leave"]
+ChangeKind: TypeAlias = Literal["snapshot", "join", "connect", "update", "disconnect", "leave"]
 
-KINDS: Final[dict[str, ChangeKind]] = {
+KINDS: Final[dict[str, Literal["join", "update", "leave"]]] = {
     "presence.join": "join",
     "presence.update": "update",
     "presence.leave": "leave",
@@ -52,7 +52,10 @@ class _Room:
 
 
 class PresenceMap:
-    """Members by topic and client id (PRES-1, H-082 to H-085).
+    """Members by topic and client id (PRES-1, PRES-4, H-082 to H-085).
+
+    A member is one connection of a user. A user joins with the first connection and leaves with the
+    last one; the others connect and disconnect.
 
     What was known before a reconnect stays until the snapshot that follows it; then only the
     differences are told.
@@ -86,16 +89,14 @@ class PresenceMap:
             return [Change(topic, _in_order(room), "snapshot", None)]
         out: list[Change] = []
         room.members = dict(old)
-        for client_id, member in old.items():
-            if client_id not in new:
-                del room.members[client_id]
-                out.append(Change(topic, _in_order(room), "leave", member))
+        # Who comes goes before who leaves: a user whose connection has another id stays.
         for client_id, member in new.items():
             before = old.get(client_id)
             if before is None or _differs(before, member):
-                room.members[client_id] = member
-                kind: ChangeKind = "join" if before is None else "update"
-                out.append(Change(topic, _in_order(room), kind, member))
+                out.append(_put(room, topic, before, member))
+        for client_id, member in old.items():
+            if client_id not in new:
+                out.append(_take(room, topic, member))
         return out
 
     def apply(self, message: Envelope) -> list[Change]:
@@ -112,15 +113,13 @@ class PresenceMap:
         if kind == "leave":
             if before is None:
                 return []
-            del room.members[client_id]
-            return [Change(topic, _in_order(room), "leave", before)]
+            return [_take(room, topic, before)]
         if before is None and len(room.members) >= MAX_MEMBERS:
             return []
         member = _merge(before, data, message.timestamp)
         if member is None or (before is not None and not _differs(before, member)):
             return []
-        room.members[client_id] = member
-        return [Change(topic, _in_order(room), "join" if before is None else "update", member)]
+        return [_put(room, topic, before, member)]
 
     def lost(self) -> None:
         """The connection or stream is gone: who is present may leave unseen."""
@@ -162,6 +161,26 @@ class PresenceMap:
         else:
             self._rooms.move_to_end(topic)
         return room
+
+
+def _put(room: _Room, topic: str, before: PresenceMember | None, member: PresenceMember) -> Change:
+    kind: ChangeKind = "update"
+    if before is None:
+        kind = "connect" if _has_user(room, member) else "join"
+    room.members[member.client_id] = member
+    return Change(topic, _in_order(room), kind, member)
+
+
+def _take(room: _Room, topic: str, member: PresenceMember) -> Change:
+    del room.members[member.client_id]
+    kind: ChangeKind = "disconnect" if _has_user(room, member) else "leave"
+    return Change(topic, _in_order(room), kind, member)
+
+
+def _has_user(room: _Room, member: PresenceMember) -> bool:
+    """Whether a connection of the same user is present; some peers do not name users."""
+    user = member.user_id
+    return bool(user) and any(other.user_id == user for other in room.members.values())
 
 
 def _in_order(room: _Room) -> tuple[PresenceMember, ...]:
