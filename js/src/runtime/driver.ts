@@ -22,6 +22,7 @@ import type { PartName } from '../session/parts.js';
 import { Session } from '../session/session.js';
 import { checkPatience } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
+import type { Transport } from '../transports/transport.js';
 import type { StateChange, StateName, SubscriptionEvent } from '../values.js';
 import type { HttpApi } from './http_operations.js';
 import type { Inbox } from './inbox.js';
@@ -29,6 +30,7 @@ import { lazily, operations } from './lazy.js';
 import { Listeners } from './listeners.js';
 import { PARTS } from './parts.js';
 import { Reader } from './reader.js';
+import type { Recovery } from './recovery.js';
 import type { Recent } from './stream.js';
 import { checkPlatform, type Surroundings, settingsOf } from './surroundings.js';
 import { TokenSource, tokenProblem } from './tokens.js';
@@ -77,7 +79,8 @@ export class Driver {
   private _busy = false;
   private _numbers = 0;
   private readonly _queue: Event[] = [];
-  private readonly _inboxes = new Map<number, Inbox>();
+  /** By subscription. */
+  readonly inboxes: Map<number, Inbox> = new Map();
   /** Those that got something at last, with the numbers of their subscriptions. */
   private readonly _touched: [inbox: Inbox, sub: number][] = [];
   private readonly _timers = new Map<TimerName, TimerHandle>();
@@ -115,7 +118,11 @@ export class Driver {
           if (hurry) this.feed({ kind: 'woke', rested: true });
         },
       },
-      (name) => around.dial(name, options),
+      (name) => {
+        const made = (): Transport | Promise<Transport> => around.dial(name, options);
+        if (options.recover === undefined) return made();
+        return this.recovery().then((recovery) => recovery.wrap(made()));
+      },
       this.clock,
       options.logger,
     );
@@ -168,7 +175,7 @@ export class Driver {
       this._queue.shift();
       const { code, message } = lost;
       if (event.kind === 'subscribe') {
-        this._inboxes.get(event.sub)?.finish(lost);
+        this.inboxes.get(event.sub)?.finish(lost);
       } else if ('ref' in event && event.ref) {
         const outcome = { kind: 'rejected', code, message } as const;
         this._performers.settle({ kind: 'settle', ref: event.ref, outcome });
@@ -201,7 +208,7 @@ export class Driver {
     presenceChanged: ({ kind: _, sub, ...presence }) => {
       this._put(sub, { kind: 'presence', presence });
     },
-    joined: (effect) => this._inboxes.get(effect.sub)?.join(effect),
+    joined: (effect) => this.inboxes.get(effect.sub)?.join(effect),
     settle: ({ ref, outcome }) => {
       this._settles.get(ref)?.(outcome);
       this._settles.delete(ref);
@@ -217,8 +224,8 @@ export class Driver {
       this.finished = true;
       this._over.abort();
       this._stopWatching?.();
-      for (const inbox of this._inboxes.values()) inbox.finish(this._error);
-      this._inboxes.clear();
+      for (const inbox of this.inboxes.values()) inbox.finish(this._error);
+      this.inboxes.clear();
       this.listeners.finish();
     },
   };
@@ -236,6 +243,12 @@ export class Driver {
   readonly http: () => Promise<HttpApi> = lazily(async () => {
     const { HttpApi } = await import('./http_operations.js');
     return new HttpApi(this);
+  });
+
+  /** What outlives a reload of the page. */
+  readonly recovery: () => Promise<Recovery> = lazily(async () => {
+    const { Recovery } = await import('./recovery.js');
+    return new Recovery(this);
   });
 
   /** Lets publishes in as the queue has room. */
@@ -318,13 +331,13 @@ export class Driver {
   /** Begin a subscription. */
   add(event: Subscribe, inbox: Inbox): void {
     this.connect();
-    this._inboxes.set(event.sub, inbox);
+    this.inboxes.set(event.sub, inbox);
     this.feed(event);
   }
 
   /** End a subscription. Does nothing when it has ended. */
   remove(sub: number): void {
-    if (this._inboxes.delete(sub)) this.feed({ kind: 'unsubscribe', sub });
+    if (this.inboxes.delete(sub)) this.feed({ kind: 'unsubscribe', sub });
   }
 
   /** Publish; the promise gets the outcome. */
@@ -397,7 +410,7 @@ export class Driver {
   }
 
   private _put(sub: number, event: SubscriptionEvent): void {
-    const inbox = this._inboxes.get(sub);
+    const inbox = this.inboxes.get(sub);
     const place = event.kind === 'presence' ? inbox?.presence : inbox;
     if (!place) return;
     place.put(event);

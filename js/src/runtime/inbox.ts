@@ -147,6 +147,12 @@ export class Inbox extends Stream<SubscriptionEvent> {
     return event;
   }
 
+  /** What the program has not taken yet, in order. */
+  get waiting(): readonly SubscriptionEvent[] {
+    const left = this._events.slice(this._next).map(([event]) => event);
+    return [...this._front.values(), ...left];
+  }
+
   /** The counters at this moment. */
   get stats(): SubscriptionStats {
     const { _received: received, _handled: handled, _dropped: dropped } = this;

@@ -89,7 +89,13 @@ export async function subscribe<Data>(
   if (!fits || isMute || !isSome(patterns, PATTERNS_MAX, isPattern)) {
     return (await driver.part(operations(), {})).refuseSubscription(patterns, options, names);
   }
-  const { since, history, after, onMessage, onPresence, queue, signal } = options;
+  const { history, onMessage, onPresence, queue, signal } = options;
+  const named = options.since ?? history ?? options.after;
+  const isNew = driver.options.recover === undefined || named !== undefined;
+  const place = isNew
+    ? options
+    : (await driver.part(driver.recovery(), {})).place(patterns as string[]);
+  const { since, after } = place;
   const event: Subscribe = {
     kind: 'subscribe',
     sub: driver.number(),

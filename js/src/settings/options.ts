@@ -153,6 +153,11 @@ export interface PubSubOptions extends Partial<Settings> {
    * name, where the platform can; a string shares only with tabs that give the same. Default false.
    */
   readonly shareTabs?: boolean | string | undefined;
+  /**
+   * Go on after a reload of the page as the same client, from where it stood; a string tells clients
+   * of one page apart. Not with `shareTabs`. Default false.
+   */
+  readonly recover?: boolean | string | undefined;
   /** Bounds of the publishes that wait to be sent or acknowledged. */
   readonly sendQueue?: Partial<SendQueue> | undefined;
   /** Bounds of a subscription that names none of its own. */
@@ -180,6 +185,8 @@ export interface ClientOptions extends Settings {
   readonly echo: boolean;
   /** The name of the sharing; undefined for none. */
   readonly shareTabs: string | undefined;
+  /** The name of what is kept over a reload; undefined for nothing. */
+  readonly recover: string | undefined;
   readonly sendQueue: SendQueue;
   readonly receiveQueue: ReceiveQueue;
   readonly retry: RetryOptions;
@@ -234,6 +241,7 @@ const ARGUMENTS = [
   'name',
   'echo',
   'shareTabs',
+  'recover',
   'sendQueue',
   'receiveQueue',
   'retry',
@@ -276,6 +284,10 @@ export function readOptions(
     throw new InvalidOption(`${said} given.`, { remedy, field: 'token' });
   }
   if (!checkFlag('allowInsecure', given.allowInsecure ?? false)) refusePlaintext(found);
+  const [shareTabs, recover] = [readName('shareTabs', given), readName('recover', given)];
+  if (shareTabs !== undefined && recover !== undefined) {
+    throw invalid('recover', 'stands beside `shareTabs`', 'Pass one of them.');
+  }
   checkFunction('WebSocket', WebSocket);
   checkFunction('fetch', fetch);
   return {
@@ -288,7 +300,8 @@ export function readOptions(
     transport: checkChoice('transport', given.transport ?? 'auto', ['auto', 'websocket', 'sse']),
     name: name === undefined ? undefined : checkName(name),
     echo: checkFlag('echo', given.echo ?? true),
-    shareTabs: readSharing(given.shareTabs ?? false),
+    shareTabs,
+    recover,
     sendQueue: readSendQueue(given.sendQueue ?? {}),
     receiveQueue: readReceiveQueue(given.receiveQueue ?? {}),
     retry: readRetry(given.retry ?? {}),
@@ -333,9 +346,10 @@ function readSendQueue(given: Partial<SendQueue>): SendQueue {
   return checkGroup('sendQueue', given, { messages, bytes, policy: 'error' }, { ...QUEUE, policy });
 }
 
-function readSharing(given: unknown): string | undefined {
-  if (typeof given === 'string') return checkName(given, 'shareTabs');
-  return checkFlag('shareTabs', given) ? '' : undefined;
+function readName(field: 'shareTabs' | 'recover', options: PubSubOptions): string | undefined {
+  const given = options[field] ?? false;
+  if (typeof given === 'string') return checkName(given, field);
+  return checkFlag(field, given) ? '' : undefined;
 }
 
 function readRetry(given: Partial<RetryOptions>): RetryOptions {

@@ -9,6 +9,7 @@ import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 await Promise.all([
   import('../../../js/src/runtime/operations.js'),
   import('../../../js/src/runtime/http_operations.js'),
+  import('../../../js/src/runtime/recovery.js'),
   import('../../../js/src/session/plain/peers.js'),
   import('../../../js/src/session/presence.js'),
   import('../../../js/src/session/rare.js'),

@@ -1,0 +1,163 @@
+/** What outlives a reload of the page: which client this is, and where its subscriptions stand. */
+
+import type { ClientFrame } from '../generated/wire.js';
+import type { Receiver, Transport } from '../transports/transport.js';
+import type { Driver } from './driver.js';
+import type { Inbox } from './inbox.js';
+
+/** Close code of a client that is going to come back: its place among the members is kept. */
+const RECONNECTS = 4000;
+
+/** Where a subscription goes on. */
+export interface Place {
+  readonly since?: number | undefined;
+  readonly after?: Readonly<Record<string, number>> | undefined;
+}
+
+interface Kept {
+  readonly at: number;
+  readonly clientId?: string | undefined;
+  /** By patterns. */
+  readonly places: Readonly<Record<string, Place>>;
+}
+
+/** What browsers have of a window. */
+interface Page {
+  readonly sessionStorage?: Storage;
+  addEventListener?(
+    type: string,
+    listener: (event: { readonly persisted?: boolean }) => void,
+  ): void;
+}
+
+const page: Page = globalThis;
+
+/**
+ * Keeps the client in `sessionStorage` between the end of one page and the beginning of the next.
+ *
+ * It is written when the page goes and taken out when the next one begins. A tab that is duplicated
+ * meanwhile copies a storage without it, and is a client of its own.
+ */
+export class Recovery {
+  private readonly _key: string;
+  private readonly _kept: Kept | undefined;
+  private _link: { readonly transport: Transport; readonly receiver: Receiver } | undefined;
+
+  /** @param _driver Of the client. */
+  constructor(private readonly _driver: Driver) {
+    const { socketUrl, name, recover, suspendAfter } = _driver.options;
+    this._key = `hanzo-pubsub ${JSON.stringify([socketUrl, name, recover])}`;
+    const kept = this._take();
+    const isFresh = kept && Math.abs(_driver.clock.wallMs() - kept.at) <= suspendAfter;
+    this._kept = isFresh ? kept : undefined;
+    page.addEventListener?.('pagehide', () => this._leave());
+    page.addEventListener?.('pageshow', ({ persisted }) => {
+      if (persisted) this._return();
+    });
+  }
+
+  /** Where the page before stood with a subscription to these patterns. */
+  place(patterns: readonly string[]): Place {
+    return this._kept?.places[keyOf(patterns)] ?? {};
+  }
+
+  /** A transport that presents the client of the page before, until it has an id of its own. */
+  async wrap(made: Transport | Promise<Transport>): Promise<Transport> {
+    const transport = await made;
+    const client_id = this._kept?.clientId;
+    const introduce = (frame: ClientFrame): ClientFrame =>
+      frame.type === 'auth' && client_id ? { client_id, ...known(frame) } : frame;
+    return {
+      incremental: transport.incremental,
+      get lastHeard() {
+        return transport.lastHeard;
+      },
+      open: (receiver) => {
+        this._link = { transport, receiver };
+        transport.open(receiver);
+      },
+      send: (frames) => transport.send(frames.map(introduce)),
+      close: (code) => {
+        this._link = undefined;
+        transport.close(code);
+      },
+    };
+  }
+
+  /** The page goes: write down where everything stands, and keep the place among the members. */
+  private _leave(): void {
+    const { clock, finished, inboxes, session, welcome } = this._driver;
+    if (finished) return;
+    const places: Record<string, Place> = {};
+    for (const [sub, inbox] of inboxes) {
+      const { since, after } = session.joins._joins.get(sub)?._cursor._request() ?? {};
+      const key = keyOf(inbox.topics);
+      const before = places[key];
+      const place = { since, after: { ...after, ...waiting(inbox, after) } };
+      places[key] = before ? least(before, place) : place;
+    }
+    const clientId = welcome?.client_id ?? this._kept?.clientId;
+    const kept: Kept = { at: clock.wallMs(), clientId, places };
+    try {
+      page.sessionStorage?.setItem(this._key, JSON.stringify(kept));
+    } catch {
+      // Full, or not allowed here: the next page begins as another client.
+    }
+    this._link?.transport.close(RECONNECTS);
+  }
+
+  /** The page is shown again as it was. */
+  private _return(): void {
+    this._take();
+    const link = this._link;
+    this._link = undefined;
+    link?.receiver.ended({ code: undefined, reason: 'The page was put away.', again: true });
+  }
+
+  private _take(): Kept | undefined {
+    try {
+      const { sessionStorage } = page;
+      const text = sessionStorage?.getItem(this._key);
+      sessionStorage?.removeItem(this._key);
+      return text ? (JSON.parse(text) as Kept) : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+/** A frame without the fields that are undefined. */
+function known<Frame extends object>(frame: Frame): Frame {
+  return Object.fromEntries(
+    Object.entries(frame).filter(([, value]) => value !== undefined),
+  ) as Frame;
+}
+
+function keyOf(patterns: readonly string[]): string {
+  return JSON.stringify([...new Set(patterns)].sort());
+}
+
+/** Positions before what the program has not taken yet, of the topics that have some of it. */
+function waiting(inbox: Inbox, after: Place['after'] = {}): Record<string, number> {
+  const found: Record<string, number> = {};
+  for (const event of inbox.waiting) {
+    if (event.kind === 'presence') continue;
+    const { topic } = event.kind === 'message' ? event.message : event.gap;
+    const seq = event.kind === 'message' ? event.message.seq : event.gap.from;
+    const mark = after[topic];
+    if (seq !== undefined && mark !== undefined && found[topic] === undefined) {
+      found[topic] = Math.min(mark, seq - 1);
+    }
+  }
+  return found;
+}
+
+/** Where two subscriptions to the same patterns have both been. */
+function least(one: Place, other: Place): Place {
+  const after: Record<string, number> = { ...one.after };
+  for (const [topic, seq] of Object.entries(other.after ?? {})) {
+    after[topic] = Math.min(seq, after[topic] ?? seq);
+  }
+  const starts = [one.since, other.since].filter((since) => since !== undefined);
+  return { since: starts.length ? Math.min(...starts) : undefined, after };
+}

@@ -1,0 +1,149 @@
+/** What a client with `recover` keeps in `sessionStorage`, and when it goes on from it. */
+
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+
+import { PubSub } from '../../../js/src/index.js';
+import { turns, type VirtualClock, virtualClient } from './virtual.js';
+
+type Listener = (event: { readonly persisted?: boolean }) => void;
+
+/** A tab: its storage, and the events of its window. */
+function openTab(t: TestContext, copied: ReadonlyMap<string, string> = new Map()) {
+  const stored = new Map(copied);
+  const listeners: [type: string, listener: Listener][] = [];
+  const storage = {
+    getItem: (key: string) => stored.get(key) ?? null,
+    setItem: (key: string, value: string) => stored.set(key, value),
+    removeItem: (key: string) => stored.delete(key),
+  };
+  const window = {
+    sessionStorage: storage,
+    addEventListener: (type: string, listener: Listener) => listeners.push([type, listener]),
+  };
+  for (const [name, value] of Object.entries(window)) {
+    const before = Object.getOwnPropertyDescriptor(globalThis, name);
+    Object.defineProperty(globalThis, name, { value, configurable: true });
+    t.after(() => {
+      if (before) Object.defineProperty(globalThis, name, before);
+      else Reflect.deleteProperty(globalThis, name);
+    });
+  }
+  const tell = (type: string, persisted = false): void => {
+    for (const [wanted, listener] of listeners) if (wanted === type) listener({ persisted });
+  };
+  /** The page is gone, and what it left is what the next one finds. */
+  const reload = (): void => {
+    tell('pagehide');
+    listeners.length = 0;
+  };
+  return { stored, storage, tell, reload };
+}
+
+/** A later time than the clock of a new page has. */
+async function wait(clock: VirtualClock, milliseconds: number): Promise<void> {
+  clock.sleep(milliseconds, false);
+  await turns();
+}
+
+test('the next page presents the same client, and goes on behind what the last one has taken', async (t) => {
+  const tab = openTab(t);
+  const first = virtualClient({ recover: true });
+  first.peer.silent.add('subscribe');
+  const joining = first.ps.subscribe('a.b');
+  await turns();
+  const [{ ref }] = first.peer.socket.frames('subscribe') as [{ ref: string }];
+  const answer = { type: 'subscribed', topics: ['a.b'], timestamp: 1, positions: { 'a.b': 0 } };
+  first.peer.socket.receive({ ...answer, ref });
+  const sub = await joining;
+  for (const data of [1, 2, 3]) first.peer.socket.receive(first.peer.message('a.b', data));
+  await turns();
+  const { value } = await sub[Symbol.asyncIterator]().next();
+  assert.equal(value?.data, 1);
+  assert.equal(tab.stored.size, 0, 'nothing is kept while the page is there');
+  tab.reload();
+  assert.equal(first.peer.socket.closed, 4000);
+  assert.equal(tab.stored.size, 1);
+  assert.doesNotMatch([...tab.stored.values()].join(), /token/);
+
+  const next = virtualClient({ recover: true });
+  await next.ps.subscribe('a.b');
+  assert.equal(next.peer.socket.frames('auth')[0]?.['client_id'], 'c1');
+  assert.deepEqual(next.peer.socket.frames('subscribe')[0]?.['after'], { 'a.b': 1 });
+  assert.equal(tab.stored.size, 0, 'a duplicate of this tab begins as another client');
+
+  const other = virtualClient({ recover: 'other' });
+  await other.ps.subscribe('a.b');
+  assert.equal(other.peer.socket.frames('auth')[0]?.['client_id'], undefined);
+});
+
+test('where a topic had no message yet, the next page begins where that one did', async (t) => {
+  const tab = openTab(t);
+  const first = virtualClient({ recover: true });
+  await first.ps.subscribe('a.*');
+  tab.reload();
+  const next = virtualClient({ recover: true });
+  await next.ps.subscribe('a.*');
+  assert.equal(next.peer.socket.frames('subscribe')[0]?.['since'], 0);
+});
+
+test('a subscription that says where it begins begins there', async (t) => {
+  const tab = openTab(t);
+  const first = virtualClient({ recover: true });
+  await first.ps.subscribe('a.b');
+  tab.reload();
+  const next = virtualClient({ recover: true });
+  await next.ps.subscribe('a.b', { history: 5 });
+  const [asked] = next.peer.socket.frames('subscribe');
+  assert.deepEqual(
+    [asked?.['history'], asked?.['since'], asked?.['after']],
+    [5, undefined, undefined],
+  );
+});
+
+test('a page that comes much later is another client', async (t) => {
+  const tab = openTab(t);
+  const first = virtualClient({ recover: true });
+  await first.ps.subscribe('a.b');
+  tab.reload();
+  const next = virtualClient({ recover: true });
+  await wait(next.clock, 121_000);
+  await next.ps.subscribe('a.b');
+  assert.equal(next.peer.socket.frames('auth')[0]?.['client_id'], undefined);
+});
+
+test('a page that is shown again as it was connects again and keeps nothing in storage', async (t) => {
+  const tab = openTab(t);
+  const { ps, peer, clock } = virtualClient({ recover: true });
+  await ps.subscribe('a.b');
+  tab.tell('pagehide');
+  tab.tell('pageshow', true);
+  await clock.advance(1_000);
+  assert.equal(tab.stored.size, 0);
+  assert.equal(peer.sockets.length, 2);
+  assert.equal(peer.socket.frames('auth')[0]?.['client_id'], 'c1');
+  assert.equal(ps.state, 'connected');
+});
+
+test('where storage is forbidden, broken or missing, the client works without it', async (t) => {
+  const tab = openTab(t);
+  tab.storage.getItem = () => '{not JSON';
+  tab.storage.setItem = () => {
+    throw new Error('full');
+  };
+  const { ps } = virtualClient({ recover: true });
+  await ps.subscribe('a.b');
+  tab.tell('pagehide');
+  Object.defineProperty(globalThis, 'sessionStorage', { value: undefined, configurable: true });
+  const other = virtualClient({ recover: true });
+  await other.ps.subscribe('a.b');
+  assert.equal(other.ps.state, 'connected');
+});
+
+test('a client shares its connection with other tabs or recovers, not both', () => {
+  const options = { url: 'ws://localhost/ws', token: 'x', shareTabs: true };
+  assert.throws(() => new PubSub({ ...options, recover: true }), {
+    code: 'invalid_option',
+    field: 'recover',
+  });
+});
