@@ -38,7 +38,7 @@ serve: packages ## a development server on 127.0.0.1, ports 8056 and 8057
 
 .PHONY: setup packages programs pins
 setup: ## all that the tests need: .venv/, node_modules/, Chromium, Redis, HAProxy, nginx, Java, Kafka
-	$(SETUP) python npm chromium redis balancers java kafka
+	$(SETUP) python newest npm chromium redis balancers java kafka
 
 packages: ## .venv/ and node_modules/ from the pins
 	$(SETUP) python npm
@@ -64,7 +64,8 @@ test-python: packages ## the Python SDK, the command line, the documentation, bo
 test-js: packages ## the TypeScript SDK, and its package in Node, Vite and workerd
 	@$(TESTS) js
 
-test-server: packages ## the server on its own
+test-server: ## the server on its own, on the Python of .venv/ and on the newest one of this machine
+	$(SETUP) python newest npm redis
 	@$(TESTS) server
 
 test-cluster: ## nodes on Redis, workers, balancers, Kafka

@@ -56,6 +56,12 @@ SPARK_CLUSTER = "tests/spark/cluster"
 FUZZ = "tests/server/test_rest_fuzz.py"
 """Its tests share node ids, of which pytest-xdist would run the first one alone."""
 
+NEWEST = ROOT / ".venv" / "newest" / "bin" / "python"
+"""The newest Python of this machine, if that of `.venv/` is older; see `scripts/setup`."""
+
+ON_NEWEST = ("tests/server", *(f"tests/cluster/test_{name}.py" for name in ("feed", "leftovers")))
+"""What depends on how a Python runs tasks, timeouts and transports."""
+
 PYTHON_FOLDERS: Mapping[str, tuple[str, ...]] = {
     "python": (
         *("python", "cli", "conformance", "docs", "examples", "interop", "repository", "rules"),
@@ -187,6 +193,11 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[S
             found += [Suite(name, ("node", f"tests/{name}/run.mjs")) for name in names]
     if fast:
         found.append(Suite("js", ("node", "tests/js/run.mjs", "--fast")))
+    if "server" in wanted and NEWEST.exists():
+        # Properties of pure logic are the same on every Python.
+        found.append(
+            Suite("newest", (str(NEWEST), *SERIAL[1:], "-m", "not hypothesis", *ON_NEWEST))
+        )
     if "server" in wanted:
         found.append(Suite("fuzz", (*SERIAL, hypothesis, FUZZ)))
     return found

@@ -18,6 +18,7 @@ from .steps import (
     InOrder,
     KafkaBroker,
     MorePackages,
+    NewestPython,
     NpmPackages,
     PythonPackages,
     SystemPrograms,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
 PARTS = (
-    *("python", "npm", "docs", "bench", "dashboard"),
+    *("python", "newest", "npm", "docs", "bench", "dashboard"),
     *("chromium", "redis", "balancers", "java", "kafka"),
 )
 STATE = ROOT / ".setup"
@@ -36,7 +37,8 @@ STATE = ROOT / ".setup"
 def plan(parts: Sequence[str]) -> list[Step]:
     """The steps that these parts need and that are not done yet."""
     steps: list[Step] = []
-    more = [MorePackages(name) for name in ("docs", "bench") if name in parts]
+    more: list[Step] = [MorePackages(name) for name in ("docs", "bench") if name in parts]
+    more += [NewestPython()] if "newest" in parts else []
     if more or "python" in parts:
         steps += [InOrder(PythonPackages(), *more)]
     if "bench" in parts:

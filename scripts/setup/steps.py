@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from .running import SetupError, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from .running import Step, Tool
 
@@ -31,6 +31,8 @@ REQUIREMENTS = ROOT / "requirements"
 PINS = REQUIREMENTS / "constraints.txt"
 VENV = ROOT / ".venv"
 OLDEST_NODE = 20
+NEWEST_MINOR = 14
+"""Of the newest Python 3 that the packages are tested on."""
 
 SERVERS = ("/usr/sbin", "/usr/local/sbin")
 """Where Debian puts servers; not on every user's PATH."""
@@ -171,6 +173,73 @@ class MorePackages:
     def progress(self) -> str:
         """Nothing is known of it."""
         return ""
+
+
+class NewestPython:
+    """`.venv/newest/`: what the tests of the server need, on the newest Python of this machine.
+
+    Nothing, where no Python is newer than that of `.venv/`.
+    """
+
+    name = "packages on the newest Python"
+
+    def __init__(self) -> None:
+        self._folder = VENV / "newest"
+        projects = (ROOT / "pyproject.toml", ROOT / "server-mock" / "pyproject.toml")
+        needed = REQUIREMENTS / "newest.in"
+        self._needed = needed
+        self._stamp = Stamp(self._folder / ".ready", PINS, needed, *projects)
+
+    def missing(self) -> list[str]:
+        """What has to be there before this can run."""
+        return []
+
+    @cached_property
+    def _interpreter(self) -> Path | None:
+        found = [
+            Path(path)
+            for minor in range(sys.version_info.minor + 1, NEWEST_MINOR + 1)
+            for path in (find(f"python3.{minor}"), *sorted(_pyenv(minor)))
+            if path is not None and _runs(path, minor)
+        ]
+        return found[-1] if found else None
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing to do."""
+        return self._stamp.current or self._interpreter is None
+
+    def run(self, tool: Tool) -> None:
+        """Make the environment anew."""
+        self._stamp.remove()
+        uv, python = VENV / "bin" / "uv", self._folder / "bin" / "python"
+        command: Command = [uv, "venv", "--quiet", "--clear", "--python", str(self._interpreter)]
+        failure = f"An environment on {self._interpreter} cannot be made"
+        tool(failure, [*command, self._folder], env=_python_env())
+        command = [uv, "pip", "install", "--python", python, "--constraint", PINS]
+        command += ["--requirement", self._needed, "-e", f"{ROOT}[cli,otel,speed]"]
+        command += ["-e", f"{ROOT / 'server-mock'}[kafka,otel,workers]"]
+        tool("The Python packages cannot be installed", command, env=_python_env())
+        self._stamp.write()
+
+    def progress(self) -> str:
+        """How many packages are there."""
+        count = sum(1 for _ in self._folder.glob("lib/python3.*/site-packages/*.dist-info"))
+        return f"{count} packages" if count else ""
+
+
+def _pyenv(minor: int) -> Iterator[str]:
+    """Interpreters of pyenv, whose programs on PATH run the chosen versions alone."""
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    return (str(path) for path in root.glob(f"versions/3.{minor}.*/bin/python3.{minor}"))
+
+
+def _runs(path: str, minor: int) -> bool:
+    code = f"import sys, venv; sys.exit(sys.version_info[:2] != (3, {minor}))"
+    try:
+        return subprocess.run([path, "-c", code], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def _python_env() -> dict[str, str]:
