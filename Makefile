@@ -51,7 +51,7 @@ pins: ## resolve the newest versions and write them down
 
 # ---------------------------------------------------------------- test
 
-.PHONY: test test-fast test-python test-js test-server test-cluster test-spark test-browser flaky durations coverage
+.PHONY: test test-fast test-python test-js test-server test-cluster test-spark test-browser flaky statements durations coverage
 test: setup ## every test
 	@$(TESTS) all
 
@@ -82,6 +82,10 @@ test-browser: ## both SDKs, the console and the examples in Chromium
 
 flaky: setup ## run tests N times under load and count failures; ONLY='PATH -k WORD' or GROUPS=cluster chooses
 	@$(TESTS) $(GROUPS) --repeat $(or $(N),10) --only '$(ONLY)'
+
+statements: ## break each statement of HIP-56 in a copy and see its tests fail; ONLY='H-042 presence' chooses
+	$(SETUP) python npm redis balancers kafka
+	@$(BIN)/python -m tests.interop.prove $(ONLY)
 
 durations: setup ## run every test and write down which are slow: these start first, and test-fast leaves them out
 	@$(TESTS) all --write-durations

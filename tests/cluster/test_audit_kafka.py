@@ -120,6 +120,27 @@ async def test_records_of_two_nodes_are_all_there_each_node_in_its_order(
     assert PASSWORD not in caplog.text
 
 
+@pytest.mark.statement("H-151")
+async def test_what_is_done_with_sensitive_topics_is_told_to_the_topic_audit_log(
+    shared: Kafka,
+) -> None:
+    await shared.make("audit_log", partitions=1)
+    given = settings(shared, "PLAINTEXT", audit_kafka_topic="audit_log")
+    async with asyncio.timeout(BOUND):
+        async with (
+            running_server(**given) as server,
+            PubSubClient(server.ws, token=server.service_token("ann")) as ann,
+        ):
+            for topic in ("demo.secret", "system.public"):
+                sub = await ann.subscribe(topic)
+                await ann.publish(topic, {"data": "a payload"})
+                await sub.unsubscribe()
+        (part,) = await records(shared, "audit_log")
+    told = [(each["event"], each["topic"], each["user_id"]) for each in part if "topic" in each]
+    assert told == [(e, "demo.secret", "ann") for e in ("subscribe", "publish", "unsubscribe")]
+    assert "payload" not in json.dumps(part)
+
+
 def untrusted(kafka: Kafka, tmp_path: Path) -> dict[str, Any]:
     other = tmp_path / "other.pem"
     trustme.CA().cert_pem.write_to_path(other)

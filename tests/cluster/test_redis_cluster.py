@@ -64,6 +64,7 @@ def client(node: RunningServer) -> PubSubClient:
     return PubSubClient(node.ws, rest_url=node.http, token=node.service_token())
 
 
+@pytest.mark.statement("H-115")
 @pytest.mark.parametrize("kind", ["redis", "valkey"])
 async def test_what_one_redis_does_a_cluster_does(kind: str, tmp_path: Path) -> None:
     async with (
@@ -73,7 +74,8 @@ async def test_what_one_redis_does_a_cluster_does(kind: str, tmp_path: Path) -> 
         client(a) as here,
         client(b) as there,
     ):
-        names = [name for row in (await topics(cluster, 2)).values() for name in row]
+        owners = await topics(cluster, 2)
+        names = [name for row in owners.values() for name in row]
         wild = await there.subscribe("demo.*")
         sub = await there.subscribe(names)
         done: list[Published] = []
@@ -95,6 +97,10 @@ async def test_what_one_redis_does_a_cluster_does(kind: str, tmp_path: Path) -> 
             answer = await rest.post("/v1/messages:batch", json={"messages": batch})
         results = answer.json()["results"]
         assert [r["seq"] for r in results] == [(each.seq or 0) + 1 for each in done]
+        # Each primary has the logs of its topics, and of no others.
+        for number, row in owners.items():
+            keys: list[bytes] = await cluster.servers[number].command("KEYS", "*:l:demo.*")
+            assert sorted(key.decode().rpartition(":")[2] for key in keys) == sorted(row)
 
 
 async def test_presence_counts_and_budgets_are_of_all_nodes_on_a_cluster(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import threading
 import time
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 Json = dict[str, Any]
-PATIENCE = 10.0
-"""Seconds that an answer may take before a test fails."""
+PATIENCE = float(os.environ.get("FAULT_PATIENCE", "10"))
+"""Seconds that an answer may take before a test fails; `prove` gives less."""
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:

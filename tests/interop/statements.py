@@ -1,8 +1,8 @@
 """Which test shows which statement of HIP-56: writes `docs/statements.md`.
 
 `python -m tests.interop.statements` writes it, `--check` shows what would change. A test carries
-`@pytest.mark.statement("H-042")`; `statements.yaml` has the statements, and for those that no test
-carries the reason.
+`@pytest.mark.statement("H-042")`; `statements.yaml` has the statements, with a note where a test
+does not show all of one. A test counts for a statement if a fault of `faults.yaml` breaks it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,25 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.interop import faults
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "statements.md"
-TESTS = ("tests/interop", "tests/python", "tests/server")
+TESTS = ("tests/interop", "tests/python", "tests/server", "tests/cluster")
 WHO = {"C": "client", "S": "server", "O": "operations"}
 INTRODUCTION = """# What HIP-56 says, and which test shows it
 
 Each row is a statement of HIP-56 that can be tested. The tests under `tests/interop` speak to the
-real server with bare `websockets` and `httpx` and the requests as HIP-56 writes them; they carry
-the numbers of the statements that they show. Made by `python -m tests.interop.statements`.
+real server with bare `websockets` and `httpx` and the requests as HIP-56 writes them; those under
+`tests/cluster` run several nodes on a real Redis.
+
+A test is listed for a statement only if it fails when the product breaks that statement:
+`tests/interop/faults.yaml` has {faults} such faults, and `make statements` plants each of them in
+a copy of the product and runs the tests. Notes in italics say what no test shows, and why.
+`python -m tests.interop.statements` writes this page.
 """
 
 
@@ -74,11 +81,12 @@ def _tests(module: ast.Module) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def page() -> str:
-    tests = marked()
+    tests, proven = marked(), faults.shown()
     rows: dict[str, list[str]] = defaultdict(list)
     shown = 0
     for statement in statements():
-        carried = tests.get(statement.id, [])
+        found = tests.get(statement.id, [])
+        carried = [(file, name) for file, name in found if (name, statement.id) in proven]
         shown += bool(carried)
         cells = [
             f"{name.removeprefix('test_').replace('_', ' ')} ({file})" for file, name in carried
@@ -90,7 +98,8 @@ def page() -> str:
         rows[statement.room].append(
             f"| {statement.id} | {says} | {who} | {'<br>'.join(cells) or '**nothing**'} |"
         )
-    parts = [INTRODUCTION, f"{shown} of {len(statements())} statements are shown by a test.\n"]
+    introduction = INTRODUCTION.format(faults=len(faults.faults()))
+    parts = [introduction, f"{shown} of {len(statements())} statements are shown by a test.\n"]
     for room, lines in rows.items():
         head = "| | statement | concerns | shown by |\n|---|---|---|---|"
         parts.append(f"## {room}\n\n{head}\n" + "\n".join(lines) + "\n")

@@ -116,6 +116,7 @@ async def test_a_payload_over_256_kb_is_refused_with_the_advice_to_publish_a_ref
     ):
         with pytest.raises(PayloadTooLarge) as refused:
             await ps.publish(TOPIC, {"type": "token", "data": {"text": "x" * 262_144}})
+    assert refused.value.size == 262_144 + len('{"text":""}'), "measured before it is sent"
     assert "reference" in refused.value.remedy
 
 

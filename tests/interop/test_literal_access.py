@@ -148,7 +148,6 @@ async def test_one_denied_topic_of_a_list_leaves_the_others_granted(node: Node) 
     ]
 
 
-@pytest.mark.statement("H-091")
 async def test_rules_that_cannot_be_read_keep_the_server_from_starting(
     start: Start, tmp_path: Path
 ) -> None:

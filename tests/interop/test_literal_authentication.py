@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 
 from pubsub_server.auth.api_keys import generate
 from pubsub_server.settings.config import Settings
-from tests.interop.peer import Iam, Json, Node
+from tests.interop.peer import PATIENCE, Iam, Json, Node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +112,7 @@ async def test_a_socket_that_does_not_authenticate_in_time_is_closed(start: Star
 @pytest.mark.statement("H-141")
 async def test_frames_other_than_auth_do_not_put_the_deadline_off(start: Start) -> None:
     node = await start(auth_deadline=300)
-    async with node.open() as socket:
+    async with asyncio.timeout(PATIENCE), node.open() as socket:
         with suppress(ConnectionClosed):
             while True:
                 await socket.send({"type": "ping"})

@@ -116,8 +116,3 @@ async def test_between_replay_and_live_nothing_is_lost_and_nothing_comes_twice(n
         replayed = [m["data"]["n"] for m in subscribed["history"]]
         live = [m["data"]["n"] for m in await socket.messages()]
     assert replayed + live == list(range(80))
-
-
-@pytest.mark.statement("H-102")
-def test_history_in_memory_is_one_of_the_storages() -> None:
-    assert Settings(backplane="memory").backplane == "memory"

@@ -188,6 +188,8 @@ async def test_presence_is_forgotten_by_a_restart_and_rebuilt_by_those_who_retur
     before = await start()
     async with before.socket(token(before, "alice")) as alice:
         await joined(before, alice)
+        # She is present at the end; a goodbye would have taken her out.
+        await before.stop()
     after = await start()
     async with after.rest(token(after, "carol")) as rest:
         assert (await rest.get(f"/v1/topics/{TOPIC}/presence")).json()["members"] == []

@@ -16,16 +16,6 @@ from tests.interop.peer import PATIENCE
 if TYPE_CHECKING:
     from tests.interop.peer import Json, Node, Socket
 
-STANDARD_TYPES = (
-    "token",
-    "message.complete",
-    "message.edit",
-    "tool.call",
-    "tool.result",
-    "agent.status",
-    "notification",
-)
-
 
 @pytest.mark.statement("H-001", "H-040", "H-041", "H-042", "H-044", "H-045", "H-046", "H-048")
 async def test_the_connection_lifecycle_of_the_diagram_works_in_its_order(open_node: Node) -> None:
@@ -49,7 +39,7 @@ async def test_the_connection_lifecycle_of_the_diagram_works_in_its_order(open_n
         assert (await socket.next())["type"] == "pong"
 
 
-@pytest.mark.statement("H-041", "H-050")
+@pytest.mark.statement("H-041")
 async def test_a_bad_token_gets_auth_error_with_code_and_message(node: Node) -> None:
     async with node.open() as socket:
         answer = await socket.auth("Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJtYWxsb3J5In0.")
@@ -59,7 +49,7 @@ async def test_a_bad_token_gets_auth_error_with_code_and_message(node: Node) -> 
         assert await socket.closed() == 4401
 
 
-@pytest.mark.statement("H-041", "H-140")
+@pytest.mark.statement("H-041")
 async def test_bytes_of_the_websocket_protocol_are_understood_in_every_form(node: Node) -> None:
     """Fragments, binary frames that hold UTF-8 JSON, and the three lengths of RFC 6455."""
     async with node.open() as socket:
@@ -73,7 +63,7 @@ async def test_bytes_of_the_websocket_protocol_are_understood_in_every_form(node
             assert (await socket.next())["type"] == "pong"
 
 
-@pytest.mark.statement("H-042", "H-006")
+@pytest.mark.statement("H-042")
 async def test_subscribe_without_since_replays_nothing(node: Node) -> None:
     await node.publish("system.announcements", {"n": 1})
     async with node.socket(node.iam.token()) as socket:
@@ -109,16 +99,6 @@ async def test_a_message_frame_carries_the_whole_envelope_with_its_types(node: N
         assert re.fullmatch(r"msg_[0-7][0-9A-HJKMNP-TV-Z]{25}", message["id"])
     ids = [message["id"] for message in messages]
     assert ids == sorted(set(ids))
-
-
-@pytest.mark.statement("H-033")
-@pytest.mark.parametrize("kind", [*STANDARD_TYPES, "acme.custom-type_1"])
-async def test_standard_and_unknown_types_pass_unchanged(node: Node, kind: str) -> None:
-    async with node.socket(node.iam.token()) as socket:
-        await socket.subscribe("system.announcements")
-        await node.publish("system.announcements", {"content": "Hello", "index": 42}, kind)
-        message = await socket.message()
-    assert (message["type"], message["data"]) == (kind, {"content": "Hello", "index": 42})
 
 
 @pytest.mark.statement("H-034")
@@ -158,7 +138,7 @@ async def test_every_reading_of_a_publish_frame_is_delivered(
     assert (message["type"], message["data"]) == (kind, {"n": 1})
 
 
-@pytest.mark.statement("H-045", "H-030")
+@pytest.mark.statement("H-030")
 async def test_the_sender_is_stamped_by_the_server_whatever_a_client_says(open_node: Node) -> None:
     async with open_node.socket(open_node.iam.token("alice")) as socket:
         await socket.subscribe("chat.session.a")

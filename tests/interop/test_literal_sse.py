@@ -71,7 +71,7 @@ async def test_both_transports_deliver_the_same_envelope(node: Node) -> None:
         assert (await stream.event("message")).json == await socket.message()
 
 
-@pytest.mark.statement("H-060", "H-021")
+@pytest.mark.statement("H-060")
 async def test_several_topics_and_patterns_fit_into_one_stream(node: Node) -> None:
     token = node.iam.token("alice", sessions_owned=["abc"], agents=["bot1"])
     async with node.events(token, topics="chat.session.*,agent.bot1.events") as stream:
@@ -126,7 +126,7 @@ async def test_a_stream_needs_a_token_and_access(node: Node) -> None:
         assert answer.json()["code"]
 
 
-@pytest.mark.statement("H-152", "H-154")
+@pytest.mark.statement("H-154")
 async def test_a_stream_says_that_its_token_expires_and_then_ends(start: Start) -> None:
     node = await start(expiring_notice=1_900)
     token = node.iam.token("alice", ttl=2, sessions_owned=["abc"])

@@ -72,7 +72,6 @@ async def test_a_wildcard_covers_topics_that_exist_and_topics_created_later(
     assert message["topic"] == "agent.new.events"
 
 
-@pytest.mark.statement("H-015")
 async def test_overlapping_patterns_of_one_connection_deliver_one_copy(open_node: Node) -> None:
     async with open_node.socket(open_node.iam.token()) as socket:
         await socket.subscribe("agent.**", "agent.*.events", "agent.bot1.events")

@@ -108,7 +108,7 @@ async def test_the_python_sample_publishes_and_reads(hanzo_ai: Node) -> None:
     await asyncio.gather(*closing)
 
 
-@pytest.mark.statement("H-047", "H-130", "H-134")
+@pytest.mark.statement("H-134")
 async def test_the_frames_of_the_typescript_sample_do_what_it_expects(node: Node) -> None:
     """What `subscribe` with `since`, `publish` of a presence update and `unsubscribe` send."""
     source = (SAMPLES / "hip56.ts").read_text(encoding="utf-8")

@@ -1,19 +1,62 @@
-"""Every statement of HIP-56 is shown by a test, or it is said why not."""
+"""Every statement of HIP-56 is shown by a test that a fault breaks, or has a reason why not."""
 
 from __future__ import annotations
 
-from tests.interop import statements
+from collections import defaultdict
+
+from tests.interop import faults, statements
+
+
+def carried() -> dict[str, set[str]]:
+    """Statements that each test carries, by the name of the test."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for number, tests in statements.marked().items():
+        for _, name in tests:
+            found[name].add(number)
+    return dict(found)
 
 
 def test_every_statement_is_shown_by_a_test_or_has_a_reason() -> None:
-    tests = statements.marked()
-    silent = [s.id for s in statements.statements() if s.id not in tests and not s.elsewhere]
+    shown = {number for _, number in faults.shown()}
+    silent = [s.id for s in statements.statements() if s.id not in shown and not s.elsewhere]
     assert silent == []
 
 
 def test_every_mark_names_a_statement() -> None:
     known = {statement.id for statement in statements.statements()}
     assert set(statements.marked()) - known == set()
+
+
+def test_marked_tests_have_names_of_their_own() -> None:
+    places = {(name, file) for tests in statements.marked().values() for file, name in tests}
+    assert len({name for name, _ in places}) == len(places)
+
+
+def test_a_fault_breaks_each_test_for_each_statement_that_it_carries() -> None:
+    marks = {(name, number) for name, numbers in carried().items() for number in numbers}
+    assert marks - faults.shown() == set()
+
+
+def test_every_fault_can_be_planted() -> None:
+    unfit = {fault.breaks: fault.problem for fault in faults.faults() if fault.problem}
+    assert unfit == {}
+
+
+def test_every_fault_breaks_tests_of_its_statements() -> None:
+    marks = carried()
+    wrong: list[str] = []
+    for fault in faults.faults():
+        wrong += [
+            f"{fault.breaks} {test} carries none of its statements"
+            for test in fault.tests
+            if not marks.get(test, set()) & set(fault.statements)
+        ]
+        wrong += [
+            f"{fault.breaks} None of its tests carries {number}"
+            for number in fault.statements
+            if not any(number in marks.get(test, ()) for test in fault.tests)
+        ]
+    assert wrong == []
 
 
 def test_the_page_of_statements_is_current() -> None:

@@ -1,0 +1,82 @@
+"""Faults that can be planted in the product, each to show that a test notices what it claims.
+
+`faults.yaml` has them. A fault replaces a text that occurs once in a file of the product. It names
+the statements of HIP-56 that do not hold then, and the tests that must fail. A test counts for a
+statement only if there is such a fault; `prove` plants each of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGES = ("python/hanzoai", "server-mock/pubsub_server")
+"""Folders in which a fault can be planted."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One change of the product.
+
+    Attributes:
+        breaks: What the product does wrong with it.
+        statements: Numbers of the statements that do not hold any more.
+        tests: Names of the tests that must fail.
+        file: Where it is planted, relative to the repository.
+        text: What is replaced.
+        becomes: What takes its place.
+    """
+
+    breaks: str
+    statements: tuple[str, ...]
+    tests: tuple[str, ...]
+    file: str
+    text: str
+    becomes: str
+
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot be planted; None if it can."""
+        if not self.file.startswith(PACKAGES):
+            return f"{self.file} is not a file of the product"
+        path = ROOT / self.file
+        found = path.read_text(encoding="utf-8").count(self.text) if path.exists() else 0
+        return None if found == 1 else f"{self.file} has the text {found} times, not once"
+
+    def planted(self, source: str) -> str:
+        """The source with the fault."""
+        return source.replace(self.text, self.becomes)
+
+
+@cache
+def faults() -> Sequence[Fault]:
+    """All faults, as `faults.yaml` has them."""
+    rows: Sequence[Mapping[str, Any]] = yaml.safe_load(
+        Path(__file__).with_name("faults.yaml").read_text(encoding="utf-8")
+    )
+    return [
+        Fault(
+            row["breaks"],
+            tuple(row["statements"]),
+            tuple(row["tests"]),
+            row["file"],
+            row["text"],
+            row["becomes"],
+        )
+        for row in rows
+    ]
+
+
+def shown() -> set[tuple[str, str]]:
+    """Names of tests, each with a statement for which a fault breaks it."""
+    return {
+        (test, number) for fault in faults() for test in fault.tests for number in fault.statements
+    }

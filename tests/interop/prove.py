@@ -1,0 +1,212 @@
+"""Plants each fault of `faults.yaml` and checks that the tests it names fail; `make statements`.
+
+`python -m tests.interop.prove [WORD ...]` takes the faults that have one of the words in a number
+of a statement, the name of a test, or what they break. The product is copied, so the repository
+stays as it is. First the tests run on a copy without a fault, where all of them must pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tests.interop import statements
+from tests.interop.faults import PACKAGES, ROOT, Fault, faults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+BOUND = 150.0
+"""Seconds for one fault."""
+PATIENCE = 5.0
+"""Seconds that a test waits for an answer; with many faults none comes."""
+BATCH = 20
+"""Tests that run in one process where no fault is planted."""
+UNTOUCHED = "Nothing is planted."
+
+
+@dataclass
+class Job:
+    """Tests to run with a fault, or without one.
+
+    Attributes:
+        tests: Their names.
+        fault: What is planted; None for nothing.
+        wrong: Why it proves nothing, a line for each reason, once it is done.
+        failures: How each test failed that had to.
+        seconds: How long it took.
+    """
+
+    tests: Sequence[str]
+    fault: Fault | None
+    wrong: Sequence[str] = ()
+    failures: dict[str, str] = field(default_factory=dict[str, str])
+    seconds: float = 0.0
+
+
+class Overlay:
+    """A copy of the product's packages, in which one fault at a time is planted.
+
+    Args:
+        folder: Where the copy is made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        for package in PACKAGES:
+            shutil.copytree(ROOT / package, folder / package)
+
+    async def run(self, job: Job, nodes: Sequence[str]) -> None:
+        """Run the tests of a job and note what came of it."""
+        began = monotonic()
+        fault = job.fault
+        path = None if fault is None else self._folder / fault.file
+        if fault is not None and path is not None:
+            source = path.read_text(encoding="utf-8")
+            path.write_text(fault.planted(source), encoding="utf-8")
+        try:
+            job.wrong = await self._judge(job, nodes)
+        finally:
+            if fault is not None and path is not None:
+                shutil.copy2(ROOT / fault.file, path)
+        job.seconds = monotonic() - began
+
+    async def _judge(self, job: Job, nodes: Sequence[str]) -> list[str]:
+        report = self._folder / "report.jsonl"
+        report.unlink(missing_ok=True)
+        said = await self._pytest(report, nodes)
+        found: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        if report.exists():
+            for line in report.read_text(encoding="utf-8").splitlines():
+                row = json.loads(line)
+                found[row["test"]].setdefault(row["outcome"], row["reason"])
+        wrong = [f"not planted: {reason}" for reason in found.pop("", {}).values()]
+        for test in job.tests:
+            outcomes = found[test]
+            if not outcomes:
+                wrong.append(f"{test} did not run: {said}")
+            elif "broken" in outcomes:
+                wrong.append(f"{test} broke otherwise: {outcomes['broken']}")
+            elif job.fault is not None and "failed" not in outcomes:
+                wrong.append(f"{test} passes all the same")
+            elif job.fault is None and "failed" in outcomes:
+                wrong.append(f"{test} fails without a fault: {outcomes['failed']}")
+            elif job.fault is not None:
+                job.failures[test] = outcomes["failed"]
+        return wrong
+
+    async def _pytest(self, report: Path, nodes: Sequence[str]) -> str:
+        """Run tests; the last line that pytest said."""
+        roots = os.pathsep.join(str((self._folder / each).parent) for each in PACKAGES)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short"),
+            *("-p", "no:cacheprovider", "-p", "tests.interop.witness", *nodes),
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "PYTHONPATH": roots,
+                "FAULT_OVERLAY": str(self._folder),
+                "FAULT_REPORT": str(report),
+                "FAULT_PATIENCE": str(PATIENCE),
+            },
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(BOUND):
+                output, _ = await process.communicate()
+        except TimeoutError:
+            return f"stopped after {BOUND:g} s"
+        finally:
+            # Also what a test has left running.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        lines = output.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "pytest said nothing"
+
+
+def chosen(words: Sequence[str]) -> list[Fault]:
+    """The faults that have one of the words; all without any."""
+
+    def has(fault: Fault, word: str) -> bool:
+        texts = (fault.breaks, *fault.statements, *fault.tests)
+        return any(word.lower() in text.lower() for text in texts)
+
+    return [fault for fault in faults() if not words or any(has(fault, word) for word in words)]
+
+
+async def prove(planted: Iterable[Fault], jobs_at_once: int, *, verbose: bool = False) -> list[Job]:
+    """Run the tests without and with each fault; the jobs, done."""
+    files = {name: file for rows in statements.marked().values() for file, name in rows}
+    planted = list(planted)
+    tests = list(dict.fromkeys(test for fault in planted for test in fault.tests))
+    jobs = [Job(tests[at : at + BATCH], None) for at in range(0, len(tests), BATCH)]
+    jobs += [Job(fault.tests, fault) for fault in planted]
+    waiting, done = iter(jobs), 0
+
+    async def work(folder: Path) -> None:
+        nonlocal done
+        overlay = Overlay(folder)
+        for job in waiting:
+            await overlay.run(job, [f"{files[test]}::{test}" for test in job.tests])
+            done += 1
+            _tell(job, done, len(jobs), verbose=verbose)
+
+    with tempfile.TemporaryDirectory(prefix="statements-") as folder:
+        async with asyncio.TaskGroup() as group:
+            for number in range(jobs_at_once):
+                group.create_task(work(Path(folder) / str(number)))
+    return jobs
+
+
+def _tell(job: Job, done: int, of: int, *, verbose: bool) -> None:
+    numbers = "" if job.fault is None else " ".join(job.fault.statements) + ": "
+    what = UNTOUCHED if job.fault is None else job.fault.breaks
+    verdict = "NOT PROVEN" if job.wrong else "proven" if job.fault else "passed"
+    print(f"[{done}/{of}] {verdict}, {job.seconds:.0f} s: {numbers}{what}", flush=True)
+    told = [f"{test}: {reason}" for test, reason in job.failures.items()] if verbose else []
+    for line in (*job.wrong, *told):
+        print(f"    {line}", flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.interop.prove", description=__doc__)
+    parser.add_argument("words", nargs="*", help="take the faults that have one of these")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
+    parser.add_argument("--verbose", action="store_true", help="say how each test failed")
+    given = parser.parse_args(arguments)
+    planted = chosen(given.words)
+    unfit = [f"{fault.breaks} {fault.problem}" for fault in planted if fault.problem]
+    if unfit or not planted:
+        print("\n".join(unfit) or "No fault has any of these words.")
+        return 2
+    # So that nothing is left behind: what runs is ended, and the copies are removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    began = monotonic()
+    jobs = asyncio.run(prove(planted, max(1, given.jobs), verbose=given.verbose))
+    bad = [job for job in jobs if job.wrong]
+    good = {test for job in jobs if job.fault and not job.wrong for test in job.tests}
+    print(
+        f"{len(planted)} faults, {len(good)} tests proven, {len(bad)} faults or batches that prove"
+        f" nothing, {monotonic() - began:.0f} s"
+    )
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,104 @@
+"""A pytest plugin of `prove`: writes down why each test failed while a fault is planted.
+
+It reads the environment: `FAULT_OVERLAY` is the folder with the faulty packages, `FAULT_REPORT` the
+file for the outcomes, a JSON object a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from websockets.exceptions import WebSocketException
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+TESTS = Path(__file__).parent.parent
+OVERLAY = Path(os.environ["FAULT_OVERLAY"])
+REPORT = Path(os.environ["FAULT_REPORT"])
+
+NOTICED = (AssertionError, TimeoutError, EOFError, pytest.fail.Exception)
+"""What a test raises when the product does not do what it should."""
+HEARD = (WebSocketException, httpx.HTTPError)
+"""What a client of the product raises then."""
+BROKEN = (ImportError, SyntaxError, NameError, AttributeError)
+"""What a fault raises that is not planted well; it shows nothing about the test."""
+
+_failed: set[str] = set()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out the other cases of a test that has failed."""
+    if _name(item) in _failed:
+        pytest.skip("another case of this test has failed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Write down the outcome of each phase."""
+    report = yield
+    if report.passed and report.when != "call":
+        return report
+    reason: str | None = None
+    if call.excinfo is not None and report.failed:
+        error = call.excinfo.value
+        reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:200]
+        if report.when == "call" and _noticed(error):
+            _failed.add(_name(item))
+            _write(_name(item), "failed", reason)
+        else:
+            _write(_name(item), "broken", f"{report.when}: {reason}")
+    elif report.passed:
+        _write(_name(item), "passed", item.nodeid)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Say if the faulty packages were not those that the tests imported."""
+    for name in ("hanzoai.pubsub", "pubsub_server"):
+        module = sys.modules.get(name)
+        file = None if module is None else module.__file__
+        if file is not None and not Path(file).is_relative_to(OVERLAY):
+            _write("", "broken", f"{name} was imported from {file}")
+
+
+def _name(item: pytest.Item) -> str:
+    return item.nodeid.rpartition("::")[2].partition("[")[0]
+
+
+def _write(test: str, outcome: str, reason: str) -> None:
+    with REPORT.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"test": test, "outcome": outcome, "reason": reason}) + "\n")
+
+
+def _noticed(error: BaseException) -> bool:
+    from hanzoai.pubsub import PubSubError
+
+    leaves = list(_leaves(error))
+    if any(isinstance(each, BROKEN) for each in leaves):
+        return False
+    known = (*NOTICED, *HEARD, PubSubError)
+    return any(isinstance(each, known) or _raised_by_test(each) for each in leaves)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
+
+
+def _raised_by_test(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and Path(trace.tb_frame.f_code.co_filename).is_relative_to(TESTS)
