@@ -28,8 +28,10 @@ from tests.interop.faults import PACKAGES, ROOT, Fault, faults
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-BOUND = 150.0
+BOUND = 300.0
 """Seconds for one fault."""
+ATTEMPTS = 3
+"""Times that a fault is tried on a machine that is too busy for it."""
 PATIENCE = 5.0
 """Seconds that a test waits for an answer; with many faults none comes."""
 BATCH = 20
@@ -46,6 +48,7 @@ class Job:
         fault: What is planted; None for nothing.
         wrong: Why it proves nothing, a line for each reason, once it is done.
         failures: How each test failed that had to.
+        starved: The machine was too busy to say.
         seconds: How long it took.
     """
 
@@ -53,6 +56,7 @@ class Job:
     fault: Fault | None
     wrong: Sequence[str] = ()
     failures: dict[str, str] = field(default_factory=dict[str, str])
+    starved: bool = False
     seconds: float = 0.0
 
 
@@ -77,7 +81,11 @@ class Overlay:
             source = path.read_text(encoding="utf-8")
             path.write_text(fault.planted(source), encoding="utf-8")
         try:
-            job.wrong = await self._judge(job, nodes)
+            for _ in range(ATTEMPTS):
+                job.starved = False
+                job.wrong = await self._judge(job, nodes)
+                if not job.starved:
+                    break
         finally:
             if fault is not None and path is not None:
                 shutil.copy2(ROOT / fault.file, path)
@@ -97,6 +105,9 @@ class Overlay:
             outcomes = found[test]
             if not outcomes:
                 wrong.append(f"{test} did not run: {said}")
+            elif "starved" in outcomes and "failed" not in outcomes:
+                job.starved = True
+                wrong.append(f"{test} {outcomes['starved']}: this machine is too busy")
             elif "broken" in outcomes:
                 wrong.append(f"{test} broke otherwise: {outcomes['broken']}")
             elif job.fault is not None and "failed" not in outcomes:

@@ -117,6 +117,7 @@ async def test_frames_other_than_auth_do_not_put_the_deadline_off(start: Start) 
             while True:
                 await socket.send({"type": "ping"})
                 await socket.next()
+                await asyncio.sleep(0.02)
         assert await socket.closed() == 4401
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pubsub_server.settings.config import Settings
+from tests.interop.peer import PATIENCE
 
 if TYPE_CHECKING:
     from tests.interop.conftest import Start
@@ -130,7 +132,7 @@ async def test_a_stream_needs_a_token_and_access(node: Node) -> None:
 async def test_a_stream_says_that_its_token_expires_and_then_ends(start: Start) -> None:
     node = await start(expiring_notice=1_900)
     token = node.iam.token("alice", ttl=2, sessions_owned=["abc"])
-    async with node.events(token, topics=TOPIC) as stream:
+    async with asyncio.timeout(PATIENCE), node.events(token, topics=TOPIC) as stream:
         await stream.event("subscribed")
         assert (await stream.event("auth.expiring")).json["expires_at"]
         with pytest.raises(EOFError):

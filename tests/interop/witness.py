@@ -30,13 +30,18 @@ HEARD = (WebSocketException, httpx.HTTPError)
 BROKEN = (ImportError, SyntaxError, NameError, AttributeError)
 """What a fault raises that is not planted well; it shows nothing about the test."""
 
+STARVED = 1.0
+"""Seconds for which a test could not run though it wanted to; then a timeout shows nothing."""
+
 _failed: set[str] = set()
+_delays: dict[str, float] = {}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave out the other cases of a test that has failed."""
     if _name(item) in _failed:
         pytest.skip("another case of this test has failed")
+    _delays[item.nodeid] = _delay()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -50,8 +55,12 @@ def pytest_runtest_makereport(
     reason: str | None = None
     if call.excinfo is not None and report.failed:
         error = call.excinfo.value
-        reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:200]
-        if report.when == "call" and _noticed(error):
+        first = next(_leaves(error))
+        reason = f"{type(first).__name__}: {str(first).strip().partition(chr(10))[0]}"[:200]
+        starved = _delay() - _delays.get(item.nodeid, 0.0)
+        if starved > STARVED and _timed_out(error):
+            _write(_name(item), "starved", f"waited {starved:.1f} s for a processor")
+        elif report.when == "call" and _noticed(error):
             _failed.add(_name(item))
             _write(_name(item), "failed", reason)
         else:
@@ -87,6 +96,20 @@ def _noticed(error: BaseException) -> bool:
         return False
     known = (*NOTICED, *HEARD, PubSubError)
     return any(isinstance(each, known) or _raised_by_test(each) for each in leaves)
+
+
+def _timed_out(error: BaseException) -> bool:
+    return any(
+        isinstance(each, TimeoutError | httpx.TimeoutException)
+        or (isinstance(each, pytest.fail.Exception) and str(each).startswith("Timeout"))
+        for each in _leaves(error)
+    )
+
+
+def _delay() -> float:
+    """Seconds that this process has waited for a processor; 0 where the system does not say."""
+    schedule = Path("/proc/self/schedstat")
+    return int(schedule.read_text().split()[1]) / 1e9 if schedule.exists() else 0.0
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
