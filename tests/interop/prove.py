@@ -119,7 +119,7 @@ class Overlay:
         return wrong
 
     async def _pytest(self, report: Path, nodes: Sequence[str]) -> str:
-        """Run tests; the last line that pytest said."""
+        """Run tests; why pytest ended early, and its last line."""
         roots = os.pathsep.join(str((self._folder / each).parent) for each in PACKAGES)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short"),
@@ -148,7 +148,8 @@ class Overlay:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
         lines = output.decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "pytest said nothing"
+        ended = [line.strip("! ") for line in lines if line.startswith("!!!")]
+        return "; ".join((*ended, *lines[-1:])) or "pytest said nothing"
 
 
 def chosen(words: Sequence[str]) -> list[Fault]:
