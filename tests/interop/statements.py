@@ -12,6 +12,7 @@ import difflib
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,8 @@ def statements() -> list[Statement]:
     ]
 
 
-def marked() -> dict[str, list[tuple[str, str]]]:
+@cache
+def marked() -> Mapping[str, Sequence[tuple[str, str]]]:
     """File and name of the tests that carry a statement, by its number."""
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for folder in TESTS:
