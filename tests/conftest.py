@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.dealing import GroupScheduling
+
+# How long it takes to draw a value depends on what else the machine does.
+settings.register_profile("shared", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("shared")
 
 ROOT = Path(__file__).parent
 DURATIONS = ROOT / "durations.json"

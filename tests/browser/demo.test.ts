@@ -36,7 +36,7 @@ async function startDemo(t: TestContext, ...flags: string[]): Promise<[ChildProc
 }
 
 /** A show of seconds takes longer where other programs run; the show itself gives up after that. */
-const SHOW = 45_000;
+const SHOW = 180_000;
 
 /** Wait for the end of the text, and what the page says of it. */
 async function concludes(page: Page, verdict: 'whole' | 'wrong'): Promise<void> {

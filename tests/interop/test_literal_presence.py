@@ -155,7 +155,7 @@ async def test_a_silent_client_is_considered_gone_and_others_see_it_leave(start:
 
 @pytest.mark.statement("H-086")
 async def test_a_ping_keeps_a_client_present(start: Start) -> None:
-    node = await start(presence_timeout=1_000, presence_grace=0, server_ping_interval=86_400_000)
+    node = await start(presence_timeout=3_000, presence_grace=0, server_ping_interval=86_400_000)
     async with (
         node.socket(token(node, "alice")) as alice,
         node.socket(token(node, "bob")) as bob,

@@ -13,7 +13,7 @@ import WebSocket from 'ws';
 import { PubSub, type PubSubOptions, type WebSocketConstructor } from '../../../js/src/index.js';
 
 /** No test waits longer than that for anything. */
-export const BOUND = 20_000;
+export const BOUND = 60_000;
 
 const local = join(process.cwd(), '.venv', 'bin', 'hanzo-pubsub');
 const COMMAND = existsSync(local) ? local : 'hanzo-pubsub';
