@@ -8,10 +8,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pytest
 
 FILE = "HANZO_PUBSUB_TEST_REPORT"
 
@@ -25,6 +25,8 @@ class Reporter:
         self._failed: set[str] = set()
         self._collected = False
 
+    # pytest-xdist is not in every environment.
+    @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         if not self._collected:
             self._collected = True

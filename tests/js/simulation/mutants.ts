@@ -175,8 +175,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a snapshot does not say who left': {
     file: 'presence.ts',
-    from: 'if (!fresh.has(clientId)) {',
-    to: 'if (false) {',
+    from: 'if (!fresh.has(clientId)) out',
+    to: 'if (false) out',
   },
   'who comes later is not told what others know': {
     file: 'presence.ts',
