@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo"
-LIMIT = 50
+LIMIT = 100
+pytestmark = pytest.mark.timeout(LIMIT + 20)
 
 
 def started(

@@ -379,11 +379,12 @@ def _reset(request: SubscribeRequest, granted: Sequence[str], replay: Replay) ->
     """Topics whose continuity is broken.
 
     An event id names the position of one topic. Of the others that a resumed stream names, anything
-    may have been lost with the store since the time that the id says.
+    may have been lost with the store since the time that the id says; and of that one, too, if it
+    has no log any more to compare the position with.
     """
     if request.resumed is None or replay.unbroken <= request.resumed:
         return replay.reset
-    counted = request.after or {}
+    counted = (request.after or {}).keys() & replay.positions.keys()
     lost = [each for each in granted if not is_wildcard(each) and each not in counted]
     return list(dict.fromkeys((*replay.reset, *lost)))
 
