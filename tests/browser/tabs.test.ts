@@ -49,7 +49,10 @@ async function openTab(
   return page;
 }
 
-test('twenty tabs have one socket; it is closed twenty times, and every tab that is left has every message once', async (t) => {
+/** With HANZO_PUBSUB_SOAK as many as a busy person has. */
+const TABS = process.env['HANZO_PUBSUB_SOAK'] ? 20 : 6;
+
+test('many tabs have one socket; each leader is closed, and every tab that is left has every message once', async (t) => {
   const server = await startServer(
     t,
     '--publish-rate-service',
@@ -61,7 +64,7 @@ test('twenty tabs have one socket; it is closed twenty times, and every tab that
   const profile = await openProfile(t);
   const given = { ...addresses(server), token: server.token('--user', 'alice') };
   const pages: Page[] = [];
-  for (let n = 0; n < 20; n += 1) pages.push(await openTab(t, site, profile, given));
+  for (let n = 0; n < TABS; n += 1) pages.push(await openTab(t, site, profile, given));
   assert.equal(addressesAskedFor(profile).filter((url) => url === server.ws).length, 1);
   assert.equal(await sockets(server), 1);
 
@@ -75,8 +78,8 @@ test('twenty tabs have one socket; it is closed twenty times, and every tab that
       await new Promise((resolve) => setTimeout(resolve, 2));
     }
   })();
-  // Another tab comes for each that goes, so that twenty leaders can be closed.
-  for (let turn = 0; turn < 20; turn += 1) {
+  // Another tab comes for each that goes, so that as many leaders can be closed.
+  for (let turn = 0; turn < TABS; turn += 1) {
     const leader = pages.shift() as Page;
     await leader.close();
     pages.push(await openTab(t, site, profile, given));

@@ -55,7 +55,7 @@ class Load:
 LOAD = (
     Load(2_000, 40, 4, 0.2, 60, 1_800, 100, 3, 10)
     if SOAK
-    else Load(24, 6, 4, 0.06, 0, 120, 24, 1, 1)
+    else Load(15, 6, 4, 0.12, 0, 120, 15, 1, 1)
 )
 FLAGS = (
     *("--publish-rate-service", "10000", "--connections-per-user", "10000"),
@@ -63,6 +63,8 @@ FLAGS = (
     *("--drain-notice", "300ms", "--drain-spread", "2s" if SOAK else "300ms"),
     *("--drain-timeout", "10s", "--auth-deadline", "60s"),
 )
+MORE = 12 if SOAK else 8
+"""Messages of each publisher between two restarts."""
 LEAVE_WITHIN = 13.0
 """Seconds: `node_timeout` and `presence_grace`, by default."""
 CASES = [
@@ -188,7 +190,7 @@ async def attended(made: Cluster, subscribers: Sequence[Subscriber]) -> None:
 async def more(publishers: Sequence[Publisher]) -> None:
     """Wait until each publisher had some more messages acknowledged."""
     for publisher in publishers:
-        await until(partial(_as_far, publisher, publisher.count + 12))
+        await until(partial(_as_far, publisher, publisher.count + MORE))
 
 
 def _as_far(publisher: Publisher, goal: int) -> bool:

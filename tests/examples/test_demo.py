@@ -139,7 +139,7 @@ async def test_an_interrupted_show_leaves_no_server_behind(name: str) -> None:
 async def test_the_picture_is_drawn_on_a_terminal() -> None:
     ours, theirs = pty.openpty()
     try:
-        async with started("--fast", "--words", "700", out=theirs) as process:
+        async with started("--fast", "--words", "300", out=theirs) as process:
             os.close(theirs)
             drawn = await asyncio.to_thread(_read_all, ours)
             await process.wait()
@@ -147,7 +147,7 @@ async def test_the_picture_is_drawn_on_a_terminal() -> None:
         os.close(ours)
     assert process.returncode == 0, drawn[-2_000:]
     assert "as the reader sees it" in drawn
-    assert "received 700 · lost 0" in drawn.splitlines()[-1]
+    assert "received 300 · lost 0" in drawn.splitlines()[-1]
 
 
 def _read_all(descriptor: int) -> str:

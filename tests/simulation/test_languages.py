@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SOAK = "HANZO_PUBSUB_SOAK" in os.environ
-SEEDS = int(os.environ.get("HANZO_PUBSUB_COMPARED", "10000" if SOAK else "200"))
+SEEDS = int(os.environ.get("HANZO_PUBSUB_COMPARED", "10000" if SOAK else "100"))
 BLOCK = 50
 
 
