@@ -135,9 +135,11 @@ class SocketReader(Reader):
         super().__init__(*given)
         self._client_id: str | None = None
         self._since: int | None = None
+        self._answered_here = False
         self._heard = 0.0
 
     async def _attend(self) -> None:
+        self._answered_here = False
         async with connect(
             f"ws://{HOST}:{self._port}/ws",
             compression=None,
@@ -190,9 +192,12 @@ class SocketReader(Reader):
             case {"type": "subscribed"}:
                 if self._since is None:
                     self._since = frame["timestamp"]
+                self._answered_here = True
                 self._answered(frame)
             case {"type": "message", "message": envelope}:
-                self._take(envelope, replayed=False)
+                # What comes before the answer is in the replay, too.
+                if self._answered_here:
+                    self._take(envelope, replayed=False)
             case {"type": "error", "ref": "s", "code": "forbidden"}:
                 # Nothing of it is granted, and nothing may come.
                 self._answered({})

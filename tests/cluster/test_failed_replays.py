@@ -40,11 +40,11 @@ async def resumed(
         yield EventStream(response)
 
 
-async def publish(node: RunningServer, *numbers: int) -> None:
+async def publish(node: RunningServer, *numbers: int, topic: str = TOPIC) -> None:
     headers = {"Authorization": f"Bearer {node.service_token()}"}
     async with httpx.AsyncClient(base_url=node.http, headers=headers, timeout=BOUND) as rest:
         for n in numbers:
-            answer = await rest.post(f"/v1/topics/{TOPIC}/messages", json={"data": n})
+            answer = await rest.post(f"/v1/topics/{topic}/messages", json={"data": n})
             assert answer.status_code == 201, answer.text
 
 
@@ -121,3 +121,34 @@ async def test_a_socket_whose_replay_fails_stays_open_and_may_ask_again(
             store.go_on()
         assert (error["code"], error["ref"]) == ("unavailable", "1")
         assert (await socket.subscribe(TOPIC, since=1, ref="2"))["ref"] == "2"
+
+
+async def test_of_a_subscription_that_failed_nothing_comes_until_it_is_asked_for_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, 1) as (a,),
+        peer(a, a.token()) as socket,
+        peer(a, a.token("ben")) as other,
+    ):
+        await socket.subscribe("demo.y", presence=False)
+        await other.subscribe(TOPIC, presence=False)
+
+        async def away(*_: Any) -> Any:
+            raise ConnectionResetError
+
+        backplane: Any = a.hub.core.backplane
+        with monkeypatch.context() as patch:
+            patch.setattr(backplane._reader, "replay", away)
+            for topic in (TOPIC, "demo.y"):
+                frame = {"type": "subscribe", "topics": [topic], "presence": False, "ref": topic}
+                await socket.send(frame)
+                assert (await socket.until("error"))["ref"] == topic
+        await publish(a, 1)
+        await publish(a, 2, topic="demo.y")
+        # A subscription that stood before its repetition failed goes on.
+        message = (await socket.until("message"))["message"]
+        assert (message["topic"], message["data"]) == ("demo.y", 2)
+        answer = await socket.subscribe(TOPIC, presence=False, history=10)
+        assert [each["data"] for each in answer["history"]] == [1]

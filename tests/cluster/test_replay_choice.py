@@ -47,7 +47,10 @@ def test_what_lacks_within_one_numbering_is_counted_though_another_has_begun() -
 
 def test_a_numbering_that_is_yet_to_be_delivered_is_told_when_it_comes() -> None:
     assert behind(7, 9, 8, 9, START, START + 1) == ([8, 9], 9, False, False)
-    assert behind(9, 9, START, START + 1) == ([], 9, False, False)
+
+
+def test_a_subscriber_that_has_all_of_a_former_numbering_is_moved_to_the_new_one_at_once() -> None:
+    assert behind(9, 9, START, START + 1) == ([], START - 1, False, True)
 
 
 def test_a_replay_by_time_over_two_numberings_says_so_and_lacks_nothing() -> None:

@@ -120,6 +120,7 @@ class Subscriptions:
             core.refuse(connection, not_yet(), request.ref)
             return None
         core.delivery.settle()
+        held = connection.patterns
         granted: list[str] = []
         denied = list(request.invalid)
         loud = wants_presence(request.presence)
@@ -154,7 +155,9 @@ class Subscriptions:
             return None
         core.delivery.await_replay(connection)
         self._attendance.expect(connection)
-        return self._answer_later(connection, request, granted, denied, replay, loud, members)
+        fresh = [each for each in granted if each not in held]
+        rest = self._answer_later(connection, request, granted, denied, replay, loud, members)
+        return self._or_none(connection, fresh, rest)
 
     def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
         """End subscriptions by exactly these patterns."""
@@ -171,6 +174,13 @@ class Subscriptions:
 
     def drop(self, connection: Connection, pattern: str) -> None:
         """End one subscription; the caller has settled."""
+        self._discard(connection, pattern)
+        if not is_wildcard(pattern):
+            self._attendance.quit(connection, pattern)
+
+    # ------------------------------------------------------------ inside
+
+    def _discard(self, connection: Connection, pattern: str) -> None:
         core = self._core
         core.router.discard(connection, pattern)
         connection.patterns = without_name(connection.patterns, pattern)
@@ -180,13 +190,9 @@ class Subscriptions:
             if not connection.silent:
                 connection.silent = None
         identity = connection.identity
-        if not is_wildcard(pattern):
-            self._attendance.quit(connection, pattern)
         if identity is not None:
             core.note("unsubscribe", identity, pattern, connection)
             self._hook("unsubscribe", identity, pattern, connection)
-
-    # ------------------------------------------------------------ inside
 
     def _register(
         self, connection: Connection, identity: Identity, pattern: str, loud: bool
@@ -228,6 +234,25 @@ class Subscriptions:
             if not silent:
                 connection.silent = None
 
+    async def _or_none(
+        self, connection: Connection, fresh: Sequence[str], rest: Awaitable[None]
+    ) -> None:
+        """A replay that fails takes the subscriptions back that it was to begin."""
+        core = self._core
+        try:
+            await rest
+        except BaseException:
+            if connection.form is WireForm.SOCKET:
+                core.delivery.settle()
+                for pattern in fresh:
+                    if pattern in connection.patterns:
+                        self._discard(connection, pattern)
+                core.delivery.release(connection, REPLAYING)
+            else:
+                # Live events carry ids: they would move Last-Event-ID past what was not replayed.
+                core.delivery.drop(connection)
+            raise
+
     async def _answer_later(
         self,
         connection: Connection,
@@ -247,13 +272,6 @@ class Subscriptions:
             if not connection.closed:
                 core.turns.spend(len(found.entries) + len(found.positions))
                 self._answer(connection, request, granted, denied, found, loud, members, ahead)
-        except BaseException:
-            if connection.form is WireForm.SOCKET:
-                core.delivery.release(connection, REPLAYING)
-            else:
-                # Live events carry ids: they would move Last-Event-ID past what was not replayed.
-                core.delivery.drop(connection)
-            raise
         finally:
             self._attendance.greeted(connection)
 

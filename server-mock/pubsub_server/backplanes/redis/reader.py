@@ -282,7 +282,8 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
     entries: list[Entry] = []
     mark = wanted.after.get(topic)
     if mark is not None and stood is not None and mark <= stood < log.start - 1:
-        # Where the numbering began anew is yet to be delivered here, and shows as a jump then.
+        # Where the numbering began anew is yet to be delivered here. Behind a message of the former
+        # one it shows as a jump then.
         entries = [each for each in log.entries if mark < (each.seq or 0) <= stood]
         lacking = stood - mark - len(entries)
         short = lacking > 0
@@ -305,6 +306,9 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
         entries = entries[len(entries) - wanted.newest :]
         short = short or mark is not None
     position = log.last
+    if mark is not None and mark == stood and mark < log.start - 1:
+        # Nothing of the former numbering is left to be delivered: the new one begins here.
+        return Chosen(topic, (), log.start - 1, truncated=False, reset=True)
     if stood is not None and stood < position and position >= log.start:
         entries = [entry for entry in entries if (entry.seq or 0) <= stood]
         position = stood

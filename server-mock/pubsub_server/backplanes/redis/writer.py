@@ -24,6 +24,7 @@ from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
@@ -305,15 +306,33 @@ class Lane:
             _settle(group.done, [_result(item, answer) for item, answer in answered])
             at += len(group.items)
 
-    def _refuse_late(self, groups: Sequence[_Group], reason: Exception) -> list[_Group]:
+    def _refuse_late(self, groups: list[_Group], reason: Exception) -> list[_Group]:
+        """Refuse what has waited too long, and what its publisher sent after that.
+
+        A publisher whose connection is gone repeats all of it, in its order. What it sent later
+        must not be in the log before what it sent first.
+        """
         now = self._loop.time()
+        late = {
+            item.scope
+            for group in groups
+            if self._closed or group.deadline <= now
+            for item in group.items
+        }
+        if not late:
+            return groups
+        said = self._said(reason)
         rest: list[_Group] = []
+        behind: deque[_Group] = deque()
         for group in groups:
-            if group.deadline > now and not self._closed:
+            if not _refuse(group, late, said):
                 rest.append(group)
+        for group in self._waiting:
+            if _refuse(group, late, said):
+                self._load.add(-len(group.items), -group.size)
             else:
-                said = self._said(reason)
-                _settle(group.done, [refused(said, item) for item in group.items])
+                behind.append(group)
+        self._waiting = behind
         return rest
 
     def _said(self, reason: Exception) -> str:
@@ -338,6 +357,14 @@ class Lane:
 def refused(why: str, item: Item) -> ServiceError:
     """A publish that may be tried again with the same id."""
     return ServiceError("unavailable", why, topic=item.topic, retry_after_ms=REFUSED_FOR)
+
+
+def _refuse(group: _Group, scopes: AbstractSet[str], why: str) -> bool:
+    """Refuse what one of these publishers has sent; False for that of others."""
+    if scopes.isdisjoint(item.scope for item in group.items):
+        return False
+    _settle(group.done, [refused(why, item) for item in group.items])
+    return True
 
 
 def _result(item: Item, answer: bytes) -> Result:

@@ -1,0 +1,92 @@
+"""Publishes that wait for Redis: what is refused, and what is not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from pubsub_server.backplanes.redis.records import Parts
+from pubsub_server.backplanes.redis.writer import Item, Lane, Load, Memory
+from pubsub_server.interfaces import Published
+from pubsub_server.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PATIENCE = 5.0
+
+
+class Store:
+    """In place of Redis: away until it is back, and then it numbers what comes."""
+
+    def __init__(self) -> None:
+        self.away = True
+        self.asked = asyncio.Event()
+        self.taken: list[str] = []
+
+    async def publish(self, bases: Sequence[str], arguments: Sequence[Any]) -> list[bytes]:
+        self.asked.set()
+        if self.away:
+            raise RedisConnectionError
+        ids = [str(each) for each in arguments if str(each).startswith("id")]
+        self.taken += ids
+        return [b"n %d 1" % len(self.taken) for _ in ids]
+
+
+class Place:
+    """One shard."""
+
+    bases = ("base",)
+
+    def shard(self, topic: str) -> int:
+        return 0
+
+
+class Keep:
+    """Logs of one kind."""
+
+    keeps = ()
+
+    def number(self, topic: str) -> int:
+        return 0
+
+
+def item(id: str, sender: str) -> Item:
+    return Item("demo.x", id, sender, -1, Parts(b"", b"", b"", b""), 0)
+
+
+async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too() -> None:
+    loop = asyncio.get_running_loop()
+    now = [loop.time()]
+    store, load = Store(), Load()
+    tasks = Tasks(loop, logging.getLogger("test"), "writer")
+    place: Any = Place()
+    keep: Any = Keep()
+    link: Any = store
+    lane = Lane(link, place, keep, Memory(1, 1, 1), PATIENCE, load, tasks)
+
+    class Clock:
+        time = staticmethod(lambda: now[0])
+        create_future = staticmethod(loop.create_future)
+
+    clock: Any = Clock
+    lane._loop = clock
+    first = lane.publish([item("id1", "ana")])
+    await store.asked.wait()
+    now[0] += PATIENCE / 2
+    second, other = lane.publish([item("id2", "ana")]), lane.publish([item("id3", "ben")])
+    # Only the first has waited too long.
+    now[0] += PATIENCE / 2
+    results = await first + await second
+    assert {getattr(each, "code", "") for each in results} == {"unavailable"}
+    store.away = False
+    assert isinstance((await other)[0], Published)
+    assert store.taken == ["id3"]
+    assert (load.messages, load.bytes) == (0, 0)
+    # What it sends after the refusal is taken.
+    assert isinstance((await lane.publish([item("id4", "ana")]))[0], Published)
+    await lane.close()
+    await tasks.stop()
