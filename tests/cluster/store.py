@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-BOUND = 20
+BOUND = 60
 _GIVEN: set[int] = set()
 BELOW_OUTGOING = range(10_240, 32_768)
 
