@@ -1,0 +1,1 @@
+"""Client of the event stream; codec of its bytes."""

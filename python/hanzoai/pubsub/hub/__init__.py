@@ -1,0 +1,1 @@
+"""Client of the hub protocol; codec of its bytes."""

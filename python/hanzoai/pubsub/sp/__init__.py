@@ -1,0 +1,1 @@
+"""SP sockets, PUB and SUB; codec of their bytes."""
