@@ -35,7 +35,7 @@ class Unparsed:
     def __init__(self) -> None:
         self.data = b""
         self.at = 0
-        self._later = bytearray()
+        self._later: bytearray = bytearray()
 
     def __len__(self) -> int:
         return len(self.data) - self.at + len(self._later)

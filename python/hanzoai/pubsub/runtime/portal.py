@@ -74,6 +74,17 @@ class Portal:
             outcome.cancel()
             raise
 
+    def post(self, function: Callable[[], object]) -> None:
+        """Call a function in the loop soon, without waiting for it.
+
+        Raises:
+            ClosedError: The portal has been stopped.
+        """
+        try:
+            self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            raise ClosedError from None
+
     def _begin(self, make: Callable[[], Coroutine[Any, Any, T]], outcome: Future[T]) -> None:
         if outcome.cancelled():
             return

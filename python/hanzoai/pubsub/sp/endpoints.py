@@ -1,0 +1,216 @@
+"""Listens at an address, or dials it again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import random
+import socket
+import ssl
+import stat
+from typing import TYPE_CHECKING, Final, TypedDict
+
+from hanzoai.pubsub.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.sp.addresses import Address
+    from hanzoai.pubsub.sp.pipe import Pipe
+
+_log: Final = logging.getLogger("hanzoai.pubsub.sp")
+_BACKLOG: Final = 128
+_GOODBYE: Final = 1.0
+"""Seconds for the end of a TLS connection."""
+
+
+class TlsOptions(TypedDict, total=False):
+    """Arguments of asyncio for an encrypted connection."""
+
+    ssl: ssl.SSLContext
+    ssl_handshake_timeout: float
+    ssl_shutdown_timeout: float
+
+
+def tls_options(tls: ssl.SSLContext | None, timeout: float) -> TlsOptions:
+    """The arguments for `tls`; none without encryption."""
+    if tls is None:
+        return {}
+    return {"ssl": tls, "ssl_handshake_timeout": timeout, "ssl_shutdown_timeout": _GOODBYE}
+
+
+class Listener:
+    """A bound address that accepts peers.
+
+    Attributes:
+        url: The address as peers dial it, with the port that the system chose.
+    """
+
+    def __init__(self, server: asyncio.Server, url: str, file: tuple[bytes, int] | None) -> None:
+        self._server = server
+        self._file = file
+        self.url = url
+
+    @classmethod
+    async def open(
+        cls,
+        address: Address,
+        url: str,
+        make: Callable[[], Pipe],
+        tls: ssl.SSLContext | None,
+        timeout: float,
+    ) -> Listener:
+        """Bind and listen; a TLS handshake may take `timeout` seconds.
+
+        Raises:
+            InvalidOption: The scheme needs a TLS context and there is none, or the reverse.
+            OSError: The address is in use, or cannot be bound.
+        """
+        if address.tls != (tls is not None):
+            wanted = "needs a" if address.tls else "takes no"
+            raise InvalidOption(
+                f"{address.scheme}:// {wanted} TLS context.",
+                field="ssl",
+                remedy="Pass ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) with your certificate."
+                if address.tls
+                else "Use tls+tcp:// or wss://, or leave ssl out.",
+            )
+        loop = asyncio.get_running_loop()
+        file = None
+        if address.path:
+            bound, file = _bind_unix(address.path)
+        else:
+            infos = await loop.getaddrinfo(
+                address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            family, _, _, _, where = infos[0]
+            bound = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                bound.bind(where)
+            except BaseException:
+                bound.close()
+                raise
+            url = address.with_port(bound.getsockname()[1])
+        bound.setblocking(False)
+        server = await loop.create_server(
+            make, sock=bound, backlog=_BACKLOG, **tls_options(tls, timeout)
+        )
+        return cls(server, url, file)
+
+    def close(self) -> None:
+        """Accept nobody any more; a socket file is removed."""
+        self._server.close()
+        if self._file is not None:
+            path, inode = self._file
+            with contextlib.suppress(OSError):
+                if os.stat(path).st_ino == inode:
+                    os.unlink(path)
+
+
+def _bind_unix(path: bytes) -> tuple[socket.socket, tuple[bytes, int] | None]:
+    """Bind a Unix socket, in place of a file that no program listens to any more."""
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        try:
+            bound.bind(path)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or path.startswith(b"\0") or _answers(path):
+                raise
+            os.unlink(path)
+            bound.bind(path)
+    except BaseException:
+        bound.close()
+        raise
+    return bound, None if path.startswith(b"\0") else (path, os.stat(path).st_ino)
+
+
+def _answers(path: bytes) -> bool:
+    if not stat.S_ISSOCK(os.stat(path).st_mode):
+        return True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True
+        return True
+
+
+class Dialer:
+    """Connects to an address, and again whenever the connection ends.
+
+    The wait before the next attempt starts at `first` seconds, doubles up to `longest`, and is
+    drawn from its upper half. It starts anew after a connection on which the peer introduced
+    itself.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        url: str,
+        make: Callable[[], Pipe],
+        tls: ssl.SSLContext | None,
+        *,
+        first: float,
+        longest: float,
+        timeout: float,
+    ) -> None:
+        if tls is not None and not address.tls:
+            raise InvalidOption(
+                f"{address.scheme}:// takes no TLS context.",
+                field="ssl",
+                remedy="Use tls+tcp:// or wss://, or leave ssl out.",
+            )
+        self._address = address
+        self._url = url
+        self._make = make
+        self._tls = ssl.create_default_context() if address.tls and tls is None else tls
+        self._first = first
+        self._longest = longest
+        self._timeout = timeout
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    def close(self) -> None:
+        """Stop dialing; the present connection stays."""
+        self.task.cancel()
+
+    async def _run(self) -> None:
+        wait = self._first
+        while True:
+            try:
+                pipe = await self._connect()
+            except OSError as error:
+                _log.debug("%s cannot be reached: %s", self._url, error)
+            else:
+                await asyncio.shield(pipe.ended)
+                if pipe.greeted:
+                    wait = self._first
+            await asyncio.sleep(wait * random.uniform(0.5, 1))
+            wait = min(2 * wait, self._longest)
+
+    async def _connect(self) -> Pipe:
+        loop = asyncio.get_running_loop()
+        address = self._address
+        if address.path:
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            made.setblocking(False)
+            try:
+                await loop.sock_connect(made, address.path)
+                _, pipe = await loop.create_connection(self._make, sock=made)
+            except BaseException:
+                made.close()
+                raise
+            return pipe
+        _, pipe = await loop.create_connection(
+            self._make,
+            address.host,
+            address.port,
+            **tls_options(self._tls, self._timeout),
+        )
+        return pipe

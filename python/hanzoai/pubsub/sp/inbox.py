@@ -1,0 +1,169 @@
+"""The receive queue of a SUB socket: bounded, with a policy and counters."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.errors import OperationTimeout
+from hanzoai.pubsub.sp.errors import Closed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Select = Callable[[Sequence[bytes]], list[bytes]]
+
+
+class Inbox:
+    """Messages that the program has not received yet, for programs on one event loop.
+
+    Args:
+        capacity: Most messages that wait, at least 1.
+        drop_oldest: Whether a message that finds the queue full takes the place of the oldest one;
+            otherwise it is dropped itself.
+    """
+
+    patience = 0.0
+    """Seconds to give the program before more is read, once the queue is full."""
+
+    def __init__(self, capacity: int, *, drop_oldest: bool) -> None:
+        self._capacity = capacity
+        self._drop_oldest = drop_oldest
+        self._messages: deque[bytes] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+        self.received = 0
+        """Messages handed to the program."""
+        self.dropped = 0
+        """Messages lost because the queue was full."""
+
+    @property
+    def room(self) -> int:
+        """How many messages fit in without a loss."""
+        return self._capacity - len(self._messages)
+
+    def put(self, messages: Sequence[bytes]) -> None:
+        """Queue messages, by the policy."""
+        queue = self._messages
+        excess = len(queue) + len(messages) - self._capacity
+        if excess <= 0:
+            queue.extend(messages)
+        elif self._drop_oldest:
+            queue.extend(messages)
+            for _ in range(excess):
+                queue.popleft()
+            self.dropped += excess
+        else:
+            queue.extend(messages[: len(messages) - excess])
+            self.dropped += excess
+        self._wake(len(queue))
+
+    def when_empty(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once, soon, where `patience` is not 0 and the program has caught up."""
+
+    def purge(self, select: Select) -> None:
+        """Forget what waits and is not selected."""
+        self._messages = deque(select(self._messages))
+
+    def close(self) -> None:
+        """Forget what waits, and end every `get` with `Closed`."""
+        self._closed = True
+        self._messages.clear()
+        self._wake(len(self._waiting))
+
+    async def get(self) -> bytes:
+        """The next message.
+
+        Raises:
+            Closed: The socket is closed, before or meanwhile.
+        """
+        while not self._messages:
+            if self._closed:
+                raise Closed
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            try:
+                await waiter
+            except BaseException:
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
+                elif self._messages:  # its turn passes to the next one
+                    self._wake(1)
+                raise
+        self.received += 1
+        return self._messages.popleft()
+
+    def _wake(self, most: int) -> None:
+        while most > 0 and self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                most -= 1
+
+
+class ThreadInbox(Inbox):
+    """The same for a program of threads: any of them may receive."""
+
+    # The loop has a thread of its own and would overtake the program in every burst.
+    patience = 0.001
+
+    def __init__(self, capacity: int, *, drop_oldest: bool) -> None:
+        super().__init__(capacity, drop_oldest=drop_oldest)
+        self._condition = threading.Condition()
+        self._sleeping = 0
+        self._hungry: list[Callable[[], None]] = []
+
+    def when_empty(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once, when the last message is taken."""
+        self._hungry.append(wake)
+
+    def put(self, messages: Sequence[bytes]) -> None:
+        """Queue messages, by the policy."""
+        with self._condition:
+            super().put(messages)
+
+    def purge(self, select: Select) -> None:
+        """Forget what waits and is not selected."""
+        with self._condition:
+            super().purge(select)
+
+    def close(self) -> None:
+        """Forget what waits, and end every `get_blocking` with `Closed`."""
+        with self._condition:
+            super().close()
+            self._condition.notify_all()
+
+    def get_blocking(self, timeout: float | None) -> bytes:
+        """The next message; see `get`.
+
+        Raises:
+            Closed: The socket is closed, before or meanwhile.
+            OperationTimeout: No message came within `timeout` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._condition:
+            while not self._messages:
+                if self._closed:
+                    raise Closed
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    raise OperationTimeout(f"No message came within {timeout:g} s.", remedy="")
+                self._sleeping += 1
+                try:
+                    self._condition.wait(left)
+                finally:
+                    self._sleeping -= 1
+            self.received += 1
+            message = self._messages.popleft()
+            if self._hungry and not self._messages:
+                hungry, self._hungry = self._hungry, []
+                for wake in hungry:
+                    wake()
+            return message
+
+    def _wake(self, most: int) -> None:
+        if self._sleeping and most > 0:
+            self._condition.notify(most)

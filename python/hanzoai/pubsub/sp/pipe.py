@@ -1,0 +1,265 @@
+"""One connection of an SP socket, behind an asyncio transport."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, cast
+
+from hanzoai.pubsub.sp.stats import PeerStats
+from hanzoai.pubsub.unparsed import FrameError
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.sp.inbox import Inbox
+    from hanzoai.pubsub.sp.wires import Wire
+
+_SLICE = 1024
+"""Most messages that are read from one connection before others get their turn."""
+
+
+class Owner(Protocol):
+    """What a connection asks of its socket."""
+
+    inbox: Inbox | None
+    """Where messages go; None for a PUB."""
+
+    hello_timeout: float
+
+    def deliver(self, messages: list[bytes]) -> None:
+        """Take messages from a peer."""
+        ...
+
+    def opened(self, pipe: Pipe) -> None:
+        """The connection is there; the peer has not introduced itself."""
+        ...
+
+    def joined(self, pipe: Pipe) -> None:
+        """The peer has introduced itself."""
+        ...
+
+    def left(self, pipe: Pipe, reason: str | None) -> None:
+        """The connection has ended; `reason` says how the peer broke the protocol."""
+        ...
+
+
+class Pipe(asyncio.Protocol):
+    """Reads and writes one connection.
+
+    Args:
+        owner: The socket.
+        wire: The bytes of this connection.
+        queue_size: Messages that may wait for a peer that does not read.
+    """
+
+    def __init__(self, owner: Owner, wire: Wire, queue_size: int) -> None:
+        self._owner = owner
+        self._wire = wire
+        self._queue: deque[bytes] = deque()
+        self._queue_size = queue_size
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._next: asyncio.Handle | None = None
+        self._full = False
+        self._paused = False
+        self._file: int | None = None
+        """Where bytes may be written that need no encryption."""
+        self._drained: asyncio.Future[None] | None = None
+        self._taken = -1
+        self._reason: str | None = None
+        self.encoding = wire.encoding
+        self.encode = wire.encode
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self.greeted = False
+        self.sent = 0
+        self.dropped = 0
+        self.received = 0
+
+    # ------------------------------------------------------------ out
+
+    def send(self, data: bytes) -> None:
+        """Write an encoded message, or queue it in place of the oldest that waits."""
+        if not self._full:
+            self.sent += 1
+            if self._file is None:
+                self._write(data)
+                return
+            # Nothing is buffered, so that the transport can be passed by: half the time.
+            try:
+                written = os.write(self._file, data)
+            except OSError:
+                written = 0
+            if written < len(data):
+                self._write(data[written:])
+            return
+        if len(self._queue) >= self._queue_size:
+            self._queue.popleft()
+            self.dropped += 1
+        self._queue.append(data)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything has been handed to the system."""
+        return not self._queue and not self._full
+
+    def pause_writing(self) -> None:
+        """Queue messages: the system takes no more."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """Write what waits, for the system has room again."""
+        self._full = False
+        queue = self._queue
+        while queue and not self._full and self._transport is not None:
+            self._transport.write(queue.popleft())
+            self.sent += 1
+        if not self._full:
+            self._announce()
+
+    async def drain(self) -> None:
+        """Wait until everything is handed to the system, or the connection ends."""
+        while (self._full or self._queue) and not self.ended.done():
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def _announce(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    # ------------------------------------------------------------ in
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Introduce this side, and give the peer its time to do the same."""
+        self._transport = cast("asyncio.Transport", transport)
+        encrypted = transport.get_extra_info("sslcontext") is not None
+        # Whatever the system does not take at once waits in the bounded queue. With 0, the TLS
+        # transport of asyncio would always be full.
+        self._transport.set_write_buffer_limits(high=int(encrypted), low=0)
+        if os.name == "posix" and not encrypted:
+            self._file = transport.get_extra_info("socket").fileno()
+        self._flush()
+        self._timer = self._loop.call_later(self._owner.hello_timeout, self._fail, "no_hello")
+        self._owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Decode what has come, unless earlier bytes still wait for their turn."""
+        self._wire.feed(data)
+        if self._next is None:
+            self._read()
+
+    def eof_received(self) -> bool:
+        """End the connection: SP knows no half-closed ones."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the socket, and those who wait."""
+        for handle in (self._timer, self._next):
+            if handle is not None:
+                handle.cancel()
+        self._transport = None
+        self._file = None
+        self._owner.left(self, self._reason)
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._announce()
+
+    def _read(self) -> None:
+        self._next = None
+        inbox = self._owner.inbox
+        limit = _SLICE
+        if inbox is not None:
+            room = inbox.room
+            if room <= 0 and inbox.received != self._taken:
+                # The program is receiving: it gets its turn before messages are lost.
+                self._taken = inbox.received
+                self._again(inbox.patience)
+                return
+            limit = min(room, _SLICE) if room > 0 else _SLICE
+        try:
+            while found := self._wire.take(limit):
+                self._introduce()
+                self.received += len(found)
+                self._owner.deliver(found)
+                if len(found) >= limit:
+                    self._again(inbox.patience if inbox is not None else 0)
+                    return
+                limit -= len(found)
+        except FrameError as error:
+            self._flush()
+            self._fail(error.reason)
+            return
+        self._flush()
+        self._introduce()
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _introduce(self) -> None:
+        if not self.greeted and self._wire.ready:
+            self.greeted = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self._owner.joined(self)
+
+    def _again(self, delay: float) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        if delay:
+            self._next = self._loop.call_later(delay, self._read)
+            if self._owner.inbox is not None:
+                self._owner.inbox.when_empty(self._hurry)
+        else:
+            self._next = self._loop.call_soon(self._read)
+
+    def _hurry(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._read_early)
+
+    def _read_early(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            self._read()
+
+    # ------------------------------------------------------------ end
+
+    def close(self) -> None:
+        """End the connection once what has been written is sent."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._wire.finish()
+            self._flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def stats(self) -> PeerStats:
+        """The counts of this connection."""
+        where = ""
+        if self._transport is not None:
+            peer = self._transport.get_extra_info("peername")
+            where = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "")
+        return PeerStats(where, self.sent, self.dropped, self.received, len(self._queue))
+
+    def _flush(self) -> None:
+        if self._transport is not None and (output := self._wire.output()):
+            self._transport.write(output)
+
+    def _fail(self, reason: str) -> None:
+        self._reason = reason
+        if self._transport is None:
+            return
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            self._transport.close()

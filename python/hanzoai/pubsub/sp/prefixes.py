@@ -1,0 +1,79 @@
+"""The prefixes that a SUB socket subscribes to."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FEW: Final = 16
+"""Up to so many prefixes, comparing with each of them is faster than searching."""
+
+
+class Prefixes:
+    """A set of prefixes that finds out in one search whether one of them begins a message.
+
+    `_shortest` holds, in order, the prefixes that no other prefix of the set begins. Of these, only
+    the greatest that is not after a message can begin it, so that a check costs one binary search
+    and one comparison: 10 short comparisons with 1,000 prefixes, and 20 with a million.
+    """
+
+    __slots__ = ("_all", "_few", "_shortest", "_stale")
+
+    def __init__(self) -> None:
+        self._all: set[bytes] = set()
+        self._shortest: list[bytes] = []
+        self._few: tuple[bytes, ...] | None = ()
+        self._stale = False
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __contains__(self, prefix: bytes) -> bool:
+        return prefix in self._all
+
+    def add(self, prefix: bytes) -> None:
+        """Add a prefix; adding it again changes nothing."""
+        self._all.add(prefix)
+        self._stale = True
+
+    def remove(self, prefix: bytes) -> None:
+        """Remove a prefix.
+
+        Raises:
+            KeyError: It is not in the set.
+        """
+        self._all.remove(prefix)
+        self._stale = True
+
+    def match(self, body: bytes) -> bool:
+        """Whether one of the prefixes begins `body`."""
+        if self._stale:
+            self._sort()
+        if self._few is not None:
+            return body.startswith(self._few)
+        at = bisect_right(self._shortest, body)
+        return at > 0 and body.startswith(self._shortest[at - 1])
+
+    def select(self, bodies: Iterable[bytes]) -> list[bytes]:
+        """Those of `bodies` that one of the prefixes begins, in order."""
+        if self._stale:
+            self._sort()
+        few = self._few
+        if few == (b"",):
+            return list(bodies)
+        if few is not None:
+            return [body for body in bodies if body.startswith(few)]
+        match = self.match
+        return [body for body in bodies if match(body)]
+
+    def _sort(self) -> None:
+        shortest: list[bytes] = []
+        for prefix in sorted(self._all):
+            if not shortest or not prefix.startswith(shortest[-1]):
+                shortest.append(prefix)
+        self._stale = False
+        self._shortest = shortest
+        self._few = tuple(shortest) if len(shortest) <= _FEW else None

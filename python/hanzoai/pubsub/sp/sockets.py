@@ -1,0 +1,472 @@
+"""PUB and SUB sockets for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+from hanzoai.pubsub.errors import InvalidOption, OperationTimeout
+from hanzoai.pubsub.sp.addresses import Address, parse_address
+from hanzoai.pubsub.sp.codec import MAX_MESSAGE_SIZE, Framing, Role
+from hanzoai.pubsub.sp.endpoints import Dialer, Listener
+from hanzoai.pubsub.sp.errors import Closed, NotFound, NotSupported
+from hanzoai.pubsub.sp.inbox import Inbox
+from hanzoai.pubsub.sp.pipe import Pipe
+from hanzoai.pubsub.sp.prefixes import Prefixes
+from hanzoai.pubsub.sp.stats import SocketStats
+from hanzoai.pubsub.sp.wires import StreamWire, WebSocketWire
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Generator
+    from types import TracebackType
+
+    from hanzoai.pubsub.sp.wires import Wire
+    from hanzoai.pubsub.unparsed import Bytes
+
+_HELLO_TIMEOUT: Final = 10.0
+_RECONNECT_MIN: Final = 0.1
+_RECONNECT_MAX: Final = 10.0
+
+
+class Turn:
+    """What a method returns that has done its work already: you may await it, or not.
+
+    Awaiting it gives the other tasks of the event loop a turn.
+    """
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None]:
+        yield
+
+
+_TURN: Final = Turn()
+
+
+class Socket:
+    """What PUB and SUB have in common: addresses, connections, counters and the end.
+
+    A socket belongs to the event loop in which it first listens or dials. Use the sockets of
+    `hanzoai.pubsub.sp.blocking` where several threads share one.
+    """
+
+    role: ClassVar[Role]
+
+    def __init__(
+        self,
+        *,
+        inbox: Inbox | None,
+        queue_size: int,
+        max_message_size: int,
+        hello_timeout: float,
+        reconnect_min: float,
+        reconnect_max: float,
+    ) -> None:
+        for field, value in (
+            ("max_message_size", max_message_size),
+            ("hello_timeout", hello_timeout),
+            ("reconnect_min", reconnect_min),
+        ):
+            if value <= 0:
+                raise InvalidOption(f"{field} is {value}; it must be positive.", field=field)
+        if reconnect_max < reconnect_min:
+            raise InvalidOption(
+                f"reconnect_max is {reconnect_max}; it must be at least reconnect_min.",
+                field="reconnect_max",
+            )
+        self.inbox = inbox
+        self.hello_timeout = hello_timeout
+        self._queue_size = queue_size
+        self._max_message_size = max_message_size
+        self._reconnect = (reconnect_min, reconnect_max)
+        self._listeners: list[Listener] = []
+        self._dialers: list[Dialer] = []
+        self._open: set[Pipe] = set()
+        self._pipes: dict[str, dict[Pipe, None]] = {}
+        self._peers = 0
+        self._changed: set[asyncio.Future[None]] = set()
+        self._refused: Counter[str] = Counter()
+        self._lost = 0
+        self._sent = 0
+        self._filtered = 0
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` has been called."""
+        return self._closed
+
+    async def listen(self, url: str, ssl: ssl.SSLContext | None = None) -> str:
+        """Accept peers at an address; a socket may have several.
+
+        Args:
+            url: ``tcp://HOST:PORT``, ``ipc://PATH``, ``abstract://NAME`` (Linux),
+                ``tls+tcp://HOST:PORT``, ``ws://HOST:PORT/PATH`` or ``wss://…``. Port 0 lets the
+                system choose, the host ``*`` means every IPv4 address. The file of a Unix socket
+                that no program listens to any more is replaced.
+            ssl: Certificate and key, for ``tls+tcp`` and ``wss``.
+
+        Returns:
+            The URL that peers dial, with the port that the system chose.
+
+        Raises:
+            InvalidOption: The URL or `ssl` cannot be used.
+            OSError: The address is in use, or cannot be bound.
+            Closed: The socket is closed.
+        """
+        self._check()
+        address = parse_address(url)
+        listener = await Listener.open(
+            address, url, lambda: self._pipe(address, None), ssl, self.hello_timeout
+        )
+        if self._closed:
+            listener.close()
+            raise Closed
+        self._listeners.append(listener)
+        return listener.url
+
+    async def dial(self, url: str, ssl: ssl.SSLContext | None = None) -> None:
+        """Connect to an address in the background, and again whenever the connection ends.
+
+        It returns at once: a peer that is not there yet is tried again after `reconnect_min`
+        seconds, then after ever longer waits up to `reconnect_max`. Use `wait_for_peers` to wait
+        for the connection.
+
+        Args:
+            url: As for `listen`.
+            ssl: What to trust, for ``tls+tcp`` and ``wss``; by default the authorities of the
+                system.
+
+        Raises:
+            InvalidOption: The URL or `ssl` cannot be used.
+            Closed: The socket is closed.
+        """
+        self._check()
+        address = parse_address(url)
+        first, longest = self._reconnect
+        self._dialers.append(
+            Dialer(
+                address,
+                url,
+                lambda: self._pipe(address, url),
+                ssl,
+                first=first,
+                longest=longest,
+                timeout=self.hello_timeout,
+            )
+        )
+
+    async def wait_for_peers(self, n: int = 1, *, timeout: float | None = None) -> None:
+        """Wait until at least `n` peers are connected at the same time.
+
+        Messages that a PUB sends before its subscribers are connected reach nobody.
+
+        Args:
+            n: Number of peers.
+            timeout: Seconds; without one it waits as long as it takes.
+
+        Raises:
+            OperationTimeout: There were fewer peers until the end of `timeout`.
+            Closed: The socket is closed, before or meanwhile.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while self._peers < n:
+                    self._check()
+                    waiter = asyncio.get_running_loop().create_future()
+                    self._changed.add(waiter)
+                    try:
+                        await waiter
+                    finally:
+                        self._changed.discard(waiter)
+        except TimeoutError:
+            raise OperationTimeout(
+                f"{self._peers} of {n} peers were connected within {timeout:g} s.", remedy=""
+            ) from None
+
+    @property
+    def stats(self) -> SocketStats:
+        """What the socket has counted until now."""
+        peers = tuple(pipe.stats() for pipe in self._open if pipe.greeted)
+        return SocketStats(
+            sent=self._sent,
+            received=0 if self.inbox is None else self.inbox.received,
+            dropped_by_peer=self._lost + sum(peer.dropped for peer in peers),
+            dropped_by_queue=0 if self.inbox is None else self.inbox.dropped,
+            filtered=self._filtered,
+            peers=peers,
+            refused=MappingProxyType(dict(self._refused)),
+        )
+
+    async def close(self, linger: float = 1.0) -> None:
+        """End all connections and release all resources; calling it again does nothing.
+
+        Pending `recv` and `wait_for_peers` raise `Closed`, and messages that have not been
+        received are forgotten.
+
+        Args:
+            linger: Seconds that peers have to take what is queued for them; 0 drops it.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for listener in self._listeners:
+            listener.close()
+        for dialer in self._dialers:
+            dialer.close()
+        if self.inbox is not None:
+            self.inbox.close()
+        self._wake()
+        await asyncio.gather(*(d.task for d in self._dialers), return_exceptions=True)
+        open_ = set(self._open)
+        if linger > 0 and self.role is Role.PUB:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(linger):
+                    await asyncio.gather(*(pipe.drain() for pipe in open_))
+        for pipe in open_:
+            if linger > 0 and pipe.idle:
+                pipe.close()
+            else:
+                pipe.abort()
+        if open_:
+            await asyncio.wait([pipe.ended for pipe in open_], timeout=max(linger, 0.1))
+            for pipe in self._open:
+                pipe.abort()
+        while self._open:
+            await asyncio.wait([pipe.ended for pipe in self._open])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------ what connections tell
+
+    def deliver(self, messages: list[bytes]) -> None:
+        """Take messages from a peer."""
+
+    def opened(self, pipe: Pipe) -> None:
+        """The connection is there; the peer has not introduced itself."""
+        self._open.add(pipe)
+        if self._closed:
+            pipe.abort()
+
+    def joined(self, pipe: Pipe) -> None:
+        """The peer has introduced itself."""
+        self._pipes.setdefault(pipe.encoding, {})[pipe] = None
+        self._peers += 1
+        self._wake()
+
+    def left(self, pipe: Pipe, reason: str | None) -> None:
+        """The connection has ended; `reason` says how the peer broke the protocol."""
+        self._open.discard(pipe)
+        if pipe.greeted:
+            del self._pipes[pipe.encoding][pipe]
+            self._peers -= 1
+            self._lost += pipe.dropped
+        if reason is not None:
+            self._refused[reason] += 1
+
+    def _pipe(self, address: Address, dialed: str | None) -> Pipe:
+        wire: Wire
+        if address.websocket:
+            wire = WebSocketWire(
+                self.role, self._max_message_size, url=dialed, resource=address.resource
+            )
+        else:
+            framing = Framing.IPC if address.path else Framing.TCP
+            wire = StreamWire(self.role, framing, self._max_message_size)
+        return Pipe(self, wire, self._queue_size)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed
+
+    def _wake(self) -> None:
+        for waiter in self._changed:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class PubSocket(Socket):
+    """Sends each message to every connected SUB.
+
+    Sending never waits: a message for a peer that does not read waits in the queue of that peer,
+    and when this is full the oldest message makes room. Nothing is kept for subscribers that come
+    later, and nothing is acknowledged.
+
+    Args:
+        send_queue_size: Messages that may wait for one peer, at least 1.
+        hello_timeout: Seconds that a new peer has to introduce itself.
+        reconnect_min: Seconds before the first further attempt to reach a dialed address.
+        reconnect_max: Longest wait between attempts.
+    """
+
+    role = Role.PUB
+
+    def __init__(
+        self,
+        send_queue_size: int = 16,
+        *,
+        hello_timeout: float = _HELLO_TIMEOUT,
+        reconnect_min: float = _RECONNECT_MIN,
+        reconnect_max: float = _RECONNECT_MAX,
+    ) -> None:
+        if send_queue_size < 1:
+            raise InvalidOption(
+                f"send_queue_size is {send_queue_size}; it must be at least 1.",
+                field="send_queue_size",
+            )
+        super().__init__(
+            inbox=None,
+            queue_size=send_queue_size,
+            max_message_size=MAX_MESSAGE_SIZE,
+            hello_timeout=hello_timeout,
+            reconnect_min=reconnect_min,
+            reconnect_max=reconnect_max,
+        )
+
+    def send(self, body: Bytes) -> Turn:
+        """Send a message to every peer that is connected at this moment.
+
+        Begin the body with a topic that subscribers can filter by. Without peers the message is
+        dropped. The work is done when it returns; awaiting the result gives other tasks a turn.
+
+        Raises:
+            Closed: The socket is closed.
+        """
+        if self._closed:
+            raise Closed
+        if not isinstance(body, bytes):
+            body = bytes(memoryview(body))
+        self._sent += 1
+        for encoding, pipes in self._pipes.items():
+            data = b""
+            for pipe in pipes:
+                if not data or not encoding:
+                    data = pipe.encode(body)
+                pipe.send(data)
+        return _TURN
+
+    async def recv(self, timeout: float | None = None) -> bytes:
+        """Always raise `NotSupported`: a PUB only sends."""
+        raise NotSupported
+
+
+class SubSocket(Socket):
+    """Receives the messages that begin with one of its prefixes, from every connected PUB.
+
+    Args:
+        recv_queue_size: Matching messages that may wait for `recv`, at least 1.
+        drop_oldest: Whether the oldest waiting message makes room for a new one when the queue is
+            full; otherwise the new one is dropped.
+        max_message_size: Longest message in bytes; a peer that announces more is disconnected.
+        hello_timeout: Seconds that a new peer has to introduce itself.
+        reconnect_min: Seconds before the first further attempt to reach a dialed address.
+        reconnect_max: Longest wait between attempts.
+        inbox: The receive queue; for the blocking twin.
+    """
+
+    role = Role.SUB
+
+    def __init__(
+        self,
+        recv_queue_size: int = 128,
+        drop_oldest: bool = True,
+        *,
+        max_message_size: int = MAX_MESSAGE_SIZE,
+        hello_timeout: float = _HELLO_TIMEOUT,
+        reconnect_min: float = _RECONNECT_MIN,
+        reconnect_max: float = _RECONNECT_MAX,
+        inbox: Inbox | None = None,
+    ) -> None:
+        if recv_queue_size < 1:
+            raise InvalidOption(
+                f"recv_queue_size is {recv_queue_size}; it must be at least 1.",
+                field="recv_queue_size",
+            )
+        self._inbox = inbox or Inbox(recv_queue_size, drop_oldest=drop_oldest)
+        super().__init__(
+            inbox=self._inbox,
+            queue_size=1,
+            max_message_size=max_message_size,
+            hello_timeout=hello_timeout,
+            reconnect_min=reconnect_min,
+            reconnect_max=reconnect_max,
+        )
+        self._prefixes = Prefixes()
+
+    def subscribe(self, prefix: Bytes) -> Turn:
+        """Receive messages that begin with `prefix` from now on; an empty one means all.
+
+        The bytes are copied. Subscribing to the same prefix again changes nothing.
+
+        Raises:
+            Closed: The socket is closed.
+        """
+        self._check()
+        self._prefixes.add(bytes(memoryview(prefix)))
+        return _TURN
+
+    def unsubscribe(self, prefix: Bytes) -> Turn:
+        """Forget a prefix, and the waiting messages that no other prefix matches.
+
+        Raises:
+            NotFound: The socket is not subscribed to `prefix`.
+            Closed: The socket is closed.
+        """
+        self._check()
+        try:
+            self._prefixes.remove(bytes(memoryview(prefix)))
+        except KeyError:
+            raise NotFound from None
+        self._inbox.purge(self._prefixes.select)
+        return _TURN
+
+    async def recv(self, timeout: float | None = None) -> bytes:
+        """Return the next matching message, whole, with its prefix.
+
+        Args:
+            timeout: Seconds; without one it waits as long as it takes.
+
+        Raises:
+            OperationTimeout: No message came within `timeout`.
+            Closed: The socket is closed, before or meanwhile.
+        """
+        if timeout is None:
+            return await self._inbox.get()
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._inbox.get()
+        except TimeoutError:
+            raise OperationTimeout(f"No message came within {timeout:g} s.", remedy="") from None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield messages until the socket is closed."""
+        get = self._inbox.get
+        try:
+            while True:
+                yield await get()
+        except Closed:
+            return
+
+    def send(self, body: Bytes) -> Turn:
+        """Always raise `NotSupported`: a SUB only receives."""
+        raise NotSupported
+
+    def deliver(self, messages: list[bytes]) -> None:
+        """Take messages from a peer."""
+        found = self._prefixes.select(messages)
+        self._filtered += len(messages) - len(found)
+        if found:
+            self._inbox.put(found)

@@ -1,0 +1,53 @@
+"""What a socket has counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStats:
+    """Counts of one connection.
+
+    Attributes:
+        address: Where the peer is, as far as the transport knows.
+        sent: Messages handed to the connection.
+        dropped: Messages lost because the peer's queue was full.
+        received: Messages that came from the peer, matching or not.
+        queued: Messages that wait for the peer at the moment.
+    """
+
+    address: str
+    sent: int
+    dropped: int
+    received: int
+    queued: int
+
+
+@dataclass(frozen=True, slots=True)
+class SocketStats:
+    """Counts of a socket since it was made.
+
+    Attributes:
+        sent: Messages given to `send`.
+        received: Messages that `recv` returned.
+        dropped_by_peer: Messages lost because the queue of a peer was full, summed over all peers,
+            past ones included.
+        dropped_by_queue: Matching messages lost because the receive queue was full.
+        filtered: Messages that no prefix matched.
+        peers: The connections of the moment.
+        refused: Connections closed because the peer broke the protocol, by reason: ``bad_hello``,
+            ``no_hello``, ``bad_type``, ``bad_frame``, ``oversize`` or ``unexpected_data``.
+    """
+
+    sent: int
+    received: int
+    dropped_by_peer: int
+    dropped_by_queue: int
+    filtered: int
+    peers: tuple[PeerStats, ...]
+    refused: Mapping[str, int]
