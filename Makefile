@@ -113,6 +113,7 @@ check-format: packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --config server-mock/imports.toml
 
 check-mypy: check-packages
 	$(BIN)/mypy

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pubsub_server.errors import ServiceError
-    from pubsub_server.hub.requests import Draft
-    from pubsub_server.hub.topic_index import Survey
     from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import Page, Published, TopicReport
+    from pubsub_server.shared.requests import Draft
+    from pubsub_server.shared.topic_index import Survey
 
 
 class Entry(msgspec.Struct, gc=False):

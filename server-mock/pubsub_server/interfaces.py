@@ -8,7 +8,6 @@ Listeners know the `Service` of `service.py`; the hub knows `Sink`, the `Backpla
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -19,21 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pubsub_server.auth.identity import Identity as Identity
-    from pubsub_server.backplane import Entry
+    from pubsub_server.backplane import Entry, Standing
     from pubsub_server.errors import ServiceError
-    from pubsub_server.hub.requests import Draft
+    from pubsub_server.shared.requests import Draft
 
     Answers: TypeAlias = (
         list["Published | ServiceError"] | Awaitable[list["Published | ServiceError"]]
     )
     """What became of publishes, at once or later."""
-
-
-class WireForm(IntEnum):
-    """How a connection wants its bytes: WebSocket text frames, or chunks of an event stream."""
-
-    SOCKET = 0
-    EVENT_STREAM = 1
 
 
 # ---------------------------------------------------------------- who and what they may
@@ -235,6 +227,7 @@ class Stats:
     """What the hub counts and times; `/metrics` reads it when asked. Never reset.
 
     Attributes:
+        connections: The open ones, by the name of their encoder.
         refused: Requests, by error code.
         tokens_refused: Tokens, by error code.
         answering: Seconds from a publish to its answer, where the backplane answers later.
@@ -244,7 +237,7 @@ class Stats:
             the end of its writes; a millisecond fine, and as right as the clocks of the nodes.
     """
 
-    connections: list[int] = field(default_factory=lambda: [0, 0])  # by WireForm
+    connections: dict[str, int] = field(default_factory=dict[str, int])
     authenticated: int = 0
     subscriptions: int = 0
     connections_total: int = 0
@@ -340,6 +333,21 @@ class Page:
     position: int | None
     truncated: bool
     reset: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PositionList:
+    """Where topics stand, by name.
+
+    Attributes:
+        positions: One a topic.
+        timestamp: Time of the store when it was asked, Unix ms.
+        has_more: More topics match.
+    """
+
+    positions: Sequence[Standing]
+    timestamp: int
+    has_more: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.errors import InvalidTopic
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
+from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.backplanes.redis.community import community
 from pubsub_server.backplanes.retention import retention
 from pubsub_server.hub.faults import Faults
 from pubsub_server.hub.hub import Hub
-from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.instruments import Reading
-from pubsub_server.listeners.console import Console
-from pubsub_server.listeners.dev_sign_in import DevSignIn
-from pubsub_server.listeners.http import HttpListener
-from pubsub_server.listeners.websocket import WebSocketListener
+from pubsub_server.listeners.http.console import Console
+from pubsub_server.listeners.http.dev_sign_in import DevSignIn
+from pubsub_server.listeners.http.listener import HttpListener
+from pubsub_server.listeners.websocket.listener import WebSocketListener
 from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.audit import AuditLog, FileSink
 from pubsub_server.observe.audit_streams import StreamSink
@@ -28,6 +28,8 @@ from pubsub_server.observe.descriptors import Descriptors
 from pubsub_server.observe.loop_lag import LoopLag
 from pubsub_server.observe.metrics import Metrics
 from pubsub_server.observe.webhooks import WebhookSender
+from pubsub_server.shared.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.shared.wall_clock import never_back, now_ms
 from pubsub_server.tasks import FAILURES
 from pubsub_server.workers.pool import WorkerPool
 from pubsub_server.workers.ports import refused_port
@@ -194,17 +196,19 @@ class Server:
         webhooks = self._webhooks = _webhooks(settings)
         self._tracing = _tracing() if settings.tracing else None
         backplane = await _redis(settings) if settings.on_redis else None
+        wall = never_back(now_ms)
         hub = self._hub = Hub(
             settings,
             authenticator=authenticator,
             policy=policy,
             rates=_rates(settings) if backplane is None else backplane.rates,
             limiter=_connections(settings) if backplane is None else backplane.connections,
-            backplane=backplane,
+            backplane=backplane or open_memory(settings, wall),
             roster=None if backplane is None else backplane.roster,
             audit=self._audit,
             webhooks=webhooks if settings.webhooks else None,
             tracing=self._tracing,
+            wall=wall,
         )
         lag = self._lag = LoopLag()
         self.faults = Faults(hub) if settings.faults else None

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pubsub_server.errors import ServiceError
-    from pubsub_server.hub.connection import Connection
-    from pubsub_server.hub.positions import PositionList
-    from pubsub_server.hub.requests import (
-        Draft,
-        PositionsRequest,
-        SubscribeRequest,
-        UnsubscribeRequest,
-    )
     from pubsub_server.interfaces import (
+        Answers,
         AuthOk,
         Caller,
         Identity,
         Member,
         Page,
+        PositionList,
         Published,
         Sink,
         Stats,
         TopicReport,
-        WireForm,
     )
+    from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.encoder import Encoder
+    from pubsub_server.shared.requests import (
+        Draft,
+        PositionsRequest,
+        SubscribeRequest,
+        UnsubscribeRequest,
+    )
+    from pubsub_server.shared.wheel import Wheel
 
 
 class Service(Protocol):
@@ -39,11 +41,40 @@ class Service(Protocol):
         """Counters."""
         ...
 
-    def open(self, sink: Sink, form: WireForm) -> Connection:
-        """A connection has come; it has `auth_deadline` to authenticate.
+    @property
+    def refusing(self) -> bool:
+        """Whether new connections are turned away."""
+        ...
+
+    @property
+    def wheel(self) -> Wheel:
+        """The timer of all deadlines."""
+        ...
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Monotonic seconds, of `Connection.last_heard`."""
+        ...
+
+    def open(self, sink: Sink, encoder: Encoder) -> Connection:
+        """Open a connection. It has `auth_deadline` until `authenticate` or `enter`.
+
+        Args:
+            sink: The listener's side.
+            encoder: Its wire format; one object for all connections that have it.
 
         Raises:
             ServiceError: `going_away` while draining.
+        """
+        ...
+
+    def end(self, connection: Connection, error: ServiceError, ref: str | None = None) -> None:
+        """End a connection: send the error, then close with its code.
+
+        Args:
+            connection: Which.
+            error: Why.
+            ref: Of the frame that this answers.
         """
         ...
 
@@ -81,6 +112,14 @@ class Service(Protocol):
 
         Raises:
             ServiceError: `token_invalid`, `token_expired`, `connection_limit`, `unavailable`.
+        """
+        ...
+
+    async def enter(self, connection: Connection, identity: Identity) -> None:
+        """Identify the connection as one that the configuration gives: no token is checked.
+
+        Raises:
+            ServiceError: `connection_limit`, `unavailable`.
         """
         ...
 
@@ -127,6 +166,20 @@ class Service(Protocol):
             connection: By which; None over REST.
             batch: Over REST, as one batch.
         """
+        ...
+
+    def put(
+        self, identity: Identity, drafts: Sequence[Draft], connection: Connection | None
+    ) -> Answers:
+        """As `publish`; the answers are there at once where the backplane needs no time."""
+        ...
+
+    def send(self, connection: Connection, data: bytes) -> None:
+        """Send bytes of the listener's own at the end of this loop turn, in order with the rest."""
+        ...
+
+    def reach(self, topic: str) -> int:
+        """How many connections of this node get what is published to a topic now."""
         ...
 
     async def history(
@@ -188,5 +241,17 @@ class Service(Protocol):
             seconds: For all of it.
             spread: Seconds between the first end and the last; no more than 3/4 of all.
             hurry: When it is set, the rest ends at once.
+        """
+        ...
+
+
+class FaultDoor(Protocol):
+    """Lets things go wrong, for tests."""
+
+    def perform(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what the body of a request says, and answer what was done.
+
+        Raises:
+            ServiceError: `invalid_frame`, naming the field.
         """
         ...

@@ -77,7 +77,7 @@ async def test_half_open_sockets_are_cut_and_others_are_served_meanwhile(store: 
                 await ann.subscribe("demo.x")
         # Each is told something or nothing, and then cut.
         await asyncio.gather(*(reader.read() for reader in readers))
-        assert all(sum(node.stats.connections) == 0 for node in fleet)
+        assert all(sum(node.stats.connections.values()) == 0 for node in fleet)
 
 
 async def test_a_flood_of_bad_tokens_lets_nobody_in_and_is_not_remembered(store: Store) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from hanzoai.pubsub import Conflict, Gap, Message, PubSubClient, Subscription
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.requests import Draft
+from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import RunningServer, running_server
 from tests.cluster.waiting import until
 

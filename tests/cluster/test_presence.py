@@ -11,7 +11,7 @@ from tests.cluster.fleet import BOUND, TIMEOUT, meeting, node_process, nodes, pe
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
-    from pubsub_server.hub.roster import Told
+    from pubsub_server.shared.roster import Told
     from tests.cluster.store import Store
     from tests.interop.peer import Json, Socket
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.requests import Draft
 from pubsub_server.interfaces import Published
+from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server
 from tests.cluster.test_backplane import BOUND
 from tests.cluster.waiting import until

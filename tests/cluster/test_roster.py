@@ -14,7 +14,7 @@ from tests.cluster.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
-    from pubsub_server.hub.roster import Change, Told
+    from pubsub_server.shared.roster import Change, Told
     from tests.cluster.store import Store
 
 TOPIC = "demo.room"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import shared_attendance
-from pubsub_server.hub.roster import Told
+from pubsub_server.shared.roster import Told
 from tests.cluster.fleet import BOUND, meeting, peer
 from tests.cluster.test_presence import TOPIC, change, changes, snapshot, users
 from tests.cluster.waiting import until
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pubsub_server.hub.roster import Present
+    from pubsub_server.shared.roster import Present
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
     from tests.interop.peer import Socket

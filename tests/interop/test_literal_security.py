@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from pubsub_server.hub.limits import RateLimiter
 from pubsub_server.settings.config import Settings
 from pubsub_server.settings.sources import load
+from pubsub_server.shared.limits import RateLimiter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,16 +10,20 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, Protocol
 
 from pubsub_server.auth.identity import Identity
+from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.hub import Hub
-from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
-from pubsub_server.interfaces import WireForm
+from pubsub_server.listeners.http.encoder import STREAM
+from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.settings.config import Settings
+from pubsub_server.shared.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.shared.wall_clock import never_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pubsub_server.backplane import Backplane
+    from pubsub_server.shared.encoder import Encoder
 
 START_MS = 1_700_000_000_000
 ANNA = Identity(user_id="anna", kind="admin")
@@ -73,8 +77,8 @@ class Rules:
 class FakeSink:
     """Remembers what the hub does to a connection."""
 
-    def __init__(self, form: WireForm) -> None:
-        self.form = form
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
         self.writes: list[bytes] = []
         self.ended: tuple[int, str] | None = None
         self.aborted = False
@@ -106,10 +110,10 @@ class FakeSink:
 class Peer:
     """One client of the hub."""
 
-    def __init__(self, rig: Rig, form: WireForm) -> None:
+    def __init__(self, rig: Rig, encoder: Encoder) -> None:
         self.rig = rig
-        self.sink = FakeSink(form)
-        self.connection = rig.hub.open(self.sink, form)
+        self.sink = FakeSink(encoder)
+        self.connection = rig.hub.open(self.sink, encoder)
         self._parser = Protocol(CLIENT, max_size=None)
         self.pings = 0
 
@@ -124,7 +128,7 @@ class Peer:
         self.rig.hub.core.delivery.flush()
         data = b"".join(self.sink.writes)
         self.sink.writes.clear()
-        if self.sink.form is WireForm.EVENT_STREAM:
+        if self.sink.encoder is STREAM:
             return events(data)
         self._parser.receive_data(data)
         frames: list[dict[str, Any]] = []
@@ -200,6 +204,7 @@ class Rig:
         self.settings = Settings.model_validate(
             {"publish_rate_user": 1e6, "publish_rate_service": 1e6, **settings}
         )
+        wall = never_back(self.wall)
         self.hub = Hub(
             self.settings,
             authenticator=self.people,
@@ -213,9 +218,10 @@ class Rig:
             limiter=ConnectionLimiter(
                 self.settings.connections_per_user, self.settings.connections_per_org
             ),
-            backplane=backplane,
+            backplane=backplane or open_memory(self.settings, wall),
             clock=lambda: self.now,
-            wall=self.wall,
+            wall=wall,
+            today=self.wall,
         )
 
     def wall(self) -> int:
@@ -234,14 +240,14 @@ class Rig:
             while tasks := list(self.hub._tasks):
                 await asyncio.wait(tasks)
 
-    def stranger(self, form: WireForm = WireForm.SOCKET) -> Peer:
+    def stranger(self, encoder: Encoder = SOCKET) -> Peer:
         """A connection that has not authenticated."""
-        return Peer(self, form)
+        return Peer(self, encoder)
 
     async def client(
-        self, token: str, form: WireForm = WireForm.SOCKET, client_id: str | None = None
+        self, token: str, encoder: Encoder = SOCKET, client_id: str | None = None
     ) -> Peer:
         """An authenticated connection."""
-        peer = Peer(self, form)
+        peer = Peer(self, encoder)
         await self.hub.authenticate(peer.connection, token, client_id=client_id)
         return peer

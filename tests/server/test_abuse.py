@@ -16,11 +16,13 @@ from pubsub_server.auth.identity import Identity, identity_from_claims
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.backplanes.topic_log import TopicLog
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import delivery, inbound, routing, topic_index, turns
-from pubsub_server.hub.limits import ConnectionLimiter
-from pubsub_server.hub.requests import Draft
-from pubsub_server.interfaces import WireForm
-from pubsub_server.listeners import socket_protocol
+from pubsub_server.hub import delivery, inbound, routing, turns
+from pubsub_server.listeners.http.encoder import STREAM
+from pubsub_server.listeners.websocket import protocol as socket_protocol
+from pubsub_server.listeners.websocket.encoder import SOCKET
+from pubsub_server.shared import topic_index
+from pubsub_server.shared.limits import ConnectionLimiter
+from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server
 from tests.server.hub_rig import START_MS, Peer, Rig
 from tests.server.websocket_rig import BOUND, close_code, raw, serving
@@ -40,8 +42,8 @@ async def test_metadata_too_deep_to_be_shown_is_refused_and_the_topic_lives(dept
     mallory.send('{"type":"presence.update","topic":"room","data":{"k":' + deep + "}}")
     codes = [frame["code"] for frame in mallory.hear() if frame["type"] == "error"]
     assert codes in ([], ["invalid_payload"])
-    for form in WireForm:
-        alice = await rig.client("alice", form)
+    for encoder in (SOCKET, STREAM):
+        alice = await rig.client("alice", encoder)
         alice.say("subscribe", topics=["room"])
         kinds = {frame.get("type", frame.get("event")) for frame in alice.hear()}
         assert "error" not in kinds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pubsub_server.auth.identity import Identity
-from pubsub_server.hub.client_ids import ClientIds
+from pubsub_server.shared.client_ids import ClientIds
 
 ALICE = Identity(user_id="alice", name="Alice")
 BOB = Identity(user_id="bob")

@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, Protocol
 
+from pubsub_server.backplane import Entry
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import codec, wire_forms
-from pubsub_server.hub.codec import decode
-from pubsub_server.hub.requests import (
+from pubsub_server.listeners.http.encoder import STREAM
+from pubsub_server.listeners.websocket.encoder import SOCKET, text_frame
+from pubsub_server.shared import codec
+from pubsub_server.shared.codec import decode
+from pubsub_server.shared.envelopes import envelope
+from pubsub_server.shared.requests import (
     AuthRequest,
     Draft,
     PingRequest,
@@ -21,7 +25,6 @@ from pubsub_server.hub.requests import (
     SubscribeRequest,
     UnsubscribeRequest,
 )
-from pubsub_server.interfaces import WireForm
 
 
 def refused(data: object) -> ServiceError:
@@ -291,14 +294,14 @@ def test_objects_of_any_kind_give_a_frame_or_a_service_error(frame: dict[str, An
     if isinstance(request, PublishRequest):
         for item in request.items:
             if isinstance(item, Draft):
-                wire_forms.envelope(item, "id", 1, None, ("user", "u"))
+                envelope(item, "id", 1, None, ("user", "u"))
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200) | st.integers(65_530, 65_540).map(lambda n: b"x" * n))
 def test_a_text_frame_is_what_the_library_reads(payload: bytes) -> None:
     parser = Protocol(CLIENT, max_size=None)
-    parser.receive_data(wire_forms.text_frame(payload))
+    parser.receive_data(text_frame(payload))
     (frame,) = parser.events_received()
     assert isinstance(frame, Frame)
     assert (frame.opcode, bytes(frame.data), frame.fin) == (Opcode.TEXT, payload, True)
@@ -306,21 +309,21 @@ def test_a_text_frame_is_what_the_library_reads(payload: bytes) -> None:
 
 def test_a_message_is_the_envelope_in_both_forms() -> None:
     draft = Draft("a.b", "token", b'{"x":"\\n"}', 9, None, b'{"k":1}')
-    body = wire_forms.envelope(draft, "m1", 1234, 77, ("service", "bot"))
+    body = envelope(draft, "m1", 1234, 77, ("service", "bot"))
     expected = {
         "id": "m1", "topic": "a.b", "type": "token", "data": {"x": "\n"}, "timestamp": 1234,
         "sender": {"type": "service", "id": "bot"}, "ttl": 9, "seq": 77, "meta": {"k": 1},
     }  # fmt: skip
     assert orjson.loads(body) == expected
-    text = wire_forms.message_bytes(WireForm.SOCKET, body, "a.b", 1234, 77)
-    assert text == wire_forms.text_frame(b'{"type":"message","message":' + body + b"}")
-    chunk = wire_forms.message_bytes(WireForm.EVENT_STREAM, body, "a.b", 1234, 77)
+    text = SOCKET.message(Entry("a.b", "m1", 1234, 77, 0, body))
+    assert text == text_frame(b'{"type":"message","message":' + body + b"}")
+    chunk = STREAM.message(Entry("a.b", "m1", 1234, 77, 0, body))
     event = b"id: 1234-a.b@77\nevent: message\ndata: " + body + b"\n\n"
     assert chunk == f"{len(event):x}\r\n".encode() + event + b"\r\n"
 
 
 def test_a_message_that_is_not_kept_is_no_place_to_resume_from() -> None:
-    assert b"id:" not in wire_forms.message_bytes(WireForm.EVENT_STREAM, b"{}", "a", 1, None)
+    assert b"id:" not in STREAM.message(Entry("a", "m1", 1, None, 0, b"{}"))
 
 
 def test_an_error_frame_carries_the_remedy_and_the_ref() -> None:

@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from pubsub_server.backplane import Entry
 from pubsub_server.hub import delivery as module
-from pubsub_server.hub.connection import PAUSED, Connection
 from pubsub_server.hub.delivery import Delivery
 from pubsub_server.hub.routing import Route
-from pubsub_server.hub.wire_forms import message_bytes
-from pubsub_server.interfaces import Stats, WireForm
+from pubsub_server.interfaces import Stats
+from pubsub_server.listeners.http.encoder import STREAM
+from pubsub_server.listeners.websocket.encoder import SOCKET
+from pubsub_server.shared.connection import PAUSED, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
+
+    from pubsub_server.shared.encoder import Encoder
 
 
 class _Keeper:
@@ -71,9 +74,9 @@ class Lab:
         while self.turn:
             self.turn.pop(0)()
 
-    def connection(self, room: int = 10**9, form: WireForm = WireForm.SOCKET) -> Any:
+    def connection(self, room: int = 10**9, encoder: Encoder = SOCKET) -> Any:
         sink = Sink(self, room)
-        connection = sink.connection = Connection(sink, form, _Keeper(), 0)
+        connection = sink.connection = Connection(sink, encoder, _Keeper(), 0)
         return connection
 
 
@@ -82,7 +85,7 @@ def entry(number: int, size: int = 10) -> Entry:
 
 
 def text(number: int, size: int = 10) -> bytes:
-    return message_bytes(WireForm.SOCKET, entry(number, size).body, "t", number, number)
+    return SOCKET.message(entry(number, size))
 
 
 def test_an_idle_connection_owns_no_buffer_and_no_queue() -> None:
@@ -138,11 +141,11 @@ def test_order_is_kept_over_several_routes() -> None:
 
 def test_each_wire_form_has_its_own_bytes() -> None:
     lab = Lab()
-    a, s = lab.connection(), lab.connection(form=WireForm.EVENT_STREAM)
+    a, s = lab.connection(), lab.connection(encoder=STREAM)
     lab.delivery.message(Route([a, s]), entry(1))
     lab.end_turn()
     assert a.sink.writes == [text(1)]
-    assert s.sink.writes == [message_bytes(WireForm.EVENT_STREAM, entry(1).body, "t", 1, 1)]
+    assert s.sink.writes == [STREAM.message(entry(1))]
 
 
 def test_a_paused_connection_is_written_to_when_it_has_room_again() -> None:
@@ -175,7 +178,7 @@ def test_a_slow_consumer_costs_at_most_its_queue_and_is_cut() -> None:
 def test_who_is_cut_in_the_middle_of_a_run_takes_nothing_from_the_others() -> None:
     lab = Lab(queue=20)
     slow, quick = lab.connection(room=0), lab.connection()
-    stream = lab.connection(form=WireForm.EVENT_STREAM)
+    stream = lab.connection(encoder=STREAM)
     route = Route([slow, quick, stream])
     lab.delivery.send(slow, b"x")
     lab.end_turn()

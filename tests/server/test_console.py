@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from pubsub_server.auth.loopback_peer import owner_of_peer
-from pubsub_server.listeners import dev_sign_in
-from pubsub_server.listeners.console import FILES
+from pubsub_server.listeners.http import dev_sign_in
+from pubsub_server.listeners.http.console import FILES
 from pubsub_server.settings.config import Settings
 from pubsub_server.testing import RunningServer, running_server
 

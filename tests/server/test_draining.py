@@ -13,9 +13,9 @@ import pytest
 from pubsub_server.auth.identity import Identity
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.requests import Draft
 from pubsub_server.interfaces import Published
 from pubsub_server.settings.config import Settings
+from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 from tests.server.hub_rig import START_MS, Peer, Rig

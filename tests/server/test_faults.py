@@ -18,7 +18,7 @@ from pubsub_server.hub.faults import (
     Refuse,
     plan,
 )
-from pubsub_server.interfaces import WireForm
+from pubsub_server.listeners.http.encoder import STREAM
 from tests.server.hub_rig import START_MS, Peer, Rig
 from tests.server.websocket_rig import client, serving
 
@@ -234,6 +234,6 @@ async def test_a_cut_socket_breaks_off_and_a_frozen_one_is_silent() -> None:
 
 async def test_a_stream_can_be_cut_like_a_socket() -> None:
     rig = Rig()
-    stream = await rig.client("alice", WireForm.EVENT_STREAM)
+    stream = await rig.client("alice", STREAM)
     Faults(rig.hub).inject(Drop())
     assert stream.sink.aborted

@@ -13,8 +13,8 @@ from pubsub_server.backplanes.history import SEQ_PER_MS, MemoryStore
 from pubsub_server.backplanes.ids import IdMemory, id_key
 from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.requests import Draft
 from pubsub_server.interfaces import Page, Published
+from pubsub_server.shared.requests import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pubsub_server.auth.identity import Identity
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import limits
-from pubsub_server.hub.limits import Bucket, ConnectionLimiter, RateLimiter
+from pubsub_server.shared import limits
+from pubsub_server.shared.limits import Bucket, ConnectionLimiter, RateLimiter
 
 ALICE = Identity("alice", orgs=frozenset({"acme"}))
 BOB = Identity("bob", orgs=frozenset({"acme", "other"}))

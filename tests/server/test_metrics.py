@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pubsub_server.instruments import Distribution, Reading, Timing
-from pubsub_server.interfaces import Stats, WireForm
+from pubsub_server.interfaces import Stats
 from pubsub_server.observe.metrics import Metrics
 
 
@@ -27,7 +27,7 @@ def test_the_counters_of_the_hub_are_read_when_asked() -> None:
     metrics = Metrics(lambda: stats, [lost, waits], "1.2.3")
     assert samples(metrics)["hanzo_pubsub_published_total", ()] == 0
     stats.published = 7
-    stats.connections[WireForm.EVENT_STREAM] = 2
+    stats.connections["event_stream"] = 2
     stats.refused["forbidden"] = 5
     stats.token("token_expired")
     stats.token(None)

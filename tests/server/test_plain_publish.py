@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.codec import MAX_META, decode
 from pubsub_server.hub.plain_publish import plain_publish
-from pubsub_server.hub.requests import Draft, PlainPublish, PublishRequest
+from pubsub_server.shared.codec import MAX_META, decode
+from pubsub_server.shared.requests import Draft, PlainPublish, PublishRequest
 
 MAX = 1_000
 

@@ -7,13 +7,16 @@ from hypothesis import strategies as st
 
 from hanzoai.pubsub.topics import matches
 from pubsub_server.hub import routing
-from pubsub_server.hub.connection import Connection, with_name, without_name
 from pubsub_server.hub.routing import Router
-from pubsub_server.hub.topic_index import TopicIndex
-from pubsub_server.interfaces import WireForm
+from pubsub_server.listeners.http.encoder import STREAM
+from pubsub_server.listeners.websocket.encoder import SOCKET
+from pubsub_server.shared.connection import Connection, with_name, without_name
+from pubsub_server.shared.topic_index import TopicIndex
 
 if TYPE_CHECKING:
     import pytest
+
+    from pubsub_server.shared.encoder import Encoder
 
 
 class _Keeper:
@@ -31,9 +34,9 @@ class Lab:
         self.asked += 1
         return (connection.client_id, topic) not in self.forbidden
 
-    def connection(self, name: str, form: WireForm = WireForm.SOCKET) -> Connection:
+    def connection(self, name: str, encoder: Encoder = SOCKET) -> Connection:
         sink: Any = None
-        connection = Connection(sink, form, _Keeper(), 0)
+        connection = Connection(sink, encoder, _Keeper(), 0)
         connection.client_id = name
         return connection
 
@@ -49,7 +52,7 @@ class Lab:
 
     def names(self, topic: str) -> list[str]:
         route = self.router.route(topic)
-        return sorted(c.client_id for c in (*route.sockets, *route.streams))
+        return sorted(connection.client_id for connection in route)
 
 
 def test_a_topic_goes_to_its_subscribers_alone() -> None:
@@ -116,13 +119,13 @@ def test_a_route_is_worked_out_once() -> None:
     assert lab.router.route("x.y") is first
 
 
-def test_sockets_and_streams_are_told_apart() -> None:
+def test_connections_are_grouped_by_their_encoder() -> None:
     lab = Lab()
     lab.add(lab.connection("a"), "t")
-    lab.add(lab.connection("s", WireForm.EVENT_STREAM), "t")
+    lab.add(lab.connection("s", STREAM), "t")
     route = lab.router.route("t")
-    assert [c.client_id for c in route.sockets] == ["a"]
-    assert [c.client_id for c in route.streams] == ["s"]
+    assert [c.client_id for c in route.groups[SOCKET].connections] == ["a"]
+    assert [c.client_id for c in route.groups[STREAM].connections] == ["s"]
 
 
 def test_who_comes_and_goes_by_name_does_not_cost_a_new_route() -> None:
@@ -224,7 +227,7 @@ def test_an_index_of_topics_answers_as_a_search_of_all(
 
 
 def test_the_kept_answers_of_an_index_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pubsub_server.hub import topic_index
+    from pubsub_server.shared import topic_index
 
     monkeypatch.setattr(topic_index, "VIEWS_MAX", 5)
     monkeypatch.setattr(topic_index, "VIEW_TOPICS_MAX", 12)

@@ -12,7 +12,6 @@ import httpx
 import pytest
 from httpx_sse import EventSource, ServerSentEvent
 
-from pubsub_server.interfaces import WireForm
 from pubsub_server.testing import RunningServer, running_server
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ async def eventually(holds: Callable[[], bool]) -> None:
 
 
 def streams(server: RunningServer) -> int:
-    return server.stats.connections[WireForm.EVENT_STREAM]
+    return server.stats.connections["event_stream"]
 
 
 def problem(opened: Stream, status: int, code: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 from websockets.protocol import SERVER, Protocol
 
-from pubsub_server.listeners.text_frames import text_frames
+from pubsub_server.listeners.websocket.text_frames import text_frames
 
 LIMIT = 70_000
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pubsub_server.hub.wall_clock import never_back
+from pubsub_server.shared.wall_clock import never_back
 
 
 def test_the_time_stands_still_while_the_machine_is_set_back() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pubsub_server.hub.wheel import Wheel
+from pubsub_server.shared.wheel import Wheel
 
 if TYPE_CHECKING:
     import pytest

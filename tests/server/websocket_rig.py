@@ -12,17 +12,19 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Close, Frame, Opcode
 
+from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.hub.hub import Hub
-from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
-from pubsub_server.listeners.websocket import WebSocketListener
+from pubsub_server.listeners.websocket.listener import WebSocketListener
 from pubsub_server.settings.config import Settings
+from pubsub_server.shared.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.shared.wall_clock import never_back, now_ms
 from tests.server.hub_rig import People, Rules
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncGenerator
 
-    from pubsub_server.listeners.socket_protocol import SocketProtocol
+    from pubsub_server.listeners.websocket.protocol import SocketProtocol
 
 
 BOUND = 10.0
@@ -45,12 +47,15 @@ class Server:
         self.settings = Settings.model_validate({"ws_port": 0, "publish_rate_user": 1e6} | settings)
         self.people = People()
         self.rules = Rules()
+        wall = never_back(now_ms)
         self.hub = Hub(
             self.settings,
             authenticator=self.people,
             policy=self.rules,
             rates=RateLimiter(self.settings.publish_rate_user, 1e6),
             limiter=ConnectionLimiter(self.settings.connections_per_user, 1_000_000),
+            backplane=open_memory(self.settings, wall),
+            wall=wall,
         )
         self.listener = Watched(self.hub, self.settings)
         self.listener.changed = asyncio.Event()

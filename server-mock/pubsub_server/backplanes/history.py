@@ -17,16 +17,16 @@ from pubsub_server.backplanes.ids import IdMemory, Seen
 from pubsub_server.backplanes.replay_bounds import REPLAY_TOPICS, bounded
 from pubsub_server.backplanes.topic_log import TopicLog, behind, read, stand
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.topic_index import Survey, TopicIndex
-from pubsub_server.hub.wire_forms import envelope
 from pubsub_server.interfaces import Page, Published, TopicReport
+from pubsub_server.shared.envelopes import envelope
+from pubsub_server.shared.topic_index import Survey, TopicIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pubsub_server.backplane import Standing
     from pubsub_server.backplanes.retention import Keep, Retention
-    from pubsub_server.hub.requests import Draft
+    from pubsub_server.shared.requests import Draft
 
 SEQ_PER_MS: Final = 1000
 """A log that begins is numbered from the time, so that its numbers exceed those of a lost one."""

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplane import Standing
     from pubsub_server.errors import ServiceError
-    from pubsub_server.hub.requests import Draft
-    from pubsub_server.hub.topic_index import Survey
     from pubsub_server.instruments import Instrument
     from pubsub_server.settings.config import Settings
+    from pubsub_server.shared.requests import Draft
+    from pubsub_server.shared.topic_index import Survey
 
 
 class MemoryBackplane:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.connection import NEVER
-from pubsub_server.hub.wire_forms import KEEPALIVE
-from pubsub_server.interfaces import AuthOk, Caller, WireForm
+from pubsub_server.interfaces import AuthOk, Caller
+from pubsub_server.shared.connection import NEVER
+from pubsub_server.shared.encoder import Liveness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
     from pubsub_server.interfaces import Identity
+    from pubsub_server.shared.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +97,19 @@ class Admission:
         if audit is not None:
             audit.auth(identity, caller, client_id=connection.client_id)
         return self.answer(identity, connection.client_id)
+
+    async def enter(self, connection: Connection, identity: Identity) -> None:
+        """Let a connection be this identity, which needs no token; see `service.Service`."""
+        audit = self._core.audit
+        caller = None if audit is None else connection.sink.caller
+        try:
+            await self._take(connection, identity, None)
+        except ServiceError as error:
+            if audit is not None:
+                audit.auth(identity, caller, refused=error.code)
+            raise
+        if audit is not None:
+            audit.auth(identity, caller, client_id=connection.client_id)
 
     async def _take(
         self, connection: Connection, identity: Identity, client_id: str | None
@@ -268,7 +281,7 @@ class Admission:
             if not self._keep_alive(connection, now):
                 return None
         connection.next_check = self._next(connection, now)
-        return connection.next_check
+        return None if connection.next_check == NEVER else connection.next_check
 
     def _next(self, connection: Connection, now: float) -> float:
         at = connection.deadline
@@ -276,8 +289,11 @@ class Admission:
             return at
         if connection.notice_at < at:
             at = max(now, connection.notice_at)
-        if connection.form is WireForm.EVENT_STREAM:
+        liveness = connection.encoder.liveness
+        if liveness is Liveness.COMMENTS:
             return min(at, now + self._comment)
+        if liveness is Liveness.NONE:
+            return at
         wait = self._ping if now - connection.last_heard < self._ping else self._timeout
         asked = min(
             connection.last_heard + min(wait, self._timeout), connection.last_spoke + self._program
@@ -300,8 +316,11 @@ class Admission:
         self._core.send(connection, frame)
 
     def _keep_alive(self, connection: Connection, now: float) -> bool:
-        if connection.form is WireForm.EVENT_STREAM:
-            self._core.delivery.send_now(connection, KEEPALIVE[connection.form])
+        liveness = connection.encoder.liveness
+        if liveness is Liveness.COMMENTS:
+            self._core.delivery.send_now(connection, connection.encoder.keepalive)
+            return True
+        if liveness is Liveness.NONE:
             return True
         silence = now - connection.last_heard
         if silence >= self._timeout:
@@ -320,7 +339,7 @@ class Admission:
             )
             return False
         if silence >= self._ping:
-            self._core.delivery.send_now(connection, KEEPALIVE[connection.form])
+            self._core.delivery.send_now(connection, connection.encoder.keepalive)
         return True
 
 

@@ -8,17 +8,18 @@ import orjson
 
 from hanzoai.pubsub.topics import is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
-from pubsub_server.hub.wire_forms import frame_bytes, message_bytes
-from pubsub_server.interfaces import WireForm
+from pubsub_server.backplane import Entry
+from pubsub_server.shared.encoder import Attends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
     from pubsub_server.hub.presence import Client
-    from pubsub_server.hub.roster import Change
     from pubsub_server.interfaces import Member
+    from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.encoder import Encoder
+    from pubsub_server.shared.roster import Change
 
 SNAPSHOTS_MAX = 1_000
 """Snapshots that one subscription by pattern brings."""
@@ -154,10 +155,10 @@ class Attendance:
                 if core.may_read(connection, topic):
                     names[topic] = None
         for name in names:
-            core.delivery.send(connection, self._snapshot(connection.form, name))
+            core.delivery.send(connection, self._snapshot(connection.encoder, name))
 
-    def _snapshot(self, form: WireForm, topic: str) -> bytes:
-        return snapshot_bytes(form, topic, [member_json(m) for m in self.local(topic)])
+    def _snapshot(self, encoder: Encoder, topic: str) -> bytes:
+        return snapshot_bytes(encoder, topic, [member_json(m) for m in self.local(topic)])
 
     def _tell(
         self,
@@ -182,17 +183,18 @@ class Attendance:
         if hooks is not None and hooked:
             hooks.notify(change, topic, body)
         # Made for the first that wants it.
-        forms: dict[WireForm, bytes] = {}
+        encoded: dict[Encoder, bytes] = {}
         for connection in hearing:
             if connection is but:
                 continue
-            data = forms.get(connection.form)
+            encoder = connection.encoder
+            data = encoded.get(encoder)
             if data is None:
-                if connection.form is WireForm.SOCKET:
-                    data = message_bytes(connection.form, body, topic, now, None)
+                if encoder.presence is Attends.CHANGES:
+                    data = encoder.message(change_entry(topic, body, now))
                 else:
-                    data = self._snapshot(connection.form, topic)
-                forms[connection.form] = data
+                    data = self._snapshot(encoder, topic)
+                encoded[encoder] = data
             core.delivery.send(connection, data)
 
 
@@ -231,12 +233,14 @@ def change_bytes(
     )
 
 
-def snapshot_bytes(form: WireForm, topic: str, members: Sequence[Mapping[str, object]]) -> bytes:
+def change_entry(topic: str, body: bytes, now: int) -> Entry:
+    """A change of presence as a message that is not kept."""
+    return Entry(topic, "", now, None, 0, body)
+
+
+def snapshot_bytes(encoder: Encoder, topic: str, members: Sequence[Mapping[str, object]]) -> bytes:
     """A frame with everybody on a topic."""
-    if form is WireForm.EVENT_STREAM:
-        # HIP-56 shows the members of an event stream with `id`.
-        members = [{"id": member["user_id"], **member} for member in members]
-    return frame_bytes(form, {"type": "presence.snapshot", "topic": topic, "members": members})
+    return encoder.frame({"type": "presence.snapshot", "topic": topic, "members": members})
 
 
 def member_json(member: Member) -> dict[str, object]:

@@ -5,22 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pubsub_server.hub.codec import error_frame
-from pubsub_server.hub.wire_forms import frame_bytes
+from pubsub_server.shared.codec import error_frame
+from pubsub_server.shared.encoder import Attends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pubsub_server.backplane import Backplane
     from pubsub_server.errors import ServiceError
-    from pubsub_server.hub.client_ids import ClientIds
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.delivery import Delivery
+    from pubsub_server.hub.echoes import Echoes
     from pubsub_server.hub.presence import Presence
-    from pubsub_server.hub.roster import Roster
     from pubsub_server.hub.routing import Router
     from pubsub_server.hub.turns import Turns
-    from pubsub_server.hub.wheel import Wheel
     from pubsub_server.interfaces import (
         Audit,
         AuditAction,
@@ -34,6 +31,11 @@ if TYPE_CHECKING:
         Webhooks,
     )
     from pubsub_server.settings.config import Settings
+    from pubsub_server.shared.client_ids import ClientIds
+    from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.requests import SubscribeRequest
+    from pubsub_server.shared.roster import Roster
+    from pubsub_server.shared.wheel import Wheel
 
 
 @dataclass(slots=True)
@@ -42,6 +44,7 @@ class Core:
 
     Attributes:
         presence: Members that are connected to this node.
+        echoes: Messages that must not come back to their publisher.
         roster: Those of all nodes; None for a node alone.
         ids: Issues and recognizes client ids.
         connections: The authenticated ones, by client id.
@@ -62,6 +65,7 @@ class Core:
     delivery: Delivery
     router: Router
     presence: Presence
+    echoes: Echoes
     roster: Roster | None
     ids: ClientIds
     wheel: Wheel
@@ -72,11 +76,11 @@ class Core:
     wall: Callable[[], int]
     today: Callable[[], int]
 
-    def send(
-        self, connection: Connection, frame: Mapping[str, object], id: str | None = None
-    ) -> None:
-        """Send one frame at the end of this loop turn."""
-        self.delivery.send(connection, frame_bytes(connection.form, frame, id))
+    def send(self, connection: Connection, frame: Mapping[str, object]) -> None:
+        """Send one frame at the end of this loop turn, if its wire has such a thing."""
+        data = connection.encoder.frame(frame)
+        if data:
+            self.delivery.send(connection, data)
 
     def refuse(self, connection: Connection, error: ServiceError, ref: str | None = None) -> None:
         """Send an error frame; the connection lives."""
@@ -133,6 +137,6 @@ class Core:
 _VERDICTS_MAX = 1024
 
 
-def wants_presence(asked: bool | None) -> bool:
-    """Whether presence is heard: unless the client says no."""
-    return asked is not False
+def wants_presence(connection: Connection, request: SubscribeRequest) -> bool:
+    """Whether presence is heard: where the wire has it, and unless the client says no."""
+    return request.presence is not False and connection.encoder.presence is not Attends.NEVER

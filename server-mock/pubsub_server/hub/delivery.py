@@ -13,17 +13,16 @@ from collections import deque
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Final
 
-from pubsub_server.hub.connection import REPLAYING, about
 from pubsub_server.hub.routing import NOWHERE
-from pubsub_server.hub.wire_forms import message_event, message_frame
+from pubsub_server.shared.connection import REPLAYING, about
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pubsub_server.backplane import Entry
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.routing import Route
     from pubsub_server.interfaces import Stats
+    from pubsub_server.shared.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -75,24 +74,26 @@ class Delivery:
         self._began = 0.0
         self._oldest = 0
         self._route: Route = NOWHERE
-        self._texts: list[bytes] = []
-        self._events: list[bytes] = []
+        self._but: Connection | None = None
         self._run_bytes = 0
 
     # ------------------------------------------------------------ messages
 
-    def message(self, route: Route, entry: Entry) -> None:
-        """Send a message along its route at the end of this loop turn."""
-        if route is not self._route:
+    def message(self, route: Route, entry: Entry, but: Connection | None = None) -> None:
+        """Send a message along its route at the end of this loop turn.
+
+        Args:
+            route: Of its topic.
+            entry: The message.
+            but: A connection of the route that does not get it.
+        """
+        if route is not self._route or but is not self._but:
             self.settle()
             self._route = route
-        if route.sockets:
-            data = message_frame(entry.body)
-            self._texts.append(data)
-            self._run_bytes += len(data)
-        if route.streams:
-            data = message_event(entry.body, entry.topic, entry.timestamp, entry.seq)
-            self._events.append(data)
+            self._but = but
+        for group in route.groups.values():
+            data = group.encoder.message(entry)
+            group.pieces.append(data)
             self._run_bytes += len(data)
         if self._run_bytes > RUN_BYTES:
             self.settle()
@@ -110,21 +111,25 @@ class Delivery:
             for connection in connections:
                 self._give(connection, data)
 
-    def _end_run(self) -> Iterator[tuple[Iterable[Connection], bytes]]:
+    def _end_run(self) -> Sequence[tuple[Iterable[Connection], bytes]]:
         """What the run brings, and to whom."""
         route, self._route = self._route, NOWHERE
+        but, self._but = self._but, None
         self._run_bytes = 0
-        texts, events = self._texts, self._events
-        # A connection that is cut while it is given these settles too, and finds nothing.
-        if texts:
-            self._texts = []
-        if events:
-            self._events = []
-        self._stats.delivered += len(texts) * len(route.sockets) + len(events) * len(route.streams)
-        if texts:
-            yield route.sockets, texts[0] if len(texts) == 1 else b"".join(texts)
-        if events:
-            yield route.streams, events[0] if len(events) == 1 else b"".join(events)
+        found: list[tuple[Iterable[Connection], bytes]] = []
+        for group in route.groups.values():
+            pieces = group.pieces
+            if not pieces:
+                continue
+            # A connection that is cut while it is given these settles too, and finds nothing.
+            group.pieces = []
+            connections = group.connections
+            if but is not None and but in connections:
+                connections = dict(connections)
+                del connections[but]
+            self._stats.delivered += len(pieces) * len(connections)
+            found.append((connections, pieces[0] if len(pieces) == 1 else b"".join(pieces)))
+        return found
 
     def _give(self, connection: Connection, data: bytes) -> None:
         pending = connection.pending

@@ -12,7 +12,7 @@ from pubsub_server.errors import ServiceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from pubsub_server.hub.connection import Connection
+    from pubsub_server.shared.connection import Connection
 
 STEP: Final = 0.05
 """Seconds between two groups of connections that end."""

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, runt
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.connection import FROZEN
+from pubsub_server.shared.connection import FROZEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pubsub_server.backplane import Entry
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.hub import Hub
+    from pubsub_server.shared.connection import Connection
 
 STEPS_MAX: Final = 10_000
 DAY_MS: Final = 86_400_000
@@ -274,7 +274,7 @@ class Faults:
         if not self._cuts:
             return
         route = self._hub.core.router.route(entry.topic)
-        for connection in (*route.sockets, *route.streams):
+        for connection in tuple(route):
             for cut in tuple(self._cuts):
                 if self._counted(cut, connection):
                     break

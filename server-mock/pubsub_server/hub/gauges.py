@@ -9,8 +9,8 @@ from pubsub_server.instruments import Reading
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence, Sized
 
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
+    from pubsub_server.shared.connection import Connection
 
 
 def gauges(core: Core, connections: Collection[Connection], held: Sized) -> Sequence[Reading]:

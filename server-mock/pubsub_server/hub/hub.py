@@ -10,20 +10,17 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.errors import CODES
-from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.admission import Admission
 from pubsub_server.hub.attendance import Attendance
-from pubsub_server.hub.client_ids import ClientIds
-from pubsub_server.hub.codec import error_frame
-from pubsub_server.hub.connection import PAUSED, Connection
 from pubsub_server.hub.core import Core
 from pubsub_server.hub.delivery import Delivery
 from pubsub_server.hub.draining import end_all
+from pubsub_server.hub.echoes import Echoes
 from pubsub_server.hub.gauges import gauges
 from pubsub_server.hub.inbound import Inbound
 from pubsub_server.hub.interests import Interests
-from pubsub_server.hub.positions import PositionList, Positions
+from pubsub_server.hub.positions import Positions
 from pubsub_server.hub.presence import Presence
 from pubsub_server.hub.publish_frames import PublishFrames
 from pubsub_server.hub.publishing import Publishing
@@ -32,33 +29,30 @@ from pubsub_server.hub.routing import NOWHERE, Router
 from pubsub_server.hub.shared_attendance import SharedAttendance
 from pubsub_server.hub.subscriptions import Subscriptions
 from pubsub_server.hub.turns import Turns
-from pubsub_server.hub.wall_clock import never_back, now_ms
-from pubsub_server.hub.wheel import Wheel
 from pubsub_server.interfaces import (
     AuthOk,
     Member,
     Page,
+    PositionList,
     Published,
     Sink,
     Stats,
     TopicReport,
-    WireForm,
 )
+from pubsub_server.shared.client_ids import ClientIds
+from pubsub_server.shared.codec import error_frame
+from pubsub_server.shared.connection import PAUSED, Connection
+from pubsub_server.shared.wall_clock import now_ms
+from pubsub_server.shared.wheel import Wheel
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pubsub_server.backplane import Backplane, Entry
-    from pubsub_server.hub.requests import (
-        Draft,
-        PositionsRequest,
-        SubscribeRequest,
-        UnsubscribeRequest,
-    )
-    from pubsub_server.hub.roster import Roster
     from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import (
+        Answers,
         Audit,
         Authenticator,
         Caller,
@@ -70,6 +64,14 @@ if TYPE_CHECKING:
         Webhooks,
     )
     from pubsub_server.settings.config import Settings
+    from pubsub_server.shared.encoder import Encoder
+    from pubsub_server.shared.requests import (
+        Draft,
+        PositionsRequest,
+        SubscribeRequest,
+        UnsubscribeRequest,
+    )
+    from pubsub_server.shared.roster import Roster
 
 logger = logging.getLogger(__name__)
 
@@ -94,13 +96,14 @@ class Hub:
         policy: What they may.
         rates: How often they may publish.
         limiter: How often they may connect.
-        backplane: Default: everything in this process.
+        backplane: Keeps the logs and joins the nodes.
         roster: Presence of all nodes, where there are several.
         audit: Records of sensitive topics.
         webhooks: Told of what happens.
         tracing: Follows messages that carry a trace context.
         clock: Monotonic seconds; the loop's by default.
-        wall: Unix ms of the machine, which may go back.
+        wall: Unix ms of messages, which never goes back; the backplane has the same.
+        today: Unix ms of the machine, which may go back.
 
     Attributes:
         refusing: Turn new connections away.
@@ -114,13 +117,14 @@ class Hub:
         policy: Policy,
         rates: RateLimiter,
         limiter: ConnectionLimiter,
-        backplane: Backplane | None = None,
+        backplane: Backplane,
         roster: Roster | None = None,
         audit: Audit | None = None,
         webhooks: Webhooks | None = None,
         tracing: Tracing | None = None,
         clock: Callable[[], float] | None = None,
-        wall: Callable[[], int] | None = None,
+        wall: Callable[[], int],
+        today: Callable[[], int] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._loop = loop
@@ -128,13 +132,16 @@ class Hub:
         self._open: set[Connection] = set()
         self._draining = False
         self.refusing = False
-        today = wall or now_ms
-        wall = never_back(today)
         clock_ = clock or loop.time
         stats = Stats()
         interests = Interests(
             lambda pattern: core.backplane.join(pattern),
             lambda pattern: core.backplane.leave(pattern),
+        )
+        router = Router(
+            lambda connection, topic: core.may_read(connection, topic),
+            interests.join,
+            interests.leave,
         )
         core = Core(
             settings=settings,
@@ -145,14 +152,11 @@ class Hub:
             audit=audit,
             webhooks=webhooks,
             tracing=tracing,
-            backplane=backplane or open_memory(settings, wall),
+            backplane=backplane,
             delivery=Delivery(loop.call_soon, settings.send_queue_bytes, self._slow, stats),
-            router=Router(
-                lambda connection, topic: core.may_read(connection, topic),
-                interests.join,
-                interests.leave,
-            ),
+            router=router,
             presence=Presence(settings.presence_max_members),
+            echoes=Echoes(router),
             roster=roster,
             ids=ClientIds(secrets.token_hex(32)) if roster is None else roster.ids,
             wheel=Wheel(clock_, loop.call_at if clock is None else None),
@@ -161,7 +165,7 @@ class Hub:
             connections={},
             clock=clock_,
             wall=wall,
-            today=today,
+            today=today or now_ms,
         )
         self.core = core
         self.attendance = (
@@ -202,7 +206,17 @@ class Hub:
 
     # ------------------------------------------------------------ connections
 
-    def open(self, sink: Sink, form: WireForm) -> Connection:
+    @property
+    def wheel(self) -> Wheel:
+        """See `service.Service`."""
+        return self.core.wheel
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """See `service.Service`."""
+        return self.core.clock
+
+    def open(self, sink: Sink, encoder: Encoder) -> Connection:
         """See `service.Service`."""
         if self._draining:
             raise ServiceError("going_away", "the server is shutting down")
@@ -210,10 +224,10 @@ class Hub:
             raise ServiceError("unavailable", "no new connections are taken at the moment")
         if not self.hears:
             raise ServiceError("unavailable", DEAF)
-        connection = Connection(sink, form, self.admission, self.core.clock())
+        connection = Connection(sink, encoder, self.admission, self.core.clock())
         self._open.add(connection)
         stats = self.core.stats
-        stats.connections[form] += 1
+        stats.connections[encoder.name] = stats.connections.get(encoder.name, 0) + 1
         stats.connections_total += 1
         self.admission.expect(connection)
         return connection
@@ -242,7 +256,7 @@ class Hub:
         core.delivery.forget(connection)
         connection.waiting = None
         self._open.discard(connection)
-        core.stats.connections[connection.form] -= 1
+        core.stats.connections[connection.encoder.name] -= 1
         for pattern in connection.patterns:
             core.router.discard(connection, pattern)
         core.stats.subscriptions -= len(connection.patterns)
@@ -279,7 +293,7 @@ class Hub:
         code = REPLACED if record is None else record.close or 4401
         entering = connection.identity is None and connection.authenticating
         about_auth = entering or error.code in AUTH_ERRORS
-        kind = "auth.error" if about_auth and connection.form is WireForm.SOCKET else "error"
+        kind = "auth.error" if about_auth else "error"
         if error.code == "slow_consumer":
             core.stats.slow_consumers += 1
         core.delivery.settle()
@@ -316,6 +330,10 @@ class Hub:
         """See `service.Service`."""
         return await self.admission.admit(connection, token, client_id)
 
+    async def enter(self, connection: Connection, identity: Identity) -> None:
+        """See `service.Service`."""
+        await self.admission.enter(connection, identity)
+
     def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
         """See `service.Service`."""
         self.inbound.subscribe(connection, request)
@@ -333,11 +351,31 @@ class Hub:
         batch: bool = False,
     ) -> list[Published | ServiceError]:
         """See `service.Service`."""
+        results = self.put(identity, drafts, connection, batch=batch)
+        return await results if isinstance(results, Awaitable) else results
+
+    def put(
+        self,
+        identity: Identity,
+        drafts: Sequence[Draft],
+        connection: Connection | None,
+        *,
+        batch: bool = False,
+    ) -> Answers:
+        """See `service.Service`."""
         if self._draining and not self.core.backplane.lasting:
             # Its listeners leave, and what they miss would be gone.
             return [ServiceError("going_away", "the server is shutting down") for _ in drafts]
-        results = self.publishing.publish(identity, drafts, connection, batch=batch)
-        return await results if isinstance(results, Awaitable) else results
+        return self.publishing.publish(identity, drafts, connection, batch=batch)
+
+    def send(self, connection: Connection, data: bytes) -> None:
+        """See `service.Service`."""
+        self.core.delivery.settle()
+        self.core.delivery.send(connection, data)
+
+    def reach(self, topic: str) -> int:
+        """See `service.Service`."""
+        return len(self.core.router.route(topic))
 
     def deliver(self, entry: Entry) -> None:
         """A message has its place: send it to whoever is subscribed."""
@@ -347,11 +385,12 @@ class Hub:
         route = core.router.route(entry.topic)
         if route is NOWHERE:
             return
+        but = core.echoes.publisher(entry.id) if core.echoes else None
         if core.tracing is None:
-            core.delivery.message(route, entry)
+            core.delivery.message(route, entry, but)
         else:
             core.tracing.delivering(
-                entry, len(route), functools.partial(core.delivery.message, route, entry)
+                entry, len(route), functools.partial(core.delivery.message, route, entry, but)
             )
 
     async def history(

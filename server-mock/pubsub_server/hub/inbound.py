@@ -9,10 +9,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.codec import decode_object, error_frame, parse, ref_of
-from pubsub_server.hub.connection import about
 from pubsub_server.hub.plain_publish import plain_publish
-from pubsub_server.hub.requests import (
+from pubsub_server.hub.subscriptions import not_yet
+from pubsub_server.shared.codec import decode_object, error_frame, parse, ref_of
+from pubsub_server.shared.connection import about
+from pubsub_server.shared.requests import (
     AuthRequest,
     PingRequest,
     PresenceRequest,
@@ -22,18 +23,16 @@ from pubsub_server.hub.requests import (
     SubscribeRequest,
     UnsubscribeRequest,
 )
-from pubsub_server.hub.subscriptions import not_yet
-from pubsub_server.interfaces import WireForm
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from pubsub_server.hub.admission import Admission
     from pubsub_server.hub.attendance import Attendance
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
     from pubsub_server.hub.publish_frames import PublishFrames
     from pubsub_server.hub.subscriptions import Groundwork, Subscriptions
+    from pubsub_server.shared.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +129,7 @@ class Inbound:
         self._spawn(work)
 
     def _subscribe_failed(self, connection: Connection, error: ServiceError, ref: Ref) -> None:
-        if connection.form is WireForm.SOCKET:
+        if connection.encoder.resubscribes:
             self._core.refuse(connection, error, ref)
         else:
             # A reader of a stream cannot subscribe again on it; it reconnects and resumes.

@@ -15,8 +15,8 @@ import orjson
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
-from pubsub_server.hub.codec import MAX_META
-from pubsub_server.hub.requests import Draft, PlainPublish
+from pubsub_server.shared.codec import MAX_META
+from pubsub_server.shared.requests import Draft, PlainPublish
 
 TOPICS_KNOWN: Final = 10_000
 """Names that were found to be right lately."""

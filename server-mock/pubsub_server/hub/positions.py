@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from pubsub_server.backplane import Standing
 from pubsub_server.errors import ServiceError
+from pubsub_server.interfaces import PositionList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Entry
     from pubsub_server.hub.core import Core
     from pubsub_server.hub.interests import Interests
-    from pubsub_server.hub.requests import PositionsRequest
     from pubsub_server.interfaces import Identity
+    from pubsub_server.shared.requests import PositionsRequest
 
 ANSWER_TOPICS: Final = 10_000
 """Topics of one answer."""
@@ -38,21 +38,6 @@ LINGER: Final = 10.0
 LINGERING_MAX: Final = 10_000
 RETRY_MS: Final = 1_000
 """For a caller with too many held requests."""
-
-
-@dataclass(frozen=True, slots=True)
-class PositionList:
-    """Where topics stand, by name.
-
-    Attributes:
-        positions: One a topic.
-        timestamp: Time of the store when it was asked, Unix ms.
-        has_more: More topics match.
-    """
-
-    positions: Sequence[Standing]
-    timestamp: int
-    has_more: bool
 
 
 class _Held:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.codec import encode_payload
-from pubsub_server.hub.connection import with_name, without_name
-from pubsub_server.hub.topic_index import Survey, TopicIndex
 from pubsub_server.interfaces import Member
+from pubsub_server.shared.codec import encode_payload
+from pubsub_server.shared.connection import with_name, without_name
+from pubsub_server.shared.topic_index import Survey, TopicIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.codec import error_frame, error_info
-from pubsub_server.hub.requests import PublishRequest
 from pubsub_server.interfaces import Published
+from pubsub_server.shared.codec import error_frame, error_info
+from pubsub_server.shared.requests import PublishRequest
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
     from pubsub_server.hub.publishing import Publishing
-    from pubsub_server.hub.requests import PlainPublish, Ref
     from pubsub_server.interfaces import Identity
+    from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.requests import PlainPublish, Ref
 
 
 class PublishFrames:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, cast
 import orjson
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.requests import Draft
-from pubsub_server.hub.wire_forms import envelope
 from pubsub_server.interfaces import Published
+from pubsub_server.shared.envelopes import envelope
+from pubsub_server.shared.requests import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from pubsub_server.hub.attendance import Attendance
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
     from pubsub_server.interfaces import Identity
+    from pubsub_server.shared.connection import Connection
 
     Result = Published | ServiceError
 
@@ -143,6 +143,8 @@ class Publishing:
         if not drafts:
             return cast("list[Result]", results)
         sender = (identity.kind, identity.user_id)
+        if connection is not None:
+            core.echoes.expect(connection, drafts)
         done = core.backplane.publish(drafts, sender)
         if isinstance(done, list):
             return self._join(identity, drafts, results, done, connection)

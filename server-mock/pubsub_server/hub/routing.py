@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard, matches
-from pubsub_server.interfaces import WireForm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pubsub_server.hub.connection import Connection
+    from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.encoder import Encoder
 
 ROUTES_MAX: Final = 10_000
 """Routes remembered; all are forgotten when they are more."""
@@ -22,38 +22,65 @@ PLACES_MAX: Final = 1_000_000
 """Connections in all remembered routes together, likewise; one route is always remembered."""
 
 
+class Group:
+    """The connections of a route that get the same bytes.
+
+    Attributes:
+        encoder: Makes the bytes.
+        connections: In the order they came.
+        pieces: Encoded messages of the run that `delivery` gathers.
+    """
+
+    __slots__ = ("connections", "encoder", "pieces")
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self.connections: dict[Connection, None] = {}
+        self.pieces: list[bytes] = []
+
+
 class Route:
     """Where one topic goes, each connection once.
 
     Attributes:
-        sockets: In the order they came.
-        streams: Likewise.
+        groups: By encoder.
         hearing: Those that hear the presence of the topic; None until somebody asks.
     """
 
-    __slots__ = ("hearing", "sockets", "streams")
+    __slots__ = ("groups", "hearing")
 
     def __init__(self, connections: Iterable[Connection]) -> None:
-        self.sockets: dict[Connection, None] = {}
-        self.streams: dict[Connection, None] = {}
+        self.groups: dict[Encoder, Group] = {}
         self.hearing: dict[Connection, None] | None = None
         for connection in connections:
             self.add(connection)
 
     def __len__(self) -> int:
-        return len(self.sockets) + len(self.streams)
+        return sum(len(group.connections) for group in self.groups.values())
+
+    def __iter__(self) -> Iterator[Connection]:
+        for group in self.groups.values():
+            yield from group.connections
+
+    def __contains__(self, connection: Connection) -> bool:
+        group = self.groups.get(connection.encoder)
+        return group is not None and connection in group.connections
 
     def add(self, connection: Connection) -> None:
         """One more."""
-        if connection.form is WireForm.SOCKET:
-            self.sockets[connection] = None
-        else:
-            self.streams[connection] = None
+        encoder = connection.encoder
+        group = self.groups.get(encoder)
+        if group is None:
+            group = self.groups[encoder] = Group(encoder)
+        group.connections[connection] = None
 
     def discard(self, connection: Connection) -> None:
         """One less."""
-        self.sockets.pop(connection, None)
-        self.streams.pop(connection, None)
+        group = self.groups.get(connection.encoder)
+        if group is not None:
+            group.connections.pop(connection, None)
+            if not group.connections:
+                del self.groups[connection.encoder]
         if self.hearing is not None:
             self.hearing.pop(connection, None)
 
@@ -167,8 +194,7 @@ class Router:
         """Connections that hear the presence of a topic."""
         route = self.route(topic)
         if route.hearing is None:
-            everybody = (*route.sockets, *route.streams)
-            route.hearing = {each: None for each in everybody if hears(each, topic)}
+            route.hearing = {each: None for each in route if hears(each, topic)}
         return route.hearing
 
     def route(self, topic: str) -> Route:

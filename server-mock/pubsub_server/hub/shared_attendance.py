@@ -20,18 +20,19 @@ from pubsub_server.hub.attendance import (
     SNAPSHOTS_MAX,
     Attendance,
     change_bytes,
+    change_entry,
     member_json,
     snapshot_bytes,
 )
-from pubsub_server.hub.wire_forms import message_bytes
-from pubsub_server.interfaces import Member, WireForm
+from pubsub_server.interfaces import Member
+from pubsub_server.shared.encoder import Attends, Encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
-    from pubsub_server.hub.roster import Change, Present, Roster, Told
+    from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.roster import Change, Present, Roster, Told
 
 HELD_MAX: Final = 10_000
 """Changes that wait for one connection while it is being greeted."""
@@ -188,20 +189,22 @@ class SharedAttendance(Attendance):
         core.delivery.settle()
         hearing = core.router.hearing(topic)
         core.turns.spend(len(hearing))
-        frame: bytes | None = None
+        frames: dict[Encoder, bytes] = {}
         streams = False
         for connection in hearing:
             own = connection.client_id == told.client_id and told.change != "update"
             if own:
                 continue
-            if connection.form is WireForm.EVENT_STREAM:
+            if connection.encoder.presence is not Attends.CHANGES:
                 streams = True
                 continue
+            frame = frames.get(connection.encoder)
             if frame is None:
                 now = core.wall()
                 data, kind = self._data(told.client_id, told.shown)
                 body = change_bytes(told.change, topic, data, kind, now, told.id)
-                frame = message_bytes(connection.form, body, topic, now, None)
+                frame = connection.encoder.message(change_entry(topic, body, now))
+                frames[connection.encoder] = frame
             self._give(connection, topic, told.at, frame)
         if streams:
             self._refresh(topic, everyone=False)
@@ -248,10 +251,10 @@ class SharedAttendance(Attendance):
             # Shown again when the store is back.
             for topic in names:
                 self._refresh(topic, everyone=True)
-            local = [self._snapshot(connection.form, topic) for topic in names]
+            local = [self._snapshot(connection.encoder, topic) for topic in names]
             return chain(local, self._held(connection, {}, 0))
         frames = (
-            snapshot_bytes(connection.form, topic, self._members(row))
+            snapshot_bytes(connection.encoder, topic, self._members(row))
             for topic, row in present.members.items()
         )
         return chain(frames, self._held(connection, present.members, present.at))
@@ -352,14 +355,15 @@ class SharedAttendance(Attendance):
                 # A later change has been told already: this is no longer how it is.
                 self._stale[topic] = everyone or self._stale.get(topic, False)
                 continue
-            forms: dict[WireForm, bytes] = {}
+            encoded: dict[Encoder, bytes] = {}
             for connection in core.router.hearing(topic):
-                form = connection.form
-                if not everyone and form is WireForm.SOCKET:
+                encoder = connection.encoder
+                if not everyone and encoder.presence is Attends.CHANGES:
                     continue
-                if form not in forms:
-                    forms[form] = snapshot_bytes(form, topic, self._members(present.members[topic]))
-                self._give(connection, topic, present.at, forms[form])
+                if encoder not in encoded:
+                    members = self._members(present.members[topic])
+                    encoded[encoder] = snapshot_bytes(encoder, topic, members)
+                self._give(connection, topic, present.at, encoded[encoder])
 
 
 def shown_bytes(member: Member, since: int) -> bytes:

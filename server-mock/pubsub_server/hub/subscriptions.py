@@ -11,10 +11,9 @@ import orjson
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from pubsub_server.backplane import Replay
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.connection import REPLAYING, with_name, without_name
 from pubsub_server.hub.core import wants_presence
-from pubsub_server.hub.wire_forms import event_id, frame_bytes
-from pubsub_server.interfaces import WireForm
+from pubsub_server.shared.connection import REPLAYING, with_name, without_name
+from pubsub_server.shared.encoder import Attends
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -22,11 +21,12 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Entry
     from pubsub_server.hub.admission import Admission
     from pubsub_server.hub.attendance import Attendance
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.core import Core
-    from pubsub_server.hub.requests import SubscribeRequest, UnsubscribeRequest
-    from pubsub_server.hub.topic_index import Survey
     from pubsub_server.interfaces import HookEvent, Identity
+    from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.encoder import Encoder
+    from pubsub_server.shared.requests import SubscribeRequest, UnsubscribeRequest
+    from pubsub_server.shared.topic_index import Survey
 
 FRAME_BYTES: Final = 1_048_576
 """History of one `subscribed` frame; the rest follows in others (`more`)."""
@@ -92,7 +92,7 @@ class Subscriptions:
             return core.policy.may_subscribe(identity, topic)
 
         topics = core.backplane.survey(patterns, allowed)
-        loud = wants_presence(request.presence)
+        loud = wants_presence(connection, request)
         alone = loud and core.roster is None
         members = core.presence.survey(patterns, allowed) if alone else None
         return None if topics is None and members is None else Groundwork(topics, members)
@@ -123,7 +123,7 @@ class Subscriptions:
         held = connection.patterns
         granted: list[str] = []
         denied = list(request.invalid)
-        loud = wants_presence(request.presence)
+        loud = wants_presence(connection, request)
         for pattern in request.topics:
             error = self._register(connection, identity, pattern, loud)
             if error is None:
@@ -242,7 +242,7 @@ class Subscriptions:
         try:
             await rest
         except BaseException:
-            if connection.form is WireForm.SOCKET:
+            if connection.encoder.resubscribes:
                 core.delivery.settle()
                 for pattern in fresh:
                     if pattern in connection.patterns:
@@ -279,7 +279,8 @@ class Subscriptions:
         self, connection: Connection, request: SubscribeRequest, granted: Sequence[str]
     ) -> list[str]:
         # A reader of an event stream is a member only where it says so; HIP-56 lets it watch.
-        if connection.form is WireForm.SOCKET or request.presence:
+        presence = connection.encoder.presence
+        if presence is Attends.CHANGES or (presence is Attends.SNAPSHOTS and request.presence):
             return [each for each in granted if not is_wildcard(each)]
         return []
 
@@ -297,13 +298,13 @@ class Subscriptions:
         core = self._core
         core.stats.replayed += len(replay.entries)
         parts = _split(replay.entries)
-        frames = self._frames(connection.form, request, granted, denied, replay, parts)
+        frames = self._frames(connection.encoder, request, granted, denied, replay, parts)
         if ahead is not None:
             core.delivery.replay(connection, chain(frames, ahead))
         elif connection.stalled or len(parts) > 1:
             core.delivery.replay(connection, frames)
-        else:
-            core.delivery.send(connection, next(frames))
+        elif answer := next(frames):
+            core.delivery.send(connection, answer)
         if request.ref is None:
             for error in denied:
                 core.refuse(connection, error)
@@ -316,7 +317,7 @@ class Subscriptions:
 
     def _frames(
         self,
-        form: WireForm,
+        encoder: Encoder,
         request: SubscribeRequest,
         granted: Sequence[str],
         denied: Sequence[ServiceError],
@@ -354,8 +355,7 @@ class Subscriptions:
                 frame["positions"] = replay.positions
             if request.ref is not None:
                 frame["ref"] = request.ref
-            last = index + 1 == len(parts)
-            yield frame_bytes(form, frame, _mark(replay, timestamp) if last else None)
+            yield encoder.frame(frame)
 
     def _hook(
         self, event: HookEvent, identity: Identity, pattern: str, connection: Connection
@@ -405,14 +405,6 @@ def _reset(request: SubscribeRequest, granted: Sequence[str], replay: Replay) ->
     counted = (request.after or {}).keys() & replay.positions.keys()
     lost = [each for each in granted if not is_wildcard(each) and each not in counted]
     return list(dict.fromkeys((*replay.reset, *lost)))
-
-
-def _mark(replay: Replay, timestamp: int) -> str | None:
-    """Where a stream resumes that is cut before its first message; a time without any log."""
-    topic = next(iter(replay.positions), None)
-    if topic is None:
-        return str(timestamp)
-    return event_id(topic, timestamp, replay.positions[topic])
 
 
 def not_yet() -> ServiceError:

@@ -23,12 +23,12 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from pubsub_server.instruments import Reading, Timing
-from pubsub_server.interfaces import Stats, WireForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pubsub_server.instruments import Instrument
+    from pubsub_server.interfaces import Stats
 
 PREFIX: Final = "hanzo_pubsub_"
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"})
@@ -131,7 +131,7 @@ class _HubCollector(Collector):
             "connections",
             "Open connections.",
             "form",
-            {form.name.lower(): stats.connections[form] for form in WireForm},
+            stats.connections,
         )
         yield GaugeMetricFamily(
             PREFIX + "authenticated", "Authenticated connections.", stats.authenticated

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.requests import Draft
+from pubsub_server.shared.requests import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

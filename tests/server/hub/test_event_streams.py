@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from pubsub_server.interfaces import WireForm
+from pubsub_server.listeners.http.encoder import STREAM
 from tests.server.hub_rig import START_MS, Rig
 
 
 async def test_a_stream_is_kept_alive_by_comments_and_never_idle() -> None:
     rig = Rig()
-    stream = await rig.client("alice", WireForm.EVENT_STREAM)
+    stream = await rig.client("alice", STREAM)
     rig.advance(61)
     assert stream.hear() == [{"comment": "keepalive"}] * 4
     assert stream.ending() is None
@@ -15,7 +15,7 @@ async def test_a_stream_is_kept_alive_by_comments_and_never_idle() -> None:
 async def test_an_event_stream_carries_the_same_envelope_with_a_mark_to_resume_from() -> None:
     rig = Rig()
     alice = await rig.client("alice")
-    stream = await rig.client("alice", WireForm.EVENT_STREAM)
+    stream = await rig.client("alice", STREAM)
     alice.publish("a", 0)
     stream.send('{"type":"subscribe","topics":["a"],"since":0,"presence":false}')
     alice.subscribe("a")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.requests import Draft
+from pubsub_server.shared.requests import Draft
 from tests.server.hub_rig import START_MS, Rig
 from tests.server.test_history import memory_store
 

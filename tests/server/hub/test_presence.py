@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.requests import Draft
-from pubsub_server.interfaces import WireForm
+from pubsub_server.listeners.http.encoder import STREAM
+from pubsub_server.shared.requests import Draft
 from tests.server.hub_rig import ANNA, START_MS, Rig
 
 
@@ -229,9 +229,9 @@ async def test_presence_can_be_declined() -> None:
 
 async def test_a_stream_hears_presence_as_a_list_and_is_a_member_only_if_it_says_so() -> None:
     rig = Rig()
-    quiet = await rig.client("quiet", WireForm.EVENT_STREAM)
-    loud = await rig.client("loud", WireForm.EVENT_STREAM)
-    watching = await rig.client("watching", WireForm.EVENT_STREAM)
+    quiet = await rig.client("quiet", STREAM)
+    loud = await rig.client("loud", STREAM)
+    watching = await rig.client("watching", STREAM)
     quiet.send('{"type":"subscribe","topics":["a"],"presence":false}')
     watching.send('{"type":"subscribe","topics":["a"]}')
     loud.send('{"type":"subscribe","topics":["a"],"presence":true}')

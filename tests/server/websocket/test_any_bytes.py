@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, Protocol
 
-from pubsub_server.listeners.socket_protocol import SocketProtocol
+from pubsub_server.listeners.websocket.protocol import SocketProtocol
 from tests.server.websocket_rig import Server
 
 

@@ -18,13 +18,15 @@ from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.values import Published
 from pubsub_server.access.policy import Policy, load_rules
 from pubsub_server.auth.identity import Identity, strip_bearer
+from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import codec
 from pubsub_server.hub.hub import Hub
-from pubsub_server.hub.limits import ConnectionLimiter, RateLimiter
-from pubsub_server.hub.position_requests import decode_positions
-from pubsub_server.hub.wheel import Wheel
 from pubsub_server.settings import sources as config_sources
+from pubsub_server.shared import codec
+from pubsub_server.shared.limits import ConnectionLimiter, RateLimiter
+from pubsub_server.shared.position_requests import decode_positions
+from pubsub_server.shared.wall_clock import never_back
+from pubsub_server.shared.wheel import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -107,6 +109,7 @@ class MemoryHub:
         }
         config = config_sources.load(given)
         self.tokens = Tokens(clock)
+        wall = never_back(clock.wall_ms)
         self.hub = Hub(
             config,
             authenticator=self.tokens,
@@ -120,8 +123,10 @@ class MemoryHub:
             limiter=ConnectionLimiter(
                 config.connections_per_user, config.connections_per_org, config.org_limits
             ),
+            backplane=open_memory(config, wall),
             clock=clock.now,
-            wall=clock.wall_ms,
+            wall=wall,
+            today=clock.wall_ms,
         )
         core = self.hub.core
 

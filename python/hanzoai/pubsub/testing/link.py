@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.effects import TransportName
     from hanzoai.pubsub.testing.server import MemoryServer
     from hanzoai.pubsub.transports.memory import MemoryTransport
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.hub.hub import Hub
+    from pubsub_server.shared.connection import Connection
 
 _TEXT: Final = 0x1
 _PING: Final = 0x9
@@ -37,10 +37,10 @@ class Link:
 
     def open(self, hub: Hub) -> None:
         """Introduce the connection to the hub."""
-        from pubsub_server.interfaces import WireForm
+        from pubsub_server.listeners.websocket.encoder import SOCKET
 
         self._hub = hub
-        self._connection = hub.open(self, WireForm.SOCKET)
+        self._connection = hub.open(self, SOCKET)
 
     # ------------------------------------------------------------ from the client
 

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.records import Log
     from pubsub_server.backplanes.redis.tracks import Journal
     from pubsub_server.backplanes.retention import Retention
-    from pubsub_server.hub.requests import Draft
-    from pubsub_server.hub.topic_index import Survey
     from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import Page, Published, TopicReport
+    from pubsub_server.shared.requests import Draft
+    from pubsub_server.shared.topic_index import Survey
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
-    from pubsub_server.hub.roster import Change
+    from pubsub_server.shared.roster import Change
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST
-from pubsub_server.hub.limits import BULK, ConnectionLimiter, RateLimiter, too_many
+from pubsub_server.shared.limits import BULK, ConnectionLimiter, RateLimiter, too_many
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.life import Life
     from pubsub_server.backplanes.redis.link import Argument, Link
-    from pubsub_server.hub.roster import Change
     from pubsub_server.interfaces import Identity
+    from pubsub_server.shared.roster import Change
 
 logger = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backplane import Entry
-from pubsub_server.hub.wire_forms import envelope
+from pubsub_server.shared.envelopes import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pubsub_server.hub.requests import Draft
+    from pubsub_server.shared.requests import Draft
 
 MARK_BYTES: Final = 12
 _STAMP: Final = b',"timestamp":0'

@@ -14,8 +14,8 @@ from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.told import read_members, read_told
 from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST, REFUSED_FOR
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.client_ids import ClientIds
-from pubsub_server.hub.roster import Present
+from pubsub_server.shared.client_ids import ClientIds
+from pubsub_server.shared.roster import Present
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.life import Life
     from pubsub_server.backplanes.redis.link import Argument, Link
-    from pubsub_server.hub.roster import Audience, Change
+    from pubsub_server.shared.roster import Audience, Change
 
 logger = logging.getLogger(__name__)
 

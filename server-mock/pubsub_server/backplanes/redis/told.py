@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from pubsub_server.hub.roster import Told
+from pubsub_server.shared.roster import Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,15 +20,16 @@ from websockets.protocol import OPEN, Protocol
 from websockets.server import ServerProtocol
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import Caller, WireForm
+from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.callers import FORWARDED, peer
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, TOO_MUCH
-from pubsub_server.listeners.text_frames import text_frames
+from pubsub_server.listeners.websocket.encoder import SOCKET
+from pubsub_server.listeners.websocket.text_frames import text_frames
 
 if TYPE_CHECKING:
-    from pubsub_server.hub.connection import Connection
     from pubsub_server.listeners.pre_auth import PreAuthSlot
-    from pubsub_server.listeners.websocket import WebSocketListener
+    from pubsub_server.listeners.websocket.listener import WebSocketListener
+    from pubsub_server.shared.connection import Connection
 
 QUIET: Final = logging.getLogger("pubsub_server.websocket.protocol")
 QUIET.setLevel(logging.WARNING)
@@ -299,7 +300,7 @@ class SocketProtocol(asyncio.Protocol):
             self._finish(core)
             return
         try:
-            self._connection = self._listener.service.open(self, WireForm.SOCKET)
+            self._connection = self._listener.service.open(self, SOCKET)
         except ServiceError as error:
             self._answer_plainly(503, f"{error.message}\n")
             return

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pubsub_server.hub.client_ids import ClientIds
+    from pubsub_server.shared.client_ids import ClientIds
 
 Change = Literal["join", "leave", "update"]
 

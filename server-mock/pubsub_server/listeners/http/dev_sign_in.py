@@ -16,7 +16,7 @@ from pubsub_server.auth import dev_tokens
 from pubsub_server.auth.identity import KINDS
 from pubsub_server.auth.loopback_peer import owner_of_peer
 from pubsub_server.errors import ServiceError
-from pubsub_server.listeners import requests
+from pubsub_server.listeners.http import requests
 from pubsub_server.settings.config import LOOPBACK
 
 if TYPE_CHECKING:

@@ -12,21 +12,26 @@ from aiohttp import web
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_pattern
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import codec
-from pubsub_server.hub.position_requests import decode_positions
-from pubsub_server.listeners import requests
+from pubsub_server.listeners.http import requests
 from pubsub_server.settings import documents
+from pubsub_server.shared import codec
+from pubsub_server.shared.position_requests import decode_positions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pubsub_server.access.policy import Policy
-    from pubsub_server.hub.faults import Faults
-    from pubsub_server.hub.positions import PositionList
-    from pubsub_server.hub.requests import Draft
-    from pubsub_server.interfaces import Identity, Member, Page, Published, TopicReport
-    from pubsub_server.service import Service
+    from pubsub_server.interfaces import (
+        Identity,
+        Member,
+        Page,
+        PositionList,
+        Published,
+        TopicReport,
+    )
+    from pubsub_server.service import FaultDoor, Service
     from pubsub_server.settings.config import Settings
+    from pubsub_server.shared.requests import Draft
 
 FRAME_MARGIN: Final = 16_384
 """Bytes that a publish request may have beside its `data`."""
@@ -186,7 +191,7 @@ class RestApi:
             )
         )
 
-    def faults(self, faults: Faults) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def faults(self, faults: FaultDoor) -> Callable[[web.Request], Awaitable[web.Response]]:
         """`POST /v1/faults`, for tests: an admin lets something go wrong; see `faults.Fault`."""
 
         async def inject(request: web.Request) -> web.Response:

@@ -14,14 +14,14 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.accepting import stop_accepting
 from pubsub_server.listeners.callers import FORWARDED, Callers, peer
-from pubsub_server.listeners.console import is_console
-from pubsub_server.listeners.http_connection import HttpConnection
+from pubsub_server.listeners.http.connection import HttpConnection
+from pubsub_server.listeners.http.console import is_console
+from pubsub_server.listeners.http.problems import problem
+from pubsub_server.listeners.http.request_ids import CALLER, REQUEST_ID, new_request_id, request_id
+from pubsub_server.listeners.http.requests import UnsupportedMedia
+from pubsub_server.listeners.http.rest import RestApi
+from pubsub_server.listeners.http.sse import EventStreams
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, pre_auth_limiter
-from pubsub_server.listeners.problems import problem
-from pubsub_server.listeners.request_ids import CALLER, REQUEST_ID, new_request_id, request_id
-from pubsub_server.listeners.requests import UnsupportedMedia
-from pubsub_server.listeners.rest import RestApi
-from pubsub_server.listeners.sse import EventStreams
 
 if TYPE_CHECKING:
     import ssl
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pubsub_server.access.policy import Policy
-    from pubsub_server.hub.faults import Faults
-    from pubsub_server.listeners.console import Console
+    from pubsub_server.listeners.http.console import Console
     from pubsub_server.observe.metrics import Metrics
-    from pubsub_server.service import Service
+    from pubsub_server.service import FaultDoor, Service
     from pubsub_server.settings.config import Settings
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -75,7 +74,7 @@ class HttpListener:
         ready: Callable[[], bool],
         openapi: Path | None = None,
         console: Console | None = None,
-        faults: Faults | None = None,
+        faults: FaultDoor | None = None,
     ) -> None:
         self.connections = 0
         self.stopped = False
@@ -129,7 +128,7 @@ class HttpListener:
             await manager.shutdown(max(seconds / 2, SHORTEST))
         await self._runner.cleanup()
 
-    def _application(self, console: Console | None, faults: Faults | None) -> web.Application:
+    def _application(self, console: Console | None, faults: FaultDoor | None) -> web.Application:
         app = web.Application(middlewares=[self._guard], logger=_LOG)
         app.on_response_prepare.append(self._complete)
         rest, streams, router = self._rest, self._streams, app.router

@@ -11,7 +11,8 @@ from websockets.typing import Origin
 from pubsub_server.listeners.accepting import stop_accepting
 from pubsub_server.listeners.callers import Callers
 from pubsub_server.listeners.pre_auth import pre_auth_limiter
-from pubsub_server.listeners.socket_protocol import CLOSE_SECONDS, QUIET, SocketProtocol
+from pubsub_server.listeners.websocket.encoder import SOCKET
+from pubsub_server.listeners.websocket.protocol import CLOSE_SECONDS, QUIET, SocketProtocol
 
 if TYPE_CHECKING:
     import ssl
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from websockets.http11 import Request, Response
     from websockets.server import ServerProtocol
 
-    from pubsub_server.hub.connection import Connection
-    from pubsub_server.hub.hub import Hub
+    from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
+    from pubsub_server.shared.connection import Connection
 
 FRAME_EXTRA: Final = 16_384
 """A frame may be larger than the payload inside by so much."""
@@ -36,13 +37,14 @@ class WebSocketListener:
         settings: Limits and deadlines.
     """
 
-    def __init__(self, service: Hub, settings: Settings) -> None:
+    def __init__(self, service: Service, settings: Settings) -> None:
         self.service = service
         self.settings = settings
         self.callers = Callers(settings.trusted_proxies)
         self.pre_auth = pre_auth_limiter(settings)
-        self.wheel = service.core.wheel
-        self.clock = service.core.clock
+        self.wheel = service.wheel
+        self.clock = service.clock
+        service.stats.connections.setdefault(SOCKET.name, 0)
         self.protocols: set[SocketProtocol] = set()
         self.stopped = False
         """Whoever was accepted before and is here only now is cut."""

@@ -10,8 +10,8 @@ from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.generated import wire
 from hanzoai.pubsub.topics import validate_pattern
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.codec import MAX_NAMED, checked
-from pubsub_server.hub.requests import PositionsRequest
+from pubsub_server.shared.codec import MAX_NAMED, checked
+from pubsub_server.shared.requests import PositionsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

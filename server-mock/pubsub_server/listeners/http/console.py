@@ -15,10 +15,10 @@ from aiohttp import web
 from pubsub_server.errors import ServiceError
 
 if TYPE_CHECKING:
-    from pubsub_server.listeners.dev_sign_in import DevSignIn
+    from pubsub_server.listeners.http.dev_sign_in import DevSignIn
     from pubsub_server.settings.config import Settings
 
-FILES: Final = Path(__file__).parent.parent / "generated" / "console"
+FILES: Final = Path(__file__).parents[2] / "generated" / "console"
 PREFIX: Final = "/console/"
 
 TYPES: Final = {

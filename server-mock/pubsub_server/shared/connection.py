@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Iterator
 
-    from pubsub_server.hub.requests import SubscribeRequest
-    from pubsub_server.interfaces import Identity, Sink, WireForm
+    from pubsub_server.interfaces import Identity, Sink
+    from pubsub_server.shared.encoder import Encoder
+    from pubsub_server.shared.requests import SubscribeRequest
 
 PAUSED: Final = 1
 """The transport holds too much."""
@@ -39,7 +40,7 @@ class Connection:
 
     Attributes:
         sink: The listener's side.
-        form: Its wire form.
+        encoder: Its wire format.
         identity: Who it is; None before authentication.
         client_id: Identifies it; kept over a resume.
         patterns: What it is subscribed to.
@@ -69,7 +70,7 @@ class Connection:
         "client_id",
         "closed",
         "deadline",
-        "form",
+        "encoder",
         "held",
         "identity",
         "keeper",
@@ -89,9 +90,9 @@ class Connection:
         "wild",
     )
 
-    def __init__(self, sink: Sink, form: WireForm, keeper: Keeper, now: float) -> None:
+    def __init__(self, sink: Sink, encoder: Encoder, keeper: Keeper, now: float) -> None:
         self.sink = sink
-        self.form = form
+        self.encoder = encoder
         self.keeper = keeper
         self.identity: Identity | None = None
         self.client_id = ""
@@ -117,7 +118,7 @@ class Connection:
         self.next_check = NEVER
 
     def __repr__(self) -> str:
-        return f"<Connection {self.client_id or 'unauthenticated'} {self.form.name.lower()}>"
+        return f"<Connection {self.client_id or 'unauthenticated'} {self.encoder.name}>"
 
     def due(self, now: float) -> float | None:
         """See `wheel.Waiting`."""

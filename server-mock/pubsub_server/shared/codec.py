@@ -17,7 +17,7 @@ from hanzoai.pubsub.generated import wire
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.topics import validate_pattern, validate_topic
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.requests import (
+from pubsub_server.shared.requests import (
     AuthRequest,
     Draft,
     PingRequest,

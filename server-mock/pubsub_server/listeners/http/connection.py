@@ -9,9 +9,9 @@ from aiohttp import HttpVersion10, HttpVersion11, web
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.listeners.callers import peer
+from pubsub_server.listeners.http.problems import problem
+from pubsub_server.listeners.http.request_ids import new_request_id
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS
-from pubsub_server.listeners.problems import problem
-from pubsub_server.listeners.request_ids import new_request_id
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from aiohttp.http import RawRequestMessage
     from aiohttp.streams import StreamReader
 
-    from pubsub_server.hub.connection import Connection
-    from pubsub_server.listeners.http import HttpListener
+    from pubsub_server.listeners.http.listener import HttpListener
+    from pubsub_server.listeners.http.sse import StreamSink
     from pubsub_server.listeners.pre_auth import PreAuthSlot
-    from pubsub_server.listeners.sse import StreamSink
     from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
+    from pubsub_server.shared.connection import Connection
 
 MAX_LINE: Final = 65_536
 """Bytes of a request line: room for some hundred topics."""

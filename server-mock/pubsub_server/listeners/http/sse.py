@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import codec
-from pubsub_server.hub.requests import SubscribeRequest
-from pubsub_server.interfaces import WireForm
-from pubsub_server.listeners import requests
+from pubsub_server.listeners.http import requests
+from pubsub_server.listeners.http.encoder import STREAM
 from pubsub_server.settings import documents
+from pubsub_server.shared import codec
+from pubsub_server.shared.requests import SubscribeRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pubsub_server.access.policy import Policy
     from pubsub_server.interfaces import Caller, Identity
-    from pubsub_server.listeners.http_connection import HttpConnection
+    from pubsub_server.listeners.http.connection import HttpConnection
     from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
 
@@ -112,6 +112,7 @@ class EventStreams:
 
     def __init__(self, service: Service, policy: Policy, settings: Settings) -> None:
         self._service = service
+        service.stats.connections.setdefault(STREAM.name, 0)
         self._policy = policy
         self._settings = settings
 
@@ -177,7 +178,7 @@ class EventStreams:
             wanted = _resumed(wanted, mark)
         protocol: HttpConnection = request.protocol  # type: ignore[assignment]
         sink = StreamSink(protocol, requests.caller(request))
-        connection = self._service.open(sink, WireForm.EVENT_STREAM)
+        connection = self._service.open(sink, STREAM)
         try:
             await self._service.authenticate(connection, token, client_id=client_id)
             self._check(connection.identity, wanted)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import codec
-from pubsub_server.listeners.http_connection import HttpConnection
-from pubsub_server.listeners.request_ids import CALLER
+from pubsub_server.listeners.http.connection import HttpConnection
+from pubsub_server.listeners.http.request_ids import CALLER
+from pubsub_server.shared import codec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,48 @@
+"""Messages on their way that must not come back to the connection that published them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.wire.ids import message_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pubsub_server.hub.routing import Router
+    from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.requests import Draft
+
+AWAITED_MAX: Final = 65_536
+"""Messages that are awaited at once; the oldest is forgotten, and would come back."""
+
+
+class Echoes:
+    """Knows the publishers of messages until the backplane delivers these.
+
+    Args:
+        router: Says whether a publisher would get its own message.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._publishers: dict[str, Connection] = {}
+
+    def __len__(self) -> int:
+        return len(self._publishers)
+
+    def expect(self, connection: Connection, drafts: Iterable[Draft]) -> None:
+        """Note who publishes these, before the backplane gets them; each is given an id."""
+        if connection.encoder.echoes:
+            return
+        for draft in drafts:
+            if connection in self._router.route(draft.topic):
+                if draft.id is None:
+                    draft.id = message_id()
+                if len(self._publishers) >= AWAITED_MAX:
+                    del self._publishers[next(iter(self._publishers))]
+                self._publishers[draft.id] = connection
+
+    def publisher(self, id: str) -> Connection | None:
+        """Who must not get this message; asked once."""
+        return self._publishers.pop(id, None)

@@ -1,0 +1,75 @@
+"""The wire format of HTTP event streams: each frame of the hub is one server-sent event.
+
+What goes out is a chunk of an HTTP/1.1 body.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+import orjson
+
+from pubsub_server.shared.encoder import Attends, Encoder, Liveness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pubsub_server.backplane import Entry
+
+_NAMES: Final = {"presence.snapshot": "presence", "auth.error": "error"}
+"""Frames whose event has another name than their type."""
+
+
+def stream_chunk(payload: bytes) -> bytes:
+    """A chunk of an HTTP/1.1 body. RFC 9112, 7.1."""
+    return b"%x\r\n%b\r\n" % (len(payload), payload)
+
+
+class StreamEncoder(Encoder):
+    """See `encoder.Encoder`."""
+
+    name = "event_stream"
+    keepalive = stream_chunk(b": keepalive\n\n")
+    liveness = Liveness.COMMENTS
+    presence = Attends.SNAPSHOTS
+    resubscribes = False
+    echoes = True
+
+    def message(self, entry: Entry) -> bytes:
+        """See `encoder.Encoder`."""
+        return event("message", entry.body, event_id(entry.topic, entry.timestamp, entry.seq))
+
+    def frame(self, frame: Mapping[str, object]) -> bytes:
+        """See `encoder.Encoder`: the type of the frame becomes the name of the event."""
+        kind = str(frame["type"])
+        rest = {key: value for key, value in frame.items() if key != "type"}
+        if kind == "presence.snapshot":
+            # HIP-56 shows the members of an event stream with `id`.
+            members = cast("Iterable[Mapping[str, object]]", frame["members"])
+            rest["members"] = [{"id": member["user_id"], **member} for member in members]
+        id = _mark(frame) if kind == "subscribed" and "positions" in frame else None
+        return event(_NAMES.get(kind, kind), orjson.dumps(rest), id)
+
+
+STREAM: Final = StreamEncoder()
+
+
+def event(name: str, data: bytes, id: str | None = None) -> bytes:
+    """A chunk with one event of an event stream; ``data`` is JSON without line breaks."""
+    mark = f"id: {id}\n".encode() if id is not None else b""
+    return stream_chunk(b"%bevent: %b\ndata: %b\n\n" % (mark, name.encode(), data))
+
+
+def event_id(topic: str, timestamp: int, seq: int | None) -> str | None:
+    """Where a stream resumes after this message; None for one that is not kept."""
+    return None if seq is None else f"{timestamp}-{topic}@{seq}"
+
+
+def _mark(subscribed: Mapping[str, object]) -> str | None:
+    """Where a stream resumes that ends before its first message; a time without any log."""
+    timestamp = cast("int", subscribed["timestamp"])
+    positions = cast("Mapping[str, int]", subscribed["positions"])
+    topic = next(iter(positions), None)
+    if topic is None:
+        return str(timestamp)
+    return event_id(topic, timestamp, positions[topic])

@@ -1,0 +1,1 @@
+"""HIP-56 over WebSockets."""

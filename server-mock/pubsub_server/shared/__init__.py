@@ -1,0 +1,1 @@
+"""What listeners, the hub and backplanes share; it knows none of them."""
