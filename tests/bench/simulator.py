@@ -200,12 +200,14 @@ class Manners:
     Attributes:
         base: Seconds below which the first delay is drawn; doubled with each attempt.
         cap: Seconds below which each delay is drawn at most.
+        unhurried: Seconds. A delay is at most the square of the outage so far, divided by this.
         patience: Seconds that an attempt may take.
         spread: Seconds over which the node sends them away; 0 for one that is killed.
     """
 
     base: float = 1.0
     cap: float = 30.0
+    unhurried: float = 160.0
     patience: float = 5.0
     spread: float = 0.0
 
@@ -237,16 +239,16 @@ def storm(
     """
     manners = manners or Manners()
     random = Random(seed)
-    events: list[tuple[float, int, int]] = []
+    events: list[tuple[float, int, int, float]] = []
     for client in range(clients):
         cut = random.random() * manners.spread
-        events.append((cut + random.random() * manners.base, client, 0))
+        events.append((cut + random.random() * manners.base, client, 0, cut))
     heapq.heapify(events)
     doors = [_Door() for _ in range(nodes)]
     back: list[float] = []
     attempts = given_up = longest = 0
     while events:
-        now, client, attempt = heapq.heappop(events)
+        now, client, attempt, cut = heapq.heappop(events)
         if now > horizon:
             break
         attempts += 1
@@ -264,7 +266,9 @@ def storm(
             back.append(done)
             continue
         given_up += 1
-        delay = random.random() * min(manners.cap, manners.base * 2 ** (attempt + 1))
-        heapq.heappush(events, (now + manners.patience + delay, client, attempt + 1))
+        failed = now + manners.patience
+        growing = max(2 * manners.base, (failed - cut) ** 2 / manners.unhurried)
+        bound = min(manners.cap, manners.base * 2 ** (attempt + 1), growing)
+        heapq.heappush(events, (failed + random.random() * bound, client, attempt + 1, cut))
     back.sort()
     return Storm(clients, back, attempts, given_up, clients - len(back), longest)
