@@ -85,6 +85,16 @@ def connection_arguments(parser: argparse.ArgumentParser, *, timeout: str) -> No
     )
 
 
+def via_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--via`, which takes the event stream in place of HIP-56."""
+    parser.add_argument(
+        "--via",
+        metavar="URL",
+        help="the event stream at events://HOST:PORT, events+tls://HOST:PORT or "
+        "events+unix:PATH; events://self is that of this machine",
+    )
+
+
 def duration(text: str) -> float:
     """Seconds of `500ms`, `60s`, `5m`, `1h`, `2d`; a bare number is seconds."""
     match = _DURATION.fullmatch(text.strip())

@@ -17,6 +17,7 @@ from hanzoai.pubsub.cli.arguments import (
     number,
     parse_json,
     usage_error,
+    via_argument,
 )
 from hanzoai.pubsub.cli.exits import Exit, exit_for
 from hanzoai.pubsub.cli.output import Output
@@ -47,6 +48,10 @@ def main(argv: Sequence[str]) -> int:
         args.data = "-"
     if args.data is None:
         usage_error("Nothing to publish.", remedy="Pass --data JSON, --data @FILE or --data -.")
+    if args.via is not None:
+        from hanzoai.pubsub.cli import events
+
+        return events.publish(args)
     if args.data == "-":
         if args.id is not None:
             usage_error("--id names one message.", remedy='With --data - put "id" into each line.')
@@ -75,6 +80,7 @@ def _parser() -> Parser:
         default="continue",
         help="after a line that is wrong or refused; default: continue",
     )
+    via_argument(parser)
     connection_arguments(parser, timeout="for each message; default: 10s")
     return parser
 

@@ -14,6 +14,7 @@ from hanzoai.pubsub.cli.arguments import (
     moment,
     number,
     position,
+    via_argument,
 )
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.messages import (
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str]) -> int:
     """Run the command."""
     args = _parser().parse_args(argv)
+    if args.via is not None:
+        from hanzoai.pubsub.cli import events
+
+        return events.subscribe(args)
     output = Output(as_json=args.json)
     return run(output, args, lambda: _Reader(args, output).read())
 
@@ -81,6 +86,7 @@ def _parser() -> Parser:
         metavar="TIME",
         help="for the first connection; later ones are tried for ever; default: 10s",
     )
+    via_argument(parser)
     connection_arguments(parser, timeout="end after this time; default: never")
     return parser
 

@@ -1,0 +1,175 @@
+"""Connections of the clients of byte protocols: addresses, opening, waiting between attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from hanzoai.pubsub.errors import ConnectionFailed, InvalidOption, InvalidPayload, OperationTimeout
+
+if TYPE_CHECKING:
+    import ssl
+
+RECONNECT_MIN: Final = 0.1
+RECONNECT_MAX: Final = 10.0
+_CHUNK: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a server listens.
+
+    Attributes:
+        host: Name or IP address; empty for a Unix socket.
+        port: TCP port.
+        path: Path of a Unix socket.
+        tls: Whether the connection is encrypted.
+    """
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    tls: bool = False
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+
+def parse_target(url: str, scheme: str, port: int) -> Target:
+    """Read ``SCHEME://HOST:PORT``, ``SCHEME+tls://HOST:PORT`` or ``SCHEME+unix:PATH``.
+
+    Raises:
+        InvalidOption: It is none of these.
+    """
+    found, separator, rest = url.partition(":")
+    if found == f"{scheme}+unix" and rest.removeprefix("//"):
+        return Target(path=rest.removeprefix("//"))
+    try:
+        parts = urlsplit(url)
+        host, given = parts.hostname, parts.port
+    except ValueError:
+        host = given = None
+    if not separator or found not in (scheme, f"{scheme}+tls") or not host:
+        raise InvalidOption(
+            f"{url!r} is not a URL of this protocol.",
+            field="url",
+            remedy=f"Write {scheme}://HOST:PORT, {scheme}+tls://HOST:PORT or {scheme}+unix:PATH.",
+        )
+    return Target(host, given or port, tls=found.endswith("+tls"))
+
+
+def to_bytes(text: str | bytes) -> bytes:
+    """Text as UTF-8; bytes that `to_text` made text come back unchanged."""
+    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+
+
+def to_text(data: bytes) -> str:
+    """UTF-8 as text; other bytes become lone surrogates (PEP 383)."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def payload(data: str | bytes | bytearray | memoryview) -> bytes:
+    """What a program wants to publish, as bytes.
+
+    Raises:
+        InvalidPayload: It is neither text nor bytes.
+    """
+    if isinstance(data, str):
+        return to_bytes(data)
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise InvalidPayload(
+            f"Data is {type(data).__name__}; this protocol carries bytes.",
+            field="data",
+            remedy="Pass bytes or a string; encode an object yourself, for example by json.dumps.",
+        ) from None
+
+
+class Link:
+    """One open connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, target: Target, tls: ssl.SSLContext | None, timeout: float) -> Link:
+        """Connect.
+
+        Raises:
+            ConnectionFailed: Nobody listens, or TLS fails.
+            OperationTimeout: It took longer than `timeout` seconds.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                if target.path:
+                    return cls(*await asyncio.open_unix_connection(target.path))
+                if not target.tls:
+                    return cls(*await asyncio.open_connection(target.host, target.port))
+                context = tls or _trust()
+                return cls(*await asyncio.open_connection(target.host, target.port, ssl=context))
+        except TimeoutError:
+            raise OperationTimeout(f"{target} did not answer within {timeout:g} s.") from None
+        except OSError as error:
+            raise ConnectionFailed(f"{target} cannot be reached: {error}.") from error
+
+    async def write(self, data: bytes) -> None:
+        """Write everything, waiting where the peer does not read.
+
+        Raises:
+            ConnectionFailed: The connection has ended.
+        """
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except OSError as error:
+            raise ConnectionFailed("The connection ended.") from error
+
+    async def read(self) -> bytes:
+        """Return what has come, or nothing at the end of the connection."""
+        try:
+            return await self._reader.read(_CHUNK)
+        except OSError:
+            return b""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the peer has closed, or this side has."""
+        return self._reader.at_eof() or self._writer.is_closing()
+
+    async def close(self) -> None:
+        """End the connection once everything written is sent, for a second at most."""
+        self._writer.close()
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(1):
+                await self._writer.wait_closed()
+                return
+        self._writer.transport.abort()
+
+
+class Backoff:
+    """Waits between attempts: doubled each time, at random within the upper half."""
+
+    def __init__(self, first: float = RECONNECT_MIN, longest: float = RECONNECT_MAX) -> None:
+        self._first = self._wait = first
+        self._longest = longest
+
+    def reset(self) -> None:
+        """Begin with the shortest wait again."""
+        self._wait = self._first
+
+    async def sleep(self) -> None:
+        """Wait."""
+        wait, self._wait = self._wait, min(2 * self._wait, self._longest)
+        await asyncio.sleep(wait * random.uniform(0.5, 1))
+
+
+def _trust() -> ssl.SSLContext:
+    import ssl
+
+    return ssl.create_default_context()

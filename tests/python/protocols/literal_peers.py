@@ -1,0 +1,165 @@
+"""A broker of the event stream and a hub, made from the bytes alone.
+
+They use none of the product's code. `chop` makes them write one byte at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    import ssl
+
+Writers = dict[asyncio.StreamWriter, bytes]
+
+
+class Listener:
+    """Accepts connections, and can cut them all."""
+
+    def __init__(self, *, chop: bool = False, tls: ssl.SSLContext | None = None) -> None:
+        self.chop = chop
+        self.port = 0
+        self._tls = tls
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.writers: set[asyncio.StreamWriter] = set()
+        self.opened = 0
+        self.changed = asyncio.Condition()
+
+    async def start(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, ssl=self._tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self.writers):
+            writer.transport.abort()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def until(self, count: int) -> None:
+        """Wait until so many connections have subscribed since the start."""
+        async with asyncio.timeout(20), self.changed:
+            await self.changed.wait_for(lambda: self.opened >= count)
+
+    async def subscribed(self) -> None:
+        async with self.changed:
+            self.opened += 1
+            self.changed.notify_all()
+
+    def say(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        if not self.chop:
+            writer.write(data)
+            return
+        for n in range(len(data)):
+            writer.write(data[n : n + 1])
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.writers.add(writer)
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                await self.serve(reader, writer)
+        finally:
+            self._tasks.discard(task)
+            self.writers.discard(writer)
+            self.forget(writer)
+            writer.transport.abort()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise NotImplementedError
+
+    def forget(self, writer: asyncio.StreamWriter) -> None:
+        raise NotImplementedError
+
+
+class Broker(Listener):
+    """The broker of an event stream."""
+
+    def __init__(self, *, chop: bool = False, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(chop=chop, tls=tls)
+        self.topics: Writers = {}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = True
+        while True:
+            head = await reader.readexactly(2)
+            topic = await reader.readexactly(int.from_bytes(head))
+            size = await reader.readexactly(4)
+            data = await reader.readexactly(int.from_bytes(size))
+            if first:
+                first = False
+                self.topics[writer] = topic
+                await self.subscribed()
+                continue
+            for other, wanted in list(self.topics.items()):
+                if other is not writer and wanted in (topic, b"*"):
+                    self.say(other, head + topic + size + data)
+
+    def forget(self, writer: asyncio.StreamWriter) -> None:
+        self.topics.pop(writer, None)
+
+
+class Hub(Listener):
+    """A hub of pub0sub."""
+
+    def __init__(self, *, chop: bool = False, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(chop=chop, tls=tls)
+        self.topics: dict[asyncio.StreamWriter, set[bytes]] = {}
+        self.ids: dict[asyncio.StreamWriter, int] = {}
+        self.next = 1
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            opcode = (await reader.readexactly(1))[0]
+            size = int.from_bytes(await reader.readexactly(4))
+            body = await reader.readexactly(size)
+            id_ = None
+            if opcode in (7, 9):
+                id_, body = int.from_bytes(body[:8]), body[8:]
+            names, rest = [], body[1:]
+            for _ in range(body[0]):
+                names.append(rest[1 : 1 + rest[0]])
+                rest = rest[1 + rest[0] :]
+            own = self.topics.setdefault(writer, set())
+            if opcode == 2:
+                count = 0
+                for name in names:
+                    for other, wanted in list(self.topics.items()):
+                        if name in wanted:
+                            count += 1
+                            self.say(other, b"\6" + len(name).to_bytes(4) + name + rest)
+                self.say(writer, b"\3" + count.to_bytes(4))
+            elif opcode == 4:
+                own |= set(names)
+                self.ids[writer] = self.next
+                self.say(writer, b"\5" + self.next.to_bytes(8) + len(own).to_bytes(4))
+                self.next += 1
+                await self.subscribed()
+            elif opcode == 7:
+                new = set(names) - own
+                own |= new
+                self.say(writer, b"\x08" + len(new).to_bytes(4))
+            elif opcode == 9:
+                gone = set(names) & own if id_ == self.ids.get(writer) else set()
+                own -= gone
+                self.say(writer, b"\x0a" + len(gone).to_bytes(4))
+            else:
+                return
+
+    def forget(self, writer: asyncio.StreamWriter) -> None:
+        self.topics.pop(writer, None)
+        self.ids.pop(writer, None)

@@ -1,0 +1,238 @@
+"""The client of the event stream against a broker made from the bytes alone."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    ConnectionFailed,
+    InvalidOption,
+    InvalidPayload,
+    InvalidTopic,
+    OperationTimeout,
+    PayloadTooLarge,
+    ProtocolError,
+)
+from hanzoai.pubsub.eventstream import Event, EventStreamClient, EventSubscription, blocking
+from tests.python.protocols.literal_peers import Broker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "byte by byte"])
+async def broker(request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
+    async with Broker(chop=request.param) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def client(broker: Broker) -> AsyncIterator[EventStreamClient]:
+    url = f"events://127.0.0.1:{broker.port}"
+    async with EventStreamClient(url, reconnect_min=0.01) as client:
+        yield client
+
+
+async def take(subscription: EventSubscription, count: int) -> list[Event]:
+    return [await subscription.recv(timeout=10) for _ in range(count)]
+
+
+async def publish_until_refused(client: EventStreamClient) -> None:
+    """The first events may go to a connection that is already dead."""
+    while True:
+        await client.publish("status", "nobody is there")
+        await asyncio.sleep(0)
+
+
+@pytest.mark.statement("P-02", "P-03", "P-05", "P-06", "P-15")
+async def test_events_reach_the_subscribers_of_their_topic_in_order(
+    client: EventStreamClient, broker: Broker
+) -> None:
+    async with client.subscribe("status") as status, client.subscribe("metrics") as metrics:
+        await broker.until(2)
+        assert await client.publish("status", "online") == 6
+        assert await client.publish("metrics", b'{"cpu":42}') == 10
+        for n in range(50):
+            await client.publish("status", str(n))
+        assert await metrics.recv(timeout=10) == Event("metrics", b'{"cpu":42}')
+        assert [event.text for event in await take(status, 51)] == ["online", *map(str, range(50))]
+
+
+@pytest.mark.statement("P-11", "P-12", "P-20", "P-21")
+async def test_the_star_receives_every_topic_and_is_no_pattern(
+    client: EventStreamClient, broker: Broker
+) -> None:
+    async with client.subscribe("*") as all_, client.subscribe("events.*") as literal:
+        await broker.until(2)
+        for topic in ("events.a", "log.error", "", "events.*", "grüße", "*"):
+            await client.publish(topic, "x")
+        await client.publish(b"\xff", b"\xff")
+        got = await take(all_, 7)
+        assert [event.topic for event in got] == [
+            "events.a",
+            "log.error",
+            "",
+            "events.*",
+            "grüße",
+            "*",
+            "\udcff",
+        ]
+        assert got[-1].text == "�"
+        assert await literal.recv(timeout=10) == Event("events.*", b"x")
+
+
+@pytest.mark.statement("P-07", "P-14", "P-16")
+async def test_a_lost_connection_is_a_fresh_subscription(
+    client: EventStreamClient, broker: Broker
+) -> None:
+    async with client.subscribe("status") as events:
+        await broker.until(1)
+        await client.publish("status", "1")
+        assert (await events.recv(timeout=10)).data == b"1"
+        receiving = asyncio.create_task(events.recv())
+        port = broker.port
+        await broker.stop()
+        with pytest.raises(ConnectionFailed):
+            await publish_until_refused(client)
+        await broker.start(port)
+        await broker.until(3)  # this subscription, publishing, and this subscription again
+        await client.publish("status", "3")
+        assert (await receiving).data == b"3"
+        assert events.reconnects == 1
+
+
+@pytest.mark.statement("P-17", "P-18")
+async def test_limits_are_checked_before_anything_is_sent(client: EventStreamClient) -> None:
+    with pytest.raises(InvalidTopic):
+        await client.publish("t" * 1025, "x")
+    with pytest.raises(InvalidTopic):
+        client.subscribe("ü" * 513)
+    with pytest.raises(PayloadTooLarge) as caught:
+        await client.publish("t", bytes(16 * 1024 * 1024 + 1))
+    assert caught.value.limit == 16 * 1024 * 1024
+    with pytest.raises(InvalidPayload):
+        await client.publish("t", {"cpu": 42})  # type: ignore[arg-type]
+
+
+@pytest.mark.statement("P-17", "P-18")
+async def test_the_longest_topic_and_the_largest_payload_come_whole() -> None:
+    async with (
+        Broker() as broker,
+        EventStreamClient(f"events://127.0.0.1:{broker.port}") as client,
+        client.subscribe("t" * 1024) as events,
+    ):
+        await broker.until(1)
+        data = bytes(range(256)) * (16 * 1024 * 4)
+        await client.publish("t" * 1024, data)
+        assert (await events.recv(timeout=20)).data == data
+
+
+async def test_a_subscription_ends_when_it_or_its_client_is_closed(
+    client: EventStreamClient, broker: Broker
+) -> None:
+    events = client.subscribe("status")
+    reading = asyncio.create_task(anext(aiter(events), None))
+    await broker.until(1)
+    await client.close()
+    assert await reading is None
+    with pytest.raises(ClosedError):
+        await events.recv()
+    with pytest.raises(ClosedError):
+        client.subscribe("x")
+    with pytest.raises(ClosedError):
+        await client.publish("x", "y")
+
+
+async def test_waiting_may_time_out(client: EventStreamClient) -> None:
+    async with client.subscribe("status") as events:
+        with pytest.raises(OperationTimeout, match=r"within 0\.01 s"):
+            await events.recv(timeout=0.01)
+
+
+async def test_the_first_connection_has_to_succeed() -> None:
+    async with Broker() as broker:
+        port = broker.port
+    async with EventStreamClient(f"events://127.0.0.1:{port}") as client:
+        with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}"):
+            await client.subscribe("x").open()
+
+
+async def test_what_is_no_event_stream_is_told() -> None:
+    async def wrong(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(wrong, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with EventStreamClient(f"events://127.0.0.1:{port}") as client:
+            with pytest.raises(ProtocolError, match="no event stream"):
+                await client.subscribe("x").recv(timeout=10)
+
+
+async def test_a_connection_may_be_encrypted() -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    async with Broker(tls=context) as broker:
+        url = f"events+tls://localhost:{broker.port}"
+        async with (
+            EventStreamClient(url, ssl=trust) as client,
+            client.subscribe("status") as events,
+        ):
+            await broker.until(1)
+            await client.publish("status", "online")
+            assert (await events.recv(timeout=10)).text == "online"
+        async with EventStreamClient(url) as stranger:
+            with pytest.raises(ConnectionFailed):
+                await stranger.publish("status", "x")
+
+
+@pytest.mark.statement("P-24")
+def test_self_is_the_node_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HANZO_PUBSUB_EVENT_STREAM", raising=False)
+    assert EventStreamClient("events://self").target == "127.0.0.1:1002"
+    for address, target in (
+        ("4002", "127.0.0.1:4002"),
+        ("192.0.2.1:4002", "192.0.2.1:4002"),
+        ("unix:/run/events", "/run/events"),
+    ):
+        monkeypatch.setenv("HANZO_PUBSUB_EVENT_STREAM", address)
+        assert EventStreamClient().target == target
+
+
+@pytest.mark.parametrize(
+    "url", ["ws://a:1", "events:", "events://", "events+unix:", "events://a:b"]
+)
+def test_a_wrong_url_is_refused(url: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        EventStreamClient(url)
+    assert caught.value.field == "url"
+
+
+async def test_a_program_without_asyncio_has_the_same_client(broker: Broker) -> None:
+    def program() -> list[str]:
+        with (
+            blocking.EventStreamClient(f"events://127.0.0.1:{broker.port}") as client,
+            client.subscribe("status") as events,
+        ):
+            asyncio.run_coroutine_threadsafe(broker.until(1), loop).result(10)
+            for n in range(3):
+                client.publish("status", str(n))
+            got = [events.recv(timeout=10).text for _ in range(3)]
+            assert (events.topic, events.reconnects) == ("status", 0)
+            events.close()
+            assert list(events) == []
+        with pytest.raises(ClosedError):
+            client.publish("status", "x")
+        return got
+
+    loop = asyncio.get_running_loop()
+    assert await asyncio.to_thread(program) == ["0", "1", "2"]

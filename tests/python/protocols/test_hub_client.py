@@ -1,0 +1,173 @@
+"""The client of the hub protocol against a hub made from the bytes alone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    ConnectionFailed,
+    InvalidTopic,
+    OperationTimeout,
+    ProtocolError,
+)
+from hanzoai.pubsub.hub import HubClient, HubMessage, HubSubscription, blocking
+from tests.python.protocols.literal_peers import Hub
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "byte by byte"])
+async def hub(request: pytest.FixtureRequest) -> AsyncIterator[Hub]:
+    async with Hub(chop=request.param) as hub:
+        yield hub
+
+
+@pytest.fixture
+async def client(hub: Hub) -> AsyncIterator[HubClient]:
+    async with HubClient(f"hub://127.0.0.1:{hub.port}", reconnect_min=0.01) as client:
+        yield client
+
+
+async def take(subscription: HubSubscription, count: int) -> list[HubMessage]:
+    return [await subscription.recv(timeout=10) for _ in range(count)]
+
+
+@pytest.mark.statement("Z-01", "Z-02", "Z-05")
+async def test_each_topic_of_a_message_brings_it_once_and_in_order(client: HubClient) -> None:
+    async with client.subscribe("topic_1", "topic_2") as both, client.subscribe("topic_2") as one:
+        assert (both.id, one.id) == (1, 2)
+        assert await client.publish(["topic_1", "topic_2"], b"hello") == 3
+        assert await client.publish("topic_1", "again") == 1
+        assert await client.publish("topic_3", b"") == 0
+        assert await take(both, 3) == [
+            HubMessage("topic_1", b"hello"),
+            HubMessage("topic_2", b"hello"),
+            HubMessage("topic_1", b"again"),
+        ]
+        assert await one.recv(timeout=10) == HubMessage("topic_2", b"hello")
+
+
+@pytest.mark.statement("Z-05")
+async def test_many_publishes_are_on_their_way_at_one_time(client: HubClient) -> None:
+    async with client.subscribe("t") as messages:
+        counts = await asyncio.gather(*(client.publish("t", str(n)) for n in range(200)))
+        assert counts == [1] * 200
+        assert [m.data for m in await take(messages, 200)] == [b"%d" % n for n in range(200)]
+
+
+async def test_topics_come_and_go_while_messages_are_awaited(client: HubClient) -> None:
+    async with client.subscribe("a") as messages:
+        receiving = asyncio.create_task(messages.recv())
+        await asyncio.sleep(0)
+        assert await messages.add("b", "c") == 2
+        assert await messages.add("b") == 0
+        assert messages.topics == ("a", "b", "c")
+        assert await client.publish(["b"], "x") == 1
+        assert (await receiving).topic == "b"
+        assert await messages.remove("b", "never") == 1
+        assert await client.publish(["b", "c"], "y") == 1
+        assert await messages.recv(timeout=10) == HubMessage("c", b"y")
+
+
+async def test_a_lost_connection_is_opened_again_with_all_topics(
+    client: HubClient, hub: Hub
+) -> None:
+    async with client.subscribe("a") as messages:
+        await messages.add("b")
+        assert await client.publish("b", "1") == 1
+        receiving = asyncio.create_task(take(messages, 2))
+        port = hub.port
+        await hub.stop()
+        with pytest.raises(ConnectionFailed):
+            await client.publish("b", "nobody is there")
+        await hub.start(port)
+        await hub.until(2)
+        assert await client.publish("b", "2") == 1
+        assert [m.data for m in await receiving] == [b"1", b"2"]
+        assert messages.id == 2
+        assert messages.reconnects == 1
+
+
+@pytest.mark.statement("Z-23", "Z-25")
+async def test_limits_are_checked_before_anything_is_sent(client: HubClient) -> None:
+    for topics in ("t" * 256, ["t"] * 256):
+        with pytest.raises(InvalidTopic):
+            await client.publish(topics, "x")
+        with pytest.raises(InvalidTopic):
+            client.subscribe(*([topics] if isinstance(topics, str) else topics))
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"\2", ProtocolError),
+        (b"\x08\0\0\0\1", ProtocolError),
+        (b"\3\0\0\0\1\3\0\0\0\1", ProtocolError),
+        (b"", ConnectionFailed),
+    ],
+)
+async def test_a_hub_that_breaks_the_protocol_ends_the_call(
+    answer: bytes, error: type[Exception]
+) -> None:
+    async def wrong(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(5)
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(wrong, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with HubClient(f"hub://127.0.0.1:{port}") as client:
+            with pytest.raises(error):
+                await client.subscribe("x").recv(timeout=10)
+            if answer[:1] != b"\3":
+                with pytest.raises(error):
+                    await client.publish("x", "y")
+
+
+async def test_waiting_may_time_out() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with HubClient(f"hub://127.0.0.1:{port}", connect_timeout=0.05) as client:
+            with pytest.raises(OperationTimeout) as caught:
+                await client.publish("x", "y", timeout=0.05)
+            assert caught.value.outcome_unknown
+            with pytest.raises(OperationTimeout):
+                await client.subscribe("x").open()
+
+
+async def test_a_closed_client_refuses_everything(client: HubClient) -> None:
+    messages = client.subscribe("a")
+    await messages.open()
+    await client.close()
+    with pytest.raises(ClosedError):
+        await messages.recv()
+    with pytest.raises(ClosedError):
+        await client.publish("a", "x")
+    with pytest.raises(ClosedError):
+        client.subscribe("a")
+    assert [m async for m in messages] == []
+
+
+async def test_a_program_without_asyncio_has_the_same_client(hub: Hub) -> None:
+    def program() -> list[bytes]:
+        with (
+            blocking.HubClient(f"hub://127.0.0.1:{hub.port}") as client,
+            client.subscribe("a") as messages,
+        ):
+            assert messages.add("b") == 1
+            assert (messages.id, messages.topics) == (1, ("a", "b"))
+            assert client.publish(["a", "b"], "x") == 2
+            got = [messages.recv(timeout=10).data for _ in range(2)]
+            assert messages.remove("a") == 1
+            return got
+
+    assert await asyncio.to_thread(program) == [b"x", b"x"]
