@@ -11,7 +11,8 @@ import { build } from 'esbuild';
  * that is named with its folder is a room of its own.
  */
 const LAYERS = [
-  ['index', 'react', 'testing', 'streams'],
+  ['index', 'react', 'testing'],
+  ['streams'],
   ['client'],
   ['topic'],
   ['runtime'],

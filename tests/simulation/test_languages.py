@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.simulation.run import Run, simulate
+from tests.simulation.streams import simulate_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 SOAK = "HANZO_PUBSUB_SOAK" in os.environ
 SEEDS = int(os.environ.get("HANZO_PUBSUB_COMPARED", "10000" if SOAK else "100"))
 BLOCK = 50
+STREAMS = 10_000 if SOAK else 50
 
 
 def _node(*args: str | Path) -> str:
@@ -66,3 +68,20 @@ def test_one_seed_is_one_log_in_both_languages(program: Path, first: int) -> Non
     for seed in range(first, end):
         if said[str(seed)] != simulate(seed, log=True).digest():
             pytest.fail(f"seed {seed}: {said[str(seed)]}\n{_first_difference(program, seed)}")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(0, STREAMS, BLOCK))
+def test_one_seed_is_one_life_of_a_stream_in_both_languages(program: Path, first: int) -> None:
+    streams = program.with_name("streams.js")
+    end = first + BLOCK
+    said = dict(line.split(" ", 1) for line in _node(streams, str(first), str(end)).splitlines())
+    assert len(said) == BLOCK
+    for seed in range(first, end):
+        run = simulate_stream(seed, log=True)
+        if said[str(seed)] == run.digest():
+            continue
+        theirs = _node(streams, str(seed)).splitlines()
+        pairs = zip_longest(run.lines or [], theirs)
+        found = next((pair for pair in pairs if pair[0] != pair[1]), None)
+        pytest.fail(f"seed {seed}: Python and TypeScript differ: {found}")

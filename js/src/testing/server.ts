@@ -106,6 +106,8 @@ export class MemoryServer<C extends Clock = VirtualClock> {
       import('../runtime/http_operations.js'),
       import('../transports/sse.js'),
       import('../wire/lenient.js'),
+      import('../streams/reading.js'),
+      import('../streams/writer.js'),
     ]);
     this._isRunning = true;
     return this;

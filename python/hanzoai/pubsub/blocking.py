@@ -275,6 +275,20 @@ class PubSub:
         """A handle on one topic, with no effect on the wire."""
         return BlockingTopicHandle(self, name)
 
+    def inside(
+        self, make: Callable[[PubSubClient], T]
+    ) -> tuple[T, Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]]:
+        """Build something on the asynchronous client that does the work of this one.
+
+        Args:
+            make: Called with that client.
+
+        Returns:
+            What ``make`` gives, and a function that runs a coroutine function in the event loop of
+            that client and waits for its result.
+        """
+        return make(self._client), self._call
+
     def __enter__(self) -> Self:
         self._portal()
         return self

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
+    from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Prepared
@@ -154,6 +155,11 @@ class PubSubClient:
     def url(self) -> str:
         """The URL of the WebSocket; it never holds a token."""
         return self._options.socket_url
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that the client lives by: the machine's, or one that a test moves."""
+        return self._around.clock
 
     async def connect(self, timeout: float | None = None) -> None:
         """Connect, and wait until the client is connected.

@@ -1,0 +1,108 @@
+/**
+ * What an answer consists of: text, and other parts in order with it.
+ *
+ * A part is a JSON object with a `type`; its `text` is what grows. A piece is one step of growth: a
+ * string continues the text, an object with a `type` begins a part, and an object with `text` alone
+ * continues the last part.
+ */
+
+/** Plain text of the answer. */
+export interface TextPart {
+  readonly type: 'text';
+  readonly text: string;
+}
+
+/** What a model thinks aloud. */
+export interface ReasoningPart {
+  readonly type: 'reasoning';
+  readonly text: string;
+}
+
+/**
+ * A call of a tool; `text` is the JSON of its arguments so far, `partialJson(part.text)` their best
+ * value at any moment.
+ */
+export interface ToolCallPart {
+  readonly type: 'tool-call';
+  readonly id: string;
+  readonly name: string;
+  readonly text: string;
+}
+
+/** Where something in the answer comes from. */
+export interface CitationPart {
+  readonly type: 'citation';
+  readonly url: string;
+  readonly title?: string | undefined;
+}
+
+/** An image by its address. */
+export interface ImagePart {
+  readonly type: 'image';
+  readonly url: string;
+  readonly alt?: string | undefined;
+}
+
+/** A part as the reader has it: its `type`, its `text` if it has one, and its other fields. */
+export interface Part {
+  readonly type: string;
+  text?: string;
+  readonly [field: string]: unknown;
+}
+
+/** What a writer writes: text, a part that begins, or `{text}` that continues the last one. */
+export type Piece =
+  | string
+  | TextPart
+  | ReasoningPart
+  | ToolCallPart
+  | CitationPart
+  | ImagePart
+  | Part
+  | { readonly text: string };
+
+/** @internal Append a piece to others, joined with the last one where both continue the text. */
+export function addPiece(pieces: Piece[], piece: Piece): void {
+  const last = pieces.length - 1;
+  if (typeof piece === 'string' && typeof pieces[last] === 'string') pieces[last] += piece;
+  else if (piece !== '') pieces.push(piece);
+}
+
+/** @internal Parts that may grow apart from these. */
+export const copyOf = (parts: readonly Part[]): Part[] => parts.map((part) => ({ ...part }));
+
+/** The text of an answer: that of its parts of type `text`, joined. */
+export const textOf = (parts: readonly Part[]): string =>
+  parts.map(({ type, text = '' }) => (type === 'text' ? text : '')).join('');
+
+/** @internal */
+export const isString = (value: unknown): value is string => typeof value === 'string';
+
+/**
+ * The best value of JSON that is still being written; undefined where there is none yet.
+ *
+ * Strings that are open end where the text does; a number, a word or a key that is not complete is
+ * left out.
+ */
+export function partialJson(text: string): unknown {
+  let closers = '';
+  let inString = false;
+  const safe: string[] = [];
+  const escaped = text.replace(/\\(?:u[\da-f]{4}|[^u])/gi, (found) => '_'.repeat(found.length));
+  for (const [at, char] of [...escaped.split('')].entries()) {
+    if (char === '"') inString = !inString;
+    if (inString) continue;
+    if (char === '{') closers = `}${closers}`;
+    else if (char === '[') closers = `]${closers}`;
+    else if (/[}\]]/.test(char)) closers = closers.slice(1);
+    else if (char !== ',') continue;
+    if (char !== '}' && char !== ']') safe.unshift(text.slice(0, at + +(char !== ',')) + closers);
+  }
+  const cut = inString ? `${text.slice(0, escaped.replace(/\\[^"]*$/, '').length)}"` : text;
+  for (const one of [cut + closers, ...safe.slice(0, 2)]) {
+    try {
+      return JSON.parse(one);
+    } catch {}
+  }
+  return undefined;
+}

@@ -1,0 +1,349 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
+/** `StreamReader`: follows one answer while it is made. */
+
+import type { PubSub } from '../client.js';
+import type { Clock, TimerHandle } from '../clock.js';
+import { ClosedError, UsageError } from '../errors.js';
+import type { JsonObject } from '../generated/wire.js';
+import type { Message } from '../values.js';
+import { addPiece, copyOf, isString, type Part, type Piece, textOf } from './parts.js';
+import type { Incoming, ReaderEffect, Reading } from './reading.js';
+
+/** Messages of a topic that are asked for: what a server keeps by default. */
+const RETAINED = 100;
+
+/** How a stream ended; the last event of its reader. */
+export type StreamEnd = (
+  | {
+      /** The answer is complete. */
+      readonly kind: 'done';
+      /** Why; `stop` where the writer does not say. */
+      readonly reason: string;
+      /** What the writer passed as `usage`. */
+      readonly usage: unknown;
+    }
+  | {
+      /** The writer ended the stream before the answer was complete. */
+      readonly kind: 'aborted';
+      /** Why: `error` where its program failed, what a reader passed to `cancel`, or a code. */
+      readonly reason: string;
+      /** Id of the sender who cancelled it; empty where nobody did. */
+      readonly by: string;
+    }
+) & {
+  /** The whole text. */
+  readonly text: string;
+  readonly parts: readonly Part[];
+  /** Tokens that were published. */
+  readonly count: number;
+  /** Whether tokens are missing, and the end did not carry the text. */
+  readonly stale: boolean;
+};
+
+/** What a reader yields, in order. */
+export type StreamEvent =
+  | {
+      /** The stream has begun and has no text yet. */
+      readonly kind: 'start';
+      /** What the writer passed as `meta`. */
+      readonly meta: unknown;
+    }
+  | {
+      /** The answer has grown; never a repeat. */
+      readonly kind: 'delta';
+      /** What the text has grown by; empty where only other parts have grown. */
+      readonly text: string;
+      /** Everything it has grown by, in order. */
+      readonly pieces: readonly Piece[];
+    }
+  | {
+      /** The whole answer so far replaces what is shown: after a late join or a loss. */
+      readonly kind: 'snapshot';
+      readonly text: string;
+      readonly parts: readonly Part[];
+    }
+  | {
+      /** Tokens are missing: the view is stale until the next snapshot, about 1.5 seconds. */
+      readonly kind: 'gap';
+      readonly first: number;
+      readonly last: number;
+    }
+  | {
+      /** No frame came for so many milliseconds: first 10,000, then twice as long each time. */
+      readonly kind: 'stalled';
+      readonly ms: number;
+    }
+  | StreamEnd;
+
+/** What `readStream` takes. */
+export interface ReadStreamOptions {
+  /**
+   * Id of the stream; `latest` (default) for the newest one, running or ended, `next` for the first
+   * that begins from now on.
+   */
+  readonly id?: string | undefined;
+  /** Only frames of this sender count; default: of the sender of the first frame. */
+  readonly sender?: string | undefined;
+  /** Called in place of publishing `stream.cancel`, where that goes through a route of your own. */
+  readonly onCancel?: ((stream: string, reason: string) => unknown) | undefined;
+  /** Leaves, as `close()` does. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** @internal What a stream needs of a client. */
+export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'history'>;
+
+/** @internal The clock that a client lives by. */
+export const clockOf = (client: Client): Clock =>
+  (client as unknown as { readonly _driver: { readonly clock: Clock } })._driver.clock;
+
+/** @internal A message for the logic of a reader. */
+export const incoming = ({ type, data, sender }: Message): Incoming => ({
+  type,
+  data,
+  sender: sender?.id ?? '',
+});
+
+/**
+ * One answer as it grows; `readStream` makes it.
+ *
+ * It follows the stream in the background. A program that reads slowly gets deltas joined, and a
+ * snapshot in place of everything before it; so `text` and `final()` need no iteration. Leaving the
+ * loop or closing the reader never cancels the stream.
+ */
+export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable {
+  private _core: Reading | undefined;
+  private readonly _clock: Clock;
+  private readonly _over = new AbortController();
+  private readonly _final: Promise<StreamEnd>;
+  private _settle: (end: StreamEnd | Promise<never>) => void = () => {};
+  private _events: StreamEvent[] = [];
+  private _waiting: (() => void)[] = [];
+  private _timer: TimerHandle | undefined;
+  private _isHealing = false;
+  private _isOver = false;
+
+  /** @internal `readStream` makes it. */
+  constructor(
+    private readonly _client: Client,
+    private readonly _topic: string,
+    private readonly _options: ReadStreamOptions,
+  ) {
+    this._clock = clockOf(_client);
+    this._final = new Promise((resolve) => {
+      this._settle = resolve;
+    });
+    // A program need not ask how it ended.
+    this._final.catch(() => {});
+    void this._follow();
+  }
+
+  /** Id of the stream that is followed; undefined before there is one. */
+  get id(): string | undefined {
+    return this._core?.stream;
+  }
+
+  /** The text so far: a prefix of the answer, unless `stale`. */
+  get text(): string {
+    return textOf(this._core?.parts ?? []);
+  }
+
+  /** The parts so far, with the text among them. */
+  get parts(): readonly Part[] {
+    return copyOf(this._core?.parts ?? []);
+  }
+
+  /** Whether tokens are missing; the next snapshot ends that. */
+  get stale(): boolean {
+    return !!this._core?.stale;
+  }
+
+  /** What the writer passed as `meta`. */
+  get meta(): unknown {
+    return this._core?.meta;
+  }
+
+  /** Frames of the stream that did not count: not valid, or of another writer. */
+  get ignored(): number {
+    return this._core?.ignored ?? 0;
+  }
+
+  /**
+   * Wait for the end of the stream.
+   *
+   * @throws ClosedError The reader or the client was closed before.
+   */
+  final(): Promise<StreamEnd> {
+    return this._final;
+  }
+
+  /**
+   * Ask the writer to end the stream; it then ends with `aborted`.
+   *
+   * @param reason What the writer and all readers are told.
+   * @throws PermissionDenied This client may not publish to the topic.
+   * @throws UsageError No stream is known yet, or its producer knows nothing of streams.
+   */
+  async cancel(reason = 'user'): Promise<void> {
+    const { onCancel } = this._options;
+    if (onCancel) await onCancel(this._known, reason);
+    else await this._publish('cancel', { reason });
+  }
+
+  /**
+   * Send something to the program that writes, which gets it in `onSteer`.
+   *
+   * @param data JSON.
+   * @throws PermissionDenied This client may not publish to the topic.
+   * @throws UsageError No stream is known yet, or its producer knows nothing of streams.
+   */
+  async steer(data: unknown): Promise<void> {
+    await this._publish('steer', { data } as JsonObject);
+  }
+
+  /** Leave: the stream goes on without this reader. Idempotent. */
+  close(): void {
+    this._over.abort();
+    this._stop();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncIterator<StreamEvent, void> {
+    while (true) {
+      const event = this._events.shift();
+      if (event) yield event;
+      else if (this._isOver) return void (this._over.signal.aborted || (await this._final));
+      else await new Promise<void>((resolve) => this._waiting.push(resolve));
+    }
+  }
+
+  private get _known(): string {
+    const { stream, epoch = -1 } = this._core ?? {};
+    if (stream && epoch >= 0) return stream;
+    throw new UsageError('There is no stream yet that could be cancelled or steered.', {
+      remedy: 'Wait for the first event.',
+    });
+  }
+
+  private async _publish(name: string, more: JsonObject): Promise<void> {
+    const data = { stream: this._known, epoch: this._core?.epoch as number, ...more };
+    await this._client.publish(this._topic, { type: `stream.${name}`, data, ttl: 60 });
+  }
+
+  private async _follow(): Promise<void> {
+    const { _clock: clock, _options: options } = this;
+    const { signal } = this._over;
+    const leave = (): void => this.close();
+    options.signal?.addEventListener('abort', leave);
+    if (options.signal?.aborted) leave();
+    try {
+      const [sub, { Reading }] = await Promise.all([
+        this._client.subscribe(this._topic, { history: RETAINED, signal }),
+        import('./reading.js'),
+      ]);
+      const core = new Reading(options.id, options.sender);
+      this._core = core;
+      // What is retained comes at once.
+      let batch: Incoming[] | undefined = [];
+      clock.callSoon(() => {
+        this._perform(core, core.begin(batch ?? [], this._now));
+        batch = undefined;
+        if (core.ended) void sub.unsubscribe();
+      });
+      for await (const event of sub.events()) {
+        if (event.kind === 'message') {
+          if (batch) batch.push(incoming(event.message));
+          else this._perform(core, core.take(incoming(event.message), this._now));
+        } else if (!batch) this._perform(core, core.lost());
+        if (core.ended) break;
+      }
+    } catch (error) {
+      this._stop(error);
+    }
+    options.signal?.removeEventListener('abort', leave);
+    this._stop();
+  }
+
+  private get _now(): number {
+    return Math.floor(this._clock.now());
+  }
+
+  private async _heal(core: Reading): Promise<void> {
+    if (this._isHealing) return;
+    this._isHealing = true;
+    const messages: Incoming[] = [];
+    try {
+      for await (const message of this._client.history(this._topic, { limit: RETAINED }))
+        messages.push(incoming(message));
+    } catch {
+      // Without the history a gap is told, and the next snapshot mends it.
+    }
+    this._isHealing = false;
+    this._perform(core, core.healed(messages, this._now));
+    if (core.ended) this._over.abort();
+  }
+
+  private _perform(core: Reading, effects: ReaderEffect[]): void {
+    const { _events: events } = this;
+    let isReplaced = false;
+    for (const effect of effects) {
+      const { kind } = effect;
+      if (kind === 'heal') {
+        void this._heal(core);
+      } else if (kind === 'delta') {
+        // A snapshot before it has the text that the whole step led to.
+        if (isReplaced) continue;
+        const last = events.at(-1);
+        const pieces = last?.kind === 'delta' ? [...last.pieces] : [];
+        if (pieces.length) events.pop();
+        for (const piece of effect.pieces) addPiece(pieces, piece);
+        events.push({ kind, text: pieces.filter(isString).join(''), pieces });
+      } else {
+        const event = { ...effect, text: core.text, parts: this.parts, stale: core.stale };
+        if (kind === 'snapshot') {
+          isReplaced = true;
+          events.length = 0;
+        }
+        events.push(event as StreamEvent);
+        if (kind === 'done' || kind === 'aborted') this._settle(event as StreamEnd);
+      }
+    }
+    this._timer?.cancel();
+    this._timer = undefined;
+    if (core.due !== undefined && !this._isOver)
+      this._timer = this._clock.callLater(Math.max(0, core.due - this._now), () =>
+        this._perform(core, core.tick(this._now)),
+      );
+    this._wake();
+  }
+
+  private _stop(error: unknown = new ClosedError('The reader was closed.')): void {
+    if (this._isOver) return;
+    this._isOver = true;
+    this._timer?.cancel();
+    if (!this._core?.ended) this._settle(Promise.reject(error));
+    this._wake();
+  }
+
+  private _wake(): void {
+    for (const wake of this._waiting.splice(0)) wake();
+  }
+}
+
+/**
+ * Follow a stream: iterate it, or wait for its `final()`.
+ *
+ * @param client Subscribes.
+ * @param topic A topic without wildcards.
+ */
+export function readStream<Topics extends object>(
+  client: PubSub<Topics>,
+  topic: string,
+  options: ReadStreamOptions = {},
+): StreamReader {
+  return new StreamReader(client as unknown as Client, topic, options);
+}

@@ -1,0 +1,324 @@
+/**
+ * What a reader of a stream decides: which frames count, and what the answer is.
+ *
+ * Pure: every method is a step that takes the time in milliseconds and gives effects. The parts are
+ * a prefix of the answer, or `stale` is set.
+ */
+
+import { addPiece, isString, type Part, type Piece, textOf } from './parts.js';
+import { grow, isObject, isPiece, partsOf, splitPair, textOfPiece } from './pieces.js';
+
+/** Tokens that are kept until those before them come. */
+const HELD = 64;
+/** Milliseconds that a missing token may take. */
+const PATIENCE = 500;
+/** Milliseconds without a frame after which a stream is stalled; told again after twice the time. */
+const SILENCE = 10_000;
+
+/** @internal A message of the topic; `sender` is empty where the server names none. */
+export interface Incoming {
+  readonly type: string;
+  readonly data: unknown;
+  readonly sender: string;
+}
+
+/** @internal What the caller of a step is to do. */
+export type ReaderEffect =
+  | { readonly kind: 'start'; readonly meta: unknown }
+  | { readonly kind: 'delta'; readonly pieces: Piece[] }
+  | { readonly kind: 'snapshot' }
+  | { readonly kind: 'gap'; readonly first: number; readonly last: number }
+  | { readonly kind: 'stalled'; readonly ms: number }
+  | {
+      readonly kind: 'done';
+      readonly count: number;
+      readonly reason: string;
+      readonly usage: unknown;
+    }
+  | {
+      readonly kind: 'aborted';
+      readonly count: number;
+      readonly reason: string;
+      readonly by: string;
+    }
+  | { readonly kind: 'heal' };
+
+type Data = { readonly [field: string]: unknown };
+
+/** @internal One stream, as a reader sees it. */
+export class Reading {
+  /** Id of the stream; empty for one of a plain producer, undefined before there is one. */
+  stream: string | undefined;
+  /** That of the writer. */
+  epoch = -1;
+  /** Tokens that the parts amount to. */
+  next = 0;
+  /** The answer so far. */
+  parts: Part[] = [];
+  /** Whether tokens are missing. */
+  stale = false;
+  /** Whether the beginning of the answer, or a snapshot, was seen. */
+  based = false;
+  /** What the writer passed with the start. */
+  meta: unknown = null;
+  /** Whether the end has come. */
+  ended = false;
+  /** Frames of the stream that did not count: not valid, or of another writer. */
+  ignored = 0;
+  /** When `tick` is to be called, milliseconds; undefined for never. */
+  due: number | undefined;
+  private _seen: readonly (string | undefined)[] = [];
+  private _writer: string | undefined;
+  private _half = '';
+  private readonly _held = new Map<number, readonly Piece[]>();
+  private _since: number | undefined;
+  private _heard: number | undefined;
+  private _silence = SILENCE;
+
+  /**
+   * @param _want Id of the stream; `latest` for the newest, `next` for the first that is not there.
+   * @param _sender Only frames of this sender count; empty for that of the first frame.
+   */
+  constructor(
+    private readonly _want = 'latest',
+    private _sender = '',
+  ) {
+    if (!/^(latest|next)$/.test(_want)) this.stream = _want;
+  }
+
+  /** The text of the parts. */
+  get text(): string {
+    return textOf(this.parts);
+  }
+
+  /** Take what was retained when the reader came, before anything else. */
+  begin(messages: readonly Incoming[], at: number): ReaderEffect[] {
+    const keys = messages.map(keyOf);
+    let taken = messages;
+    if (this._want === 'next') {
+      this._seen = keys;
+      taken = [];
+    } else if (this._want === 'latest') {
+      this.stream = [...new Set(keys)].filter(isString).at(-1);
+      if (this.stream === '') {
+        // A plain producer does not name its streams: the newest begins with index 0.
+        const first = messages.map((one, n) => keys[n] === '' && begins(one)).lastIndexOf(true);
+        taken = messages.slice(Math.max(0, first));
+      }
+    }
+    if (this.stream !== undefined) this._heard = at;
+    return this._takeAll(taken, at);
+  }
+
+  /** Take a message of the topic. */
+  take(message: Incoming, at: number): ReaderEffect[] {
+    return this._takeAll([message], at);
+  }
+
+  /** Messages of the topic were lost on the way. */
+  lost(): ReaderEffect[] {
+    return this.stream === undefined || this.ended ? [] : [{ kind: 'heal' }];
+  }
+
+  /** Take the retained messages that were fetched. */
+  healed(messages: readonly Incoming[], at: number): ReaderEffect[] {
+    const effects = this._takeAll(messages, at);
+    if (!this.ended) this._giveUp(effects);
+    this._look();
+    return effects;
+  }
+
+  /** The time `due` has come. */
+  tick(at: number): ReaderEffect[] {
+    const { _since: since, _heard: heard } = this;
+    const effects: ReaderEffect[] = [];
+    if (since !== undefined && at >= since + PATIENCE) this._giveUp(effects);
+    if (heard !== undefined && at >= heard + this._silence && !this.ended) {
+      effects.push({ kind: 'stalled', ms: at - heard }, { kind: 'heal' });
+      this._silence *= 2;
+    }
+    this._look();
+    return effects;
+  }
+
+  // ---------------------------------------------------------------- inside
+
+  private _takeAll(messages: readonly Incoming[], at: number): ReaderEffect[] {
+    const effects: ReaderEffect[] = [];
+    for (const message of messages) {
+      const key = keyOf(message);
+      if (this.ended || key === undefined) continue;
+      if (this.stream === undefined && !this._seen.includes(key)) this.stream = key;
+      if (key === this.stream && !this._take(message, effects, at)) this.ignored++;
+    }
+    this._look();
+    return effects;
+  }
+
+  private _look(): void {
+    const { _since = Infinity, _heard = Infinity } = this;
+    const due = Math.min(_since + PATIENCE, _heard + this._silence);
+    this.due = this.ended || due === Infinity ? undefined : due;
+  }
+
+  /** Take a frame of the stream; whether it counted. */
+  private _take(message: Incoming, effects: ReaderEffect[], at: number): boolean {
+    const { type, sender } = message;
+    const data = message.data as Data;
+    const { writer = '', pieces: more = [], content } = data;
+    const isToken = type === 'token';
+    const isSnapshot = type === 'token.snapshot';
+    const isPlain = this.stream === '';
+    const isNew = isPlain && this.next && begins(message);
+    const epoch = isPlain ? Math.max(this.epoch, 0) + (isNew ? 1 : 0) : data['epoch'];
+    if (!isCount(epoch) || !isString(writer) || epoch < this.epoch) return false;
+    if (sender && this._sender && sender !== this._sender) return false;
+    if (epoch === this.epoch && writer !== this._writer) return false;
+    const count =
+      isPlain && !isToken
+        ? this.next
+        : type === 'stream.start'
+          ? 0
+          : data[isToken ? 'index' : isSnapshot ? 'upto' : 'count'];
+    const parts = partsOf(data as Parameters<typeof partsOf>[0]);
+    const pieces = [content].concat(more) as Piece[];
+    if (!isCount(count) || (isSnapshot && !parts)) return false;
+    if (isToken && !(Array.isArray(more) && pieces.every(isPiece))) return false;
+    this._sender ||= sender;
+    this._heard = at;
+    this._silence = SILENCE;
+    if (epoch > this.epoch) {
+      // Another writer takes over, from the start or from a snapshot.
+      this._reset(epoch, writer);
+      if (isToken || type === 'stream.start') {
+        if (this.parts.length) effects.push({ kind: 'snapshot' });
+        this.parts = [];
+      }
+    }
+    if ('meta' in data) this.meta = data['meta'];
+    if (type === 'stream.start') {
+      if (!this.based) effects.push({ kind: 'start', meta: this.meta });
+      this.based = true;
+    } else if (isToken) {
+      this._token(count, pieces, effects, at);
+    } else if (isSnapshot) {
+      if (this.based && !this.stale && count <= this.next) return true;
+      this._replace(parts as Part[], count);
+      this.based = true;
+      effects.push({ kind: 'snapshot' });
+      this._drain(effects);
+    } else {
+      this._finish(type, data, parts, count, effects);
+    }
+    return true;
+  }
+
+  private _reset(epoch: number, writer: string): void {
+    this.epoch = epoch;
+    this._writer = writer;
+    this.based = false;
+    this._held.clear();
+    this._replace(this.parts, 0);
+  }
+
+  private _replace(parts: Part[], count: number): void {
+    this.parts = parts;
+    this.next = count;
+    this.stale = false;
+    this._since = undefined;
+    this._half = '';
+  }
+
+  private _token(index: number, pieces: Piece[], effects: ReaderEffect[], at: number): void {
+    const { _held: held } = this;
+    this.based ||= !index;
+    if (index < this.next) return;
+    held.set(index, pieces);
+    if (this.based && index === this.next) {
+      this._drain(effects);
+      return;
+    }
+    if (this._since === undefined && !this.stale) {
+      this._since = at;
+      if (this.based) effects.push({ kind: 'heal' });
+    }
+    if (held.size > HELD) {
+      this._giveUp(effects);
+      held.delete(Math.min(...held.keys()));
+    }
+  }
+
+  /** Apply what is held and follows. */
+  private _drain(effects: ReaderEffect[]): void {
+    const { _held: held } = this;
+    const applied: Piece[] = [];
+    for (const index of held.keys()) if (index < this.next) held.delete(index);
+    for (let pieces = held.get(this.next); pieces; pieces = held.get(this.next)) {
+      held.delete(this.next++);
+      for (const piece of pieces) this._apply(piece, applied);
+    }
+    if (applied.length) effects.push({ kind: 'delta', pieces: applied });
+    if (!held.size) {
+      this._since = undefined;
+      this.stale = false;
+    }
+  }
+
+  private _apply(given: Piece, applied: Piece[]): void {
+    let piece = given;
+    const text = textOfPiece(piece);
+    const [whole, half] = splitPair(this._half + (text ?? ''));
+    this._half = text === undefined ? '' : half;
+    if (text !== undefined) {
+      if (!whole) return;
+      piece = isString(piece) ? whole : { text: whole };
+    }
+    grow(this.parts, piece);
+    addPiece(applied, piece);
+  }
+
+  /** Say that tokens are missing; said once until the view is whole again. */
+  private _giveUp(effects: ReaderEffect[]): void {
+    this._since = undefined;
+    if (this.stale || !this._held.size) return;
+    this.stale = true;
+    const last = Math.min(...this._held.keys()) - 1;
+    effects.push({ kind: 'gap', first: this.next, last });
+  }
+
+  private _finish(
+    type: string,
+    { finish_reason, usage = null, reason, by }: Data,
+    parts: Part[] | undefined,
+    count: number,
+    effects: ReaderEffect[],
+  ): void {
+    if (parts) this._replace(parts, count);
+    else this.stale ||= count !== this.next;
+    this._since = this._heard = undefined;
+    this._held.clear();
+    this.ended = true;
+    effects.push(
+      type === 'message.complete'
+        ? { kind: 'done', count, reason: word(finish_reason, 'stop'), usage }
+        : { kind: 'aborted', count, reason: word(reason, 'error'), by: word(by, '') },
+    );
+  }
+}
+
+/** The stream that a message is a frame of; empty for one of a plain producer. */
+function keyOf({ type, data }: Incoming): string | undefined {
+  if (!isObject(data)) return undefined;
+  const isPlain = /^(token|message\.complete)$/.test(type);
+  if (!isPlain && !/^(token\.snapshot|stream\.(start|abort))$/.test(type)) return undefined;
+  const { stream = isPlain ? '' : undefined } = data;
+  return isString(stream) && (stream || !('stream' in data)) ? stream : undefined;
+}
+
+const begins = ({ type, data }: Incoming): boolean =>
+  type === 'token' && (data as Data)['index'] === 0;
+
+const isCount = (value: unknown): value is number =>
+  Number.isSafeInteger(value) && (value as number) >= 0;
+
+const word = (value: unknown, other: string): string => (isString(value) ? value : other);

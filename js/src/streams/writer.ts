@@ -1,0 +1,338 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
+/** `StreamWriter`: publishes one answer while it is made. Loaded when a program first writes. */
+
+import type { Clock, TimerHandle } from '../clock.js';
+import { fromCode, PubSubError, UsageError } from '../errors.js';
+import type { JsonObject } from '../generated/wire.js';
+import type { Subscription } from '../runtime/subscription.js';
+import type { Message } from '../values.js';
+import { copyOf, type Part, type Piece, textOf } from './parts.js';
+import { type Client, clockOf, incoming } from './reader.js';
+import { type Incoming, Reading } from './reading.js';
+import { type EndKind, type PublishFrame, type WriterEffect, Writing } from './writing.js';
+
+/** Messages of a topic that are asked for: what a server keeps by default. */
+const RETAINED = 100;
+
+/** What `writeStream` takes. */
+export interface WriteStreamOptions {
+  /** Id of the stream, for example that of the response, at most 100 characters; default random. */
+  readonly id?: string | undefined;
+  /** Number of the attempt: higher than that of any earlier writer of the stream; default 0. */
+  readonly epoch?: number | undefined;
+  /**
+   * Go on where an earlier writer of `id` stopped: reads what is retained, takes the next epoch, and
+   * begins with a snapshot. `writer.text` is the text so far.
+   */
+  readonly takeOver?: boolean | undefined;
+  /** JSON that readers get with the start, for example the name of the model. */
+  readonly meta?: unknown;
+  /** Milliseconds that text is collected before it is published, after the first token; default 40. */
+  readonly window?: number | undefined;
+  /** Subscribe to the topic, so that readers can cancel and steer; default true. */
+  readonly listen?: boolean | undefined;
+  /** Says whether a sender may cancel and steer; default: who may publish to the topic. */
+  readonly allow?: ((by: string) => boolean) | undefined;
+  /** Called with what a reader sends by `steer`, and the id of its sender. */
+  readonly onSteer?: ((data: unknown, by: string) => unknown) | undefined;
+}
+
+/**
+ * One answer, published token by token; `writeStream` makes it.
+ *
+ * The end of a block with `await using` aborts what is not complete, with the reason `incomplete`.
+ */
+export class StreamWriter implements AsyncDisposable {
+  /** Id of the stream. */
+  readonly id: string;
+  private readonly _clock: Clock;
+  private readonly _cancelled = new AbortController();
+  private _core!: Writing;
+  private _timer: TimerHandle | undefined;
+  private _waiting: (() => void)[] = [];
+  private _subscription: Promise<Subscription | undefined> | undefined;
+  private _cause: unknown;
+  private _error: PubSubError | undefined;
+  private _isFinished = false;
+
+  /** @internal `writeStream` makes it. */
+  constructor(
+    private readonly _client: Client,
+    private readonly _topic: string,
+    private readonly _options: WriteStreamOptions,
+  ) {
+    const { id, takeOver, epoch = 0 } = _options;
+    if (takeOver && !id) throw new UsageError('`takeOver` needs the `id` of the stream.');
+    if (!Number.isSafeInteger(epoch) || epoch < 0)
+      throw fromCode('invalid_option', '`epoch` is not a whole number.', { field: 'epoch' });
+    this.id = id ?? `st_${word()}${word()}`;
+    this._clock = clockOf(_client);
+  }
+
+  /** Epoch of this writer. */
+  get epoch(): number {
+    return this._core.epoch;
+  }
+
+  /** The text so far, with that of earlier writers. */
+  get text(): string {
+    return textOf(this._core.parts);
+  }
+
+  /** The parts so far, with those of earlier writers. */
+  get parts(): readonly Part[] {
+    return copyOf(this._core.parts);
+  }
+
+  /** Aborted when a reader cancels the stream; the reason is an error with the code `cancelled`. */
+  get signal(): AbortSignal {
+    return this._cancelled.signal;
+  }
+
+  /**
+   * Tokens and snapshots published, publishes repeated, and how many took more than a second; the
+   * first of these is logged as a warning.
+   */
+  get stats(): { tokens: number; snapshots: number; retries: number; slowed: number } {
+    return { ...this._core.stats };
+  }
+
+  /** @internal Begin: publish the start of the stream. */
+  async open(): Promise<this> {
+    const { id, meta, window, listen = true, takeOver, epoch = 0 } = this._options;
+    const before = takeOver ? await this._readBefore() : { epoch };
+    this._core = new Writing(this.id, before.epoch, word(), { ...before, meta, window });
+    if (listen) {
+      const onMessage = (message: Message): void => this._hear(message);
+      this._subscription = this._client.subscribe(this._topic, { onMessage }).catch((error) => {
+        if (!this._isFinished) this._warn(`Readers cannot cancel or steer ${id}: ${error.message}`);
+        return undefined;
+      });
+    }
+    this._perform(this._core.open(this._now));
+    return this;
+  }
+
+  /**
+   * Add text, a part that begins, or `{text}` that continues the last part.
+   *
+   * Resolves at once, unless 64 KB wait to be sent.
+   *
+   * @throws PubSubError With the code `cancelled`: a reader has cancelled the stream.
+   * @throws Conflict Another writer of the stream has a higher epoch.
+   * @throws InvalidPayload No piece, or text with half of a surrogate pair; the stream is aborted.
+   * @throws PayloadTooLarge The answer is over 192 KB as JSON; the stream is aborted.
+   */
+  async write(piece: Piece): Promise<void> {
+    this._refuseEnded();
+    this._perform(this._core.write(piece, this._now));
+    while (this._core.full && !this._error) await this._wait();
+    if (this._error) throw this._error;
+  }
+
+  /**
+   * Write everything that an iterator gives, and complete the stream.
+   *
+   * When a reader cancels, the iterator is closed at once.
+   *
+   * @throws PubSubError With the code `cancelled`: a reader has cancelled the stream.
+   * @throws What the iterator throws; the stream is aborted with the reason `error`.
+   */
+  async pipe(
+    source: AsyncIterable<Piece> | Iterable<Piece>,
+    options: { readonly finishReason?: string | undefined } = {},
+  ): Promise<void> {
+    const iterator =
+      Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : source[Symbol.iterator]();
+    const cancelled = new Promise<never>((_, reject) => {
+      this.signal.addEventListener('abort', () => reject(this._error));
+    });
+    cancelled.catch(() => {});
+    try {
+      while (true) {
+        this._refuseEnded();
+        const { done, value } = await Promise.race([iterator.next(), cancelled]);
+        if (done) break;
+        await this.write(value);
+      }
+    } catch (error) {
+      void Promise.resolve(iterator.return?.()).catch(() => {});
+      await this.abort('error');
+      throw error;
+    }
+    await this.complete(options);
+  }
+
+  /**
+   * End the stream with everything that was written, and wait until that is published.
+   *
+   * @param options `finishReason`: why the model ended, default `stop`; `usage`: JSON that readers
+   *   get with the end, for example token counts.
+   */
+  async complete(
+    options: { readonly finishReason?: string | undefined; readonly usage?: unknown } = {},
+  ): Promise<void> {
+    const { finishReason: finish_reason = 'stop', usage } = options;
+    const more = usage === undefined ? {} : ({ usage } as JsonObject);
+    await this._finish('complete', { finish_reason, ...more });
+  }
+
+  /** End the stream before the answer is complete; after the end it does nothing. */
+  async abort(reason = 'error'): Promise<void> {
+    if (!this._isFinished && !this._error) await this._finish('abort', { reason }).catch(() => {});
+    else await this._drain();
+  }
+
+  /** End the stream as a reader's `cancel` does, for example from a route of your own. */
+  async cancel(reason = 'cancelled', by = ''): Promise<void> {
+    this._perform([{ kind: 'cancelled', reason, by }]);
+    await this._drain();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.abort('incomplete');
+  }
+
+  private get _now(): number {
+    return Math.floor(this._clock.now());
+  }
+
+  private _warn(text: string): void {
+    const { options } = (
+      this._client as unknown as {
+        readonly _driver: { readonly options: { readonly logger: Pick<Console, 'warn'> } };
+      }
+    )._driver;
+    options.logger.warn(text);
+  }
+
+  private _refuseEnded(): void {
+    if (this._error) throw this._error;
+    if (this._isFinished) throw new UsageError('The stream has ended.');
+  }
+
+  private async _readBefore() {
+    const messages: Incoming[] = [];
+    for await (const message of this._client.history(this._topic, { limit: RETAINED }))
+      messages.push(incoming(message));
+    const reading = new Reading(this.id);
+    reading.begin(messages, 0);
+    if (reading.ended)
+      throw fromCode('conflict', `The stream ${this.id} has ended.`, {
+        topic: this._topic,
+        remedy: 'Begin a stream with another id.',
+      });
+    const epoch = Math.max(this._options.epoch ?? 0, reading.epoch + 1);
+    const isKnown = reading.based && !reading.stale;
+    return isKnown ? { epoch, base: reading.next, parts: reading.parts } : { epoch };
+  }
+
+  private async _finish(kind: EndKind, fields: JsonObject): Promise<void> {
+    this._refuseEnded();
+    this._isFinished = true;
+    this._perform(this._core.finish(kind, fields, this._now));
+    await this._drain();
+    if (this._error) throw this._error;
+  }
+
+  /** Wait until the end is published or the writer has given up; then leave the topic. */
+  private async _drain(): Promise<void> {
+    while (!this._core.ended) await this._wait();
+    this._isFinished = true;
+    this._timer?.cancel();
+    await (await this._subscription)?.unsubscribe();
+  }
+
+  private _wait(): Promise<void> {
+    return new Promise((resolve) => this._waiting.push(resolve));
+  }
+
+  private _hear(message: Message): void {
+    const { type, data, sender } = incoming(message);
+    this._perform(this._core.hear(type, data, sender));
+  }
+
+  private async _publish({ type, id, ttl, data }: PublishFrame): Promise<void> {
+    const { _core: core } = this;
+    try {
+      await this._client.publish(this._topic, { type, id, ttl, data });
+    } catch (error) {
+      this._cause = error;
+      const { code, retryable, retryAfter } =
+        error instanceof PubSubError ? error : fromCode('invalid_payload');
+      this._perform(core.failed(code, retryable, this._now, retryAfter));
+      return;
+    }
+    this._perform(core.sent(this._now));
+  }
+
+  private _perform(effects: readonly WriterEffect[]): void {
+    for (const effect of effects) {
+      if (effect.kind === 'publish') void this._publish(effect);
+      else if (effect.kind === 'refused') this._error = refusal(effect.code, this._topic);
+      else if (effect.kind === 'failed') this._fail(effect.code);
+      else if (effect.kind === 'cancelled') this._cancel(effect.reason, effect.by);
+      else if (effect.kind === 'steered') this._steer(effect.data, effect.by);
+      else if (effect.kind === 'slowed')
+        this._warn(
+          `A publish of the stream ${this.id} took ${effect.ms} ms: the rate of this client's ` +
+            'token is used up, or the connection is bad.',
+        );
+    }
+    this._timer?.cancel();
+    this._timer = undefined;
+    const { due } = this._core;
+    if (due !== undefined)
+      this._timer = this._clock.callLater(Math.max(0, due - this._now), () =>
+        this._perform(this._core.tick(this._now)),
+      );
+    for (const wake of this._waiting.splice(0)) wake();
+  }
+
+  private _fail(code: string): void {
+    const message =
+      code === 'conflict' ? `Another writer has taken over the stream ${this.id}.` : undefined;
+    const isTold = this._cause instanceof PubSubError && !message;
+    this._error = isTold
+      ? (this._cause as PubSubError)
+      : fromCode(code, message, { topic: this._topic, cause: this._cause });
+  }
+
+  private _cancel(reason: string, by: string): void {
+    if (this._error || this._isFinished) return;
+    if (by && this._options.allow?.(by) === false) {
+      this._warn(`${by} may not cancel the stream ${this.id}.`);
+      return;
+    }
+    this._error = new PubSubError('cancelled', 'A reader cancelled the stream.', {
+      remedy: 'Stop the model; nothing more is published.',
+      topic: this._topic,
+    });
+    this._cancelled.abort(this._error);
+    this._perform(this._core.finish('abort', { reason: reason || 'cancelled', by }, this._now));
+  }
+
+  private _steer(data: unknown, by: string): void {
+    const { onSteer, allow } = this._options;
+    if (allow?.(by) !== false) onSteer?.(data, by);
+  }
+}
+
+function refusal(code: string, topic: string): PubSubError {
+  return code === 'payload_too_large'
+    ? fromCode(code, 'The answer is larger than 196,608 bytes as JSON.', {
+        topic,
+        remedy: 'Store long results elsewhere, and write a part with their address.',
+      })
+    : fromCode(code, 'A stream takes text of whole characters, parts with a `type`, and {text}.', {
+        topic,
+        remedy: 'Decode bytes incrementally, so that no character is cut.',
+      });
+}
+
+/** 12 random hexadecimal digits. */
+const word = (): string =>
+  [...crypto.getRandomValues(new Uint8Array(6))]
+    .map((byte) => byte.toString(16).padStart(2, '0'))
+    .join('');

@@ -1,0 +1,192 @@
+"""Answers of language models, streamed token by token over a topic.
+
+A writer publishes an answer while it is made; any number of readers follow it, come late, lose
+their connection, cancel it, and end with the same text::
+
+    async with stream_writer(ps, "chat.session.abc", id=response_id) as w:
+        async for chunk in llm:
+            await w.write(chunk)
+
+    async with stream_reader(ps, "chat.session.abc") as s:
+        async for event in s:
+            match event:
+                case Delta(text=text): print(text, end="")
+        final = await s.final()
+
+docs/streams.md is the guide. It needs nothing of the server but HIP-56.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, overload
+
+from hanzoai.pubsub.blocking import PubSub
+from hanzoai.pubsub.streams.blocking import BlockingStreamReader, BlockingStreamWriter
+from hanzoai.pubsub.streams.events import (
+    Aborted,
+    Delta,
+    Done,
+    Final,
+    Gap,
+    Snapshot,
+    Stalled,
+    Started,
+    StreamEvent,
+)
+from hanzoai.pubsub.streams.parts import (
+    CitationPart,
+    ImagePart,
+    Part,
+    Piece,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    partial_json,
+    text_of,
+)
+from hanzoai.pubsub.streams.reader import StreamReader
+from hanzoai.pubsub.streams.sse import sse
+from hanzoai.pubsub.streams.writer import StreamCancelled, StreamWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from hanzoai.pubsub.client import PubSubClient
+
+
+@overload
+def stream_writer(
+    client: PubSubClient,
+    topic: str,
+    *,
+    id: str | None = None,
+    epoch: int = 0,
+    take_over: bool = False,
+    meta: Mapping[str, Any] | None = None,
+    window: float = 0.04,
+    listen: bool = True,
+    allow: Callable[[str], bool] | None = None,
+    on_steer: Callable[[Any, str], Any] | None = None,
+) -> StreamWriter: ...
+
+
+@overload
+def stream_writer(
+    client: PubSub,
+    topic: str,
+    *,
+    id: str | None = None,
+    epoch: int = 0,
+    take_over: bool = False,
+    meta: Mapping[str, Any] | None = None,
+    window: float = 0.04,
+    listen: bool = True,
+    allow: Callable[[str], bool] | None = None,
+    on_steer: Callable[[Any, str], Any] | None = None,
+) -> BlockingStreamWriter: ...
+
+
+def stream_writer(
+    client: PubSubClient | PubSub, topic: str, **options: Any
+) -> StreamWriter | BlockingStreamWriter:
+    """A writer of a stream; use it with ``async with``, or with ``with`` for the blocking client.
+
+    Args:
+        client: Publishes it; any number of streams may share one, and its rate.
+        topic: A topic without wildcards.
+        id: Id of the stream, for example that of the response, at most 100 characters; default
+            ``st_`` and a ULID.
+        epoch: Number of the attempt: higher than that of any earlier writer of the stream.
+        take_over: Go on where an earlier writer of ``id`` stopped: reads what is retained, takes
+            the next epoch, and begins with a snapshot. ``writer.text`` is the text so far.
+        meta: JSON that readers get with the start, for example the name of the model.
+        window: Seconds that text is collected before it is published, after the first token.
+        listen: Subscribe to the topic, so that readers can cancel and steer.
+        allow: Called with the id of a sender who cancels or steers; says whether it may. Default:
+            whom the server lets publish to the topic.
+        on_steer: Called with what a reader sends by ``steer``, and the id of its sender; a function
+            or a coroutine function.
+        **options: All of these but the first two, by name.
+
+    Raises:
+        UsageError: ``take_over`` without ``id``.
+        InvalidOption: An option is of a wrong type.
+    """
+    if isinstance(client, PubSub):
+        return BlockingStreamWriter(*client.inside(lambda ps: StreamWriter(ps, topic, **options)))
+    return StreamWriter(client, topic, **options)
+
+
+@overload
+def stream_reader(
+    client: PubSubClient,
+    topic: str,
+    *,
+    id: str = "latest",
+    sender: str = "",
+    on_cancel: Callable[[str, str], Awaitable[object]] | None = None,
+) -> StreamReader: ...
+
+
+@overload
+def stream_reader(
+    client: PubSub,
+    topic: str,
+    *,
+    id: str = "latest",
+    sender: str = "",
+    on_cancel: Callable[[str, str], Awaitable[object]] | None = None,
+) -> BlockingStreamReader: ...
+
+
+def stream_reader(
+    client: PubSubClient | PubSub, topic: str, **options: Any
+) -> StreamReader | BlockingStreamReader:
+    """A reader of a stream; iterate it, or wait for its ``final()``.
+
+    Args:
+        client: Subscribes.
+        topic: A topic without wildcards.
+        id: Id of the stream; ``latest`` for the newest one, running or ended, ``next`` for the
+            first that begins from now on.
+        sender: Only frames of this sender count; default: of the sender of the first frame.
+        on_cancel: Called with the id of the stream and the reason in place of publishing
+            ``stream.cancel``, where cancelling goes through a route of your own.
+        **options: All of these but the first two, by name.
+
+    Raises:
+        InvalidOption: An option is of a wrong type.
+    """
+    if isinstance(client, PubSub):
+        return BlockingStreamReader(*client.inside(lambda ps: StreamReader(ps, topic, **options)))
+    return StreamReader(client, topic, **options)
+
+
+__all__ = [
+    "Aborted",
+    "BlockingStreamReader",
+    "BlockingStreamWriter",
+    "CitationPart",
+    "Delta",
+    "Done",
+    "Final",
+    "Gap",
+    "ImagePart",
+    "Part",
+    "Piece",
+    "ReasoningPart",
+    "Snapshot",
+    "Stalled",
+    "Started",
+    "StreamCancelled",
+    "StreamEvent",
+    "StreamReader",
+    "StreamWriter",
+    "TextPart",
+    "ToolCallPart",
+    "partial_json",
+    "sse",
+    "stream_reader",
+    "stream_writer",
+    "text_of",
+]

@@ -1,0 +1,185 @@
+"""Writers and readers of streams for programs without asyncio."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from hanzoai.pubsub.runtime.blocking_parts import END, End, iterate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import TracebackType
+
+    from hanzoai.pubsub.streams.events import Final, StreamEvent
+    from hanzoai.pubsub.streams.parts import Part, Piece
+    from hanzoai.pubsub.streams.reader import StreamReader
+    from hanzoai.pubsub.streams.writer import StreamWriter
+
+
+class BlockingStreamWriter:
+    """One answer, published token by token; see ``StreamWriter``."""
+
+    def __init__(self, writer: StreamWriter, call: Callable[..., Any]) -> None:
+        self._writer = writer
+        self._call = call
+
+    @property
+    def id(self) -> str:
+        """Id of the stream."""
+        return self._writer.id
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of this writer."""
+        return self._writer.epoch
+
+    @property
+    def text(self) -> str:
+        """The text so far, with that of earlier writers."""
+        return self._writer.text
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts so far, with those of earlier writers."""
+        return self._writer.parts
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a reader has cancelled the stream."""
+        return self._writer.cancelled
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        """What was published, repeated and held back; see ``StreamWriter.stats``."""
+        return self._writer.stats
+
+    def open(self) -> Self:
+        """Begin: publish the start of the stream. ``with`` does it."""
+        self._call(self._writer.open)
+        return self
+
+    def write(self, piece: Piece) -> None:
+        """Add text or a part; see ``StreamWriter.write``."""
+        self._call(lambda: self._writer.write(piece))
+
+    def pipe(self, source: Iterable[Piece], *, finish_reason: str = "stop") -> None:
+        """Write everything that an iterator gives, and complete the stream."""
+        for piece in source:
+            self.write(piece)
+        self.complete(finish_reason)
+
+    def complete(self, finish_reason: str = "stop", *, usage: object = None) -> None:
+        """End the stream, and wait until that is published; see ``StreamWriter.complete``."""
+        self._call(lambda: self._writer.complete(finish_reason, usage=usage))
+
+    def abort(self, reason: str = "error") -> None:
+        """End the stream before the answer is complete."""
+        self._call(lambda: self._writer.abort(reason))
+
+    def cancel(self, reason: str = "cancelled", by: str = "") -> None:
+        """End the stream as a reader's ``cancel`` does; another thread may call it."""
+        self._call(lambda: self._writer.cancel(reason, by))
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        ended: bool = self._call(lambda: self._writer.__aexit__(exc_type, exc, traceback))
+        return ended
+
+    def __repr__(self) -> str:
+        return repr(self._writer).replace("<Stream", "<BlockingStream")
+
+
+class BlockingStreamReader:
+    """One answer as it grows: an iterator of events, and a context; see ``StreamReader``."""
+
+    def __init__(self, reader: StreamReader, call: Callable[..., Any]) -> None:
+        self._reader = reader
+        self._call = call
+
+    @property
+    def id(self) -> str | None:
+        """Id of the stream that is followed; None before there is one."""
+        return self._reader.id
+
+    @property
+    def text(self) -> str:
+        """The text so far: a prefix of the answer, unless ``stale``."""
+        return self._reader.text
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts so far, with the text among them."""
+        return self._reader.parts
+
+    @property
+    def stale(self) -> bool:
+        """Whether tokens are missing; the next snapshot ends that."""
+        return self._reader.stale
+
+    @property
+    def meta(self) -> Any:
+        """What the writer passed as ``meta``."""
+        return self._reader.meta
+
+    @property
+    def ignored(self) -> int:
+        """Frames of the stream that did not count."""
+        return self._reader.ignored
+
+    def open(self) -> Self:
+        """Begin to follow. ``with`` and the first iteration do it."""
+
+        async def begin() -> None:
+            self._reader.open()
+
+        self._call(begin)
+        return self
+
+    def final(self) -> Final:
+        """Wait for the end of the stream; see ``StreamReader.final``."""
+        end: Final = self._call(self._reader.final)
+        return end
+
+    def cancel(self, reason: str = "user") -> None:
+        """Ask the writer to end the stream; see ``StreamReader.cancel``."""
+        self._call(lambda: self._reader.cancel(reason))
+
+    def steer(self, data: object) -> None:
+        """Send something to the program that writes; see ``StreamReader.steer``."""
+        self._call(lambda: self._reader.steer(data))
+
+    def close(self) -> None:
+        """Leave: the stream goes on without this reader."""
+        self._call(self._reader.close)
+
+    def __iter__(self) -> Iterator[StreamEvent]:
+        self.open()
+
+        async def following() -> StreamEvent | End:
+            return await anext(self._reader, END)
+
+        return iterate(lambda: self._call(following))
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._reader).replace("<Stream", "<BlockingStream")
+
+
+__all__ = ["BlockingStreamReader", "BlockingStreamWriter"]

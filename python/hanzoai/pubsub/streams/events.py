@@ -1,0 +1,145 @@
+"""What the reader of a stream gives to a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.streams.parts import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The stream has begun and has no text yet.
+
+    Attributes:
+        meta: What the writer passed as ``meta``; None without it.
+    """
+
+    meta: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The answer has grown; never a repeat.
+
+    Attributes:
+        text: What the text has grown by; empty where only other parts have grown.
+        pieces: Everything it has grown by, in order: text, parts that begin, and ``{"text": ...}``
+            that continues the last part.
+    """
+
+    text: str
+    pieces: list[Any] = field(default_factory=list[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole answer so far, which replaces what a program shows: after a late join or a loss.
+
+    Attributes:
+        text: Its text.
+        parts: Its parts, with the text among them.
+    """
+
+    text: str
+    parts: list[Part] = field(default_factory=list[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Tokens are missing; the view stays stale until the next snapshot, about 1.5 seconds.
+
+    Attributes:
+        first: Number of the first missing token.
+        last: Number of the last one.
+    """
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """No frame has come for a while: the writer may have died. Another one may take over.
+
+    Attributes:
+        seconds: For how long; first 10, then twice as long each time.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The answer is complete.
+
+    Attributes:
+        text: The whole text.
+        reason: Why it ended; ``stop`` where the writer does not say.
+        usage: What the writer passed as ``usage``; None without it.
+    """
+
+    text: str
+    reason: str = "stop"
+    usage: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The writer ended the stream before the answer was complete.
+
+    Attributes:
+        text: The text so far.
+        reason: Why: ``error`` where the program of the writer failed, what a reader passed to
+            ``cancel``, or a code of docs/streams.md.
+        by: Id of the sender who cancelled it; empty where nobody did.
+    """
+
+    text: str
+    reason: str
+    by: str = ""
+
+
+StreamEvent: TypeAlias = Started | Delta | Snapshot | Gap | Stalled | Done | Aborted
+"""What a reader yields, in order; the last is ``Done`` or ``Aborted``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """How a stream ended.
+
+    Attributes:
+        status: ``complete`` or ``aborted``.
+        text: The text.
+        parts: All parts.
+        count: Tokens that were published.
+        reason: The finish reason, or why it was aborted.
+        by: Id of the sender who cancelled it; empty where nobody did.
+        usage: What the writer passed as ``usage``.
+        whole: Whether the text is all of it: False where tokens are missing and the end of a
+            plain producer did not carry the text.
+    """
+
+    status: Literal["complete", "aborted"]
+    text: str
+    parts: list[Part]
+    count: int
+    reason: str
+    by: str = ""
+    usage: Any = None
+    whole: bool = True
+
+
+__all__ = [
+    "Aborted",
+    "Delta",
+    "Done",
+    "Final",
+    "Gap",
+    "Snapshot",
+    "Stalled",
+    "Started",
+    "StreamEvent",
+]

@@ -1,0 +1,22 @@
+"""Messages as the logic of streams takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.streams.reading import Incoming
+    from hanzoai.pubsub.values import Message
+
+
+def sender_of(message: Message) -> str:
+    """Id of who sent a message; empty where the server names nobody."""
+    return (message.sender and message.sender.id) or ""
+
+
+def incoming(message: Message) -> Incoming:
+    """A message for the logic of a reader."""
+    return {"type": message.type, "data": message.data, "sender": sender_of(message)}
+
+
+__all__ = ["incoming", "sender_of"]

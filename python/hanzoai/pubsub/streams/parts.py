@@ -1,0 +1,215 @@
+"""What an answer consists of: text, and other parts in order with it.
+
+A part is a JSON object with a `type`; its `text` is what grows. A piece is one step of growth: a
+string continues the text, an object with a `type` begins a part, and an object with `text` alone
+continues the last part.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, NotRequired, TypeAlias, TypedDict, TypeGuard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+class TextPart(TypedDict):
+    """Plain text of the answer; ``type`` is ``text``."""
+
+    type: str
+    text: str
+
+
+class ReasoningPart(TypedDict):
+    """What a model thinks aloud; ``type`` is ``reasoning``."""
+
+    type: str
+    text: str
+
+
+class ToolCallPart(TypedDict):
+    """A call of a tool; ``type`` is ``tool-call``, ``text`` the JSON of its arguments so far.
+
+    ``partial_json(part["text"])`` is their best value at any moment.
+    """
+
+    type: str
+    id: str
+    name: str
+    text: str
+
+
+class CitationPart(TypedDict):
+    """Where something in the answer comes from; ``type`` is ``citation``."""
+
+    type: str
+    url: str
+    title: NotRequired[str]
+
+
+class ImagePart(TypedDict):
+    """An image by its address; ``type`` is ``image``."""
+
+    type: str
+    url: str
+    alt: NotRequired[str]
+
+
+Part: TypeAlias = dict[str, Any]
+"""A part as the reader has it: its ``type``, its ``text`` if it has one, and its other fields."""
+
+Piece: TypeAlias = (
+    "str | Mapping[str, Any] | TextPart | ReasoningPart | ToolCallPart | CitationPart | ImagePart"
+)
+"""What a writer writes: text, a part that begins, or ``{"text": ...}`` that continues the last."""
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether a value is a JSON array."""
+    return isinstance(value, list)
+
+
+def is_piece(value: object) -> TypeGuard[str | dict[str, Any]]:
+    """Whether a value from the wire or from a program is a piece."""
+    if isinstance(value, str):
+        return True
+    if not is_object(value) or not isinstance(value.get("text", ""), str):
+        return False
+    return isinstance(value.get("type"), str) or "text" in value
+
+
+def is_parts(value: object) -> TypeGuard[list[Part]]:
+    """Whether a value from the wire is a list of parts."""
+    return is_list(value) and all(
+        is_object(part) and isinstance(part.get("type"), str) and is_piece(part) for part in value
+    )
+
+
+def grow(parts: list[Part], piece: str | Mapping[str, Any]) -> None:
+    """Apply a piece to the parts of an answer."""
+    last = parts[-1] if parts else None
+    if isinstance(piece, str):
+        if last is not None and last["type"] == "text":
+            last["text"] = last.get("text", "") + piece
+        else:
+            parts.append({"type": "text", "text": piece})
+    elif "type" in piece:
+        parts.append(dict(piece))
+    elif last is not None:
+        last["text"] = last.get("text", "") + piece["text"]
+    else:
+        parts.append({"type": "text", "text": piece["text"]})
+
+
+def add_piece(pieces: list[Any], piece: str | Mapping[str, Any]) -> None:
+    """Append a piece to others, joined with the last one where both continue the text."""
+    if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
+        pieces[-1] += piece
+    elif piece != "":
+        pieces.append(piece if isinstance(piece, str) else dict(piece))
+
+
+def text_of(parts: Iterable[Mapping[str, Any]]) -> str:
+    """The text of an answer: that of its parts of type ``text``, joined."""
+    return "".join(part.get("text", "") for part in parts if part["type"] == "text")
+
+
+def body_of(parts: Sequence[Part]) -> dict[str, Any]:
+    """An answer as frames carry it: `text` where it is nothing but text, otherwise `parts`."""
+    plain = not parts or (len(parts) == 1 and parts[0].keys() == {"type", "text"})
+    if plain and (not parts or parts[0]["type"] == "text"):
+        return {"text": text_of(parts)}
+    return {"parts": [dict(part) for part in parts]}
+
+
+def parts_of(data: Mapping[str, Any]) -> list[Part] | None:
+    """The parts that a frame carries; None where it carries no answer."""
+    parts, text = data.get("parts"), data.get("text", data.get("content"))
+    if is_parts(parts):
+        return [dict(part) for part in parts]
+    if isinstance(text, str):
+        return [{"type": "text", "text": text}] if text else []
+    return None
+
+
+def split_pair(text: str) -> tuple[str, str]:
+    """Make text well-formed: half a surrogate pair at its end is held back for what follows.
+
+    Returns:
+        The text, in which U+FFFD stands for any other half, and what is held back.
+    """
+    if _SURROGATE.search(text) is None:
+        return text, ""
+    held = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+    whole = text[: len(text) - len(held)].encode("utf-16-le", "surrogatepass")
+    return whole.decode("utf-16-le", "replace"), held
+
+
+def partial_json(text: str) -> Any:
+    """The best value of JSON that is still being written; None where there is none yet.
+
+    Strings that are open end where the text does; a number, a word or a key that is not complete
+    is left out.
+    """
+    closers: list[str] = []
+    in_string = escaped = False
+    safe: list[tuple[int, str]] = []  # where the text may end, and what then closes it
+    for at, char in enumerate(text):
+        if in_string:
+            if escaped:
+                escaped = False
+            elif char == "\\":
+                escaped = True
+            elif char == '"':
+                in_string = False
+        elif char == '"':
+            in_string = True
+        elif char in "{[":
+            closers.append("}" if char == "{" else "]")
+            safe.append((at + 1, "".join(reversed(closers))))
+        elif char in "}]" and closers:
+            closers.pop()
+        elif char == ",":
+            safe.append((at, "".join(reversed(closers))))
+    end = "".join(reversed(closers))
+    open_string = text.rstrip("\\") if escaped else text
+    cut = re.sub(r"\\u[0-9a-fA-F]{0,3}$", "", open_string)
+    tries = [cut + '"' + end] if in_string else [text + end]
+    tries += [text[:at] + close for at, close in reversed(safe[-2:])]
+    for one in tries:
+        try:
+            return json.loads(one)
+        except ValueError:
+            continue
+    return None
+
+
+__all__ = [
+    "CitationPart",
+    "ImagePart",
+    "Part",
+    "Piece",
+    "ReasoningPart",
+    "TextPart",
+    "ToolCallPart",
+    "add_piece",
+    "body_of",
+    "grow",
+    "is_list",
+    "is_object",
+    "is_parts",
+    "is_piece",
+    "partial_json",
+    "parts_of",
+    "split_pair",
+    "text_of",
+]

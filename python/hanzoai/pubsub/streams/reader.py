@@ -1,0 +1,329 @@
+"""`StreamReader`: follows one answer while it is made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Self
+
+from hanzoai.pubsub.errors import ClosedError, PubSubError, UsageError
+from hanzoai.pubsub.settings.checks import check_function
+from hanzoai.pubsub.streams.events import (
+    Aborted,
+    Delta,
+    Done,
+    Final,
+    Gap,
+    Snapshot,
+    Stalled,
+    Started,
+    StreamEvent,
+)
+from hanzoai.pubsub.streams.messages import incoming
+from hanzoai.pubsub.streams.parts import Part, add_piece
+from hanzoai.pubsub.streams.reading import ReaderEffect, Reading
+from hanzoai.pubsub.streams.writer import RETAINED
+from hanzoai.pubsub.values import Gap as Loss
+from hanzoai.pubsub.values import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.clock import TimerHandle
+
+
+class StreamReader:
+    """One answer as it grows; ``stream_reader`` makes it.
+
+    ::
+
+        async with stream_reader(ps, "chat.session.abc") as s:
+            async for event in s:
+                match event:
+                    case Delta(text=text): ...
+                    case Snapshot(text=text): ...
+
+    It follows the stream in the background from the start of the block. A program that reads
+    slowly gets deltas joined, and a snapshot in place of everything before it; so ``text`` and
+    ``final()`` need no iteration. Leaving the block or the loop never cancels the stream.
+    """
+
+    def __init__(
+        self,
+        client: PubSubClient,
+        topic: str,
+        *,
+        id: str = "latest",
+        sender: str = "",
+        on_cancel: Callable[[str, str], Awaitable[object]] | None = None,
+    ) -> None:
+        check_function("on_cancel", on_cancel, arguments=2)
+        self._client = client
+        self._topic = topic
+        self._core = Reading(id, sender)
+        self._on_cancel = on_cancel
+        self._clock = client.clock
+        self._events: deque[StreamEvent] = deque()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._timer: TimerHandle | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._heal: asyncio.Task[None] | None = None
+        self._error: BaseException | None = None
+        self._over = False
+        self._end: Final | None = None
+
+    @property
+    def id(self) -> str | None:
+        """Id of the stream that is followed; None before there is one."""
+        return self._core.stream
+
+    @property
+    def text(self) -> str:
+        """The text so far: a prefix of the answer, unless ``stale``."""
+        return self._core.text
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts so far, with the text among them."""
+        return [dict(part) for part in self._core.parts]
+
+    @property
+    def stale(self) -> bool:
+        """Whether tokens are missing; the next snapshot ends that."""
+        return self._core.stale
+
+    @property
+    def meta(self) -> Any:
+        """What the writer passed as ``meta``."""
+        return self._core.meta
+
+    @property
+    def ignored(self) -> int:
+        """Frames of the stream that did not count: not valid, or of another writer."""
+        return self._core.ignored
+
+    def open(self) -> Self:
+        """Begin to follow. ``async with`` and the first iteration do it."""
+        if self._pump is None:
+            self._pump = asyncio.get_running_loop().create_task(self._follow())
+        return self
+
+    async def final(self) -> Final:
+        """Wait for the end of the stream.
+
+        Raises:
+            ClosedError: The reader or the client was closed before.
+            PubSubError: The subscription failed.
+        """
+        self.open()
+        while self._end is None:
+            if self._over:
+                raise self._error or ClosedError("The reader was closed before the stream ended.")
+            await self._wait()
+        return self._end
+
+    async def cancel(self, reason: str = "user") -> None:
+        """Ask the writer to end the stream; it then ends with ``Aborted``.
+
+        Calls ``on_cancel`` where it was given, and publishes ``stream.cancel`` otherwise.
+
+        Args:
+            reason: What the writer and all readers are told.
+
+        Raises:
+            PermissionDenied: This client may not publish to the topic.
+            UsageError: No stream is known yet, or its producer knows nothing of streams.
+        """
+        stream = self._known()
+        if self._on_cancel is not None:
+            await self._on_cancel(stream, reason)
+            return
+        data = {"stream": stream, "epoch": self._core.epoch, "reason": reason}
+        await self._client.publish(self._topic, {"type": "stream.cancel", "data": data, "ttl": 60})
+
+    async def steer(self, data: object) -> None:
+        """Send something to the program that writes, which gets it in ``on_steer``.
+
+        Args:
+            data: JSON.
+
+        Raises:
+            PermissionDenied: This client may not publish to the topic.
+            UsageError: No stream is known yet, or its producer knows nothing of streams.
+        """
+        body = {"stream": self._known(), "epoch": self._core.epoch, "data": data}
+        await self._client.publish(self._topic, {"type": "stream.steer", "data": body, "ttl": 60})
+
+    async def close(self) -> None:
+        """Leave: the stream goes on without this reader. Idempotent."""
+        pump, self._pump = self._pump, None
+        for task in (pump, self._heal):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        self._stop()
+
+    def __aiter__(self) -> Self:
+        self.open()
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        while not self._events:
+            if self._over or self._end is not None:
+                error, self._error = self._error, None
+                if error is not None:
+                    raise error
+                raise StopAsyncIteration
+            await self._wait()
+        return self._events.popleft()
+
+    async def __aenter__(self) -> Self:
+        return self.open()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<StreamReader {self._core.stream or '-'} {self._topic}>"
+
+    # ------------------------------------------------------------ inside
+
+    def _now(self) -> int:
+        return int(self._clock.now() * 1000)
+
+    def _known(self) -> str:
+        if not self._core.stream or self._core.epoch < 0:
+            raise UsageError(
+                "There is no stream yet that could be cancelled or steered.",
+                remedy="Wait for the first event.",
+            )
+        return self._core.stream
+
+    async def _follow(self) -> None:
+        core = self._core
+        try:
+            async with self._client.subscribe(self._topic, history=RETAINED) as subscription:
+                batch: list[Any] = []
+                while (message := subscription.take_nowait()) is not None:
+                    batch.append(incoming(message))
+                self._perform(core.begin(batch, self._now()))
+                async for event in subscription.events():
+                    if isinstance(event, Message):
+                        self._perform(core.take(incoming(event), self._now()))
+                    elif isinstance(event, Loss):
+                        self._perform(core.lost(self._now()))
+                    if core.ended:
+                        break
+        except PubSubError as error:
+            self._error = error
+        finally:
+            self._stop()
+
+    async def _fetch(self) -> None:
+        messages: list[Any] = []
+        try:
+            async for message in self._client.history(self._topic, limit=RETAINED):
+                messages.append(incoming(message))
+        except PubSubError:
+            # Without the history a gap is told, and the next snapshot mends it.
+            messages.clear()
+        self._heal = None
+        self._perform(self._core.healed(messages, self._now()))
+
+    def _perform(self, effects: list[ReaderEffect]) -> None:
+        core = self._core
+        replaced = False
+        for effect in effects:
+            if effect["kind"] == "delta" and replaced:
+                # The snapshot before it has the text that the whole step led to.
+                continue
+            replaced = replaced or effect["kind"] == "snapshot"
+            if effect["kind"] == "heal":
+                if self._heal is None:
+                    self._heal = asyncio.get_running_loop().create_task(self._fetch())
+            else:
+                self._tell(effect)
+        if core.ended and self._pump is not None and self._pump is not asyncio.current_task():
+            self._pump.cancel()
+        self._wind()
+        self._wake()
+
+    def _tell(self, effect: ReaderEffect) -> None:
+        core, events = self._core, self._events
+        if effect["kind"] == "start":
+            events.append(Started(effect["meta"]))
+        elif effect["kind"] == "delta":
+            last = events[-1] if events else None
+            pieces: list[Any] = []
+            if isinstance(last, Delta):
+                pieces = last.pieces
+                events.pop()
+            for piece in effect["pieces"]:
+                add_piece(pieces, piece)
+            events.append(Delta(_text(pieces), pieces))
+        elif effect["kind"] == "snapshot":
+            events.clear()
+            events.append(Snapshot(core.text, self.parts))
+        elif effect["kind"] == "gap":
+            events.append(Gap(effect["first"], effect["last"]))
+        elif effect["kind"] == "stalled":
+            events.append(Stalled(effect["ms"] / 1000))
+        elif effect["kind"] == "done":
+            reason, usage = effect["reason"], effect["usage"]
+            self._finish("complete", effect["count"], reason, "", usage)
+            events.append(Done(core.text, reason, usage))
+        elif effect["kind"] == "aborted":
+            self._finish("aborted", effect["count"], effect["reason"], effect["by"], None)
+            events.append(Aborted(core.text, effect["reason"], effect["by"]))
+
+    def _finish(self, status: Any, count: int, reason: str, by: str, usage: object) -> None:
+        core = self._core
+        self._end = Final(
+            status, core.text, self.parts, count, reason, by, usage, whole=not core.stale
+        )
+
+    def _stop(self) -> None:
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wake()
+
+    def _wind(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self._core.due
+        if due is not None and not self._over:
+            after = max(0, due - self._now()) / 1000
+            self._timer = self._clock.call_later(after, self._tick)
+
+    def _tick(self) -> None:
+        self._perform(self._core.tick(self._now()))
+
+    async def _wait(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+    def _wake(self) -> None:
+        for waiter in list(self._waiters):
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _text(pieces: list[Any]) -> str:
+    return "".join(piece for piece in pieces if isinstance(piece, str))
+
+
+__all__ = ["StreamReader"]

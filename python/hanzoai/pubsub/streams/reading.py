@@ -1,0 +1,398 @@
+"""What a reader of a stream decides: which frames count, and what the answer is.
+
+Pure: every method is a step that takes the time in milliseconds and gives effects. The parts are a
+prefix of the answer, or `stale` is set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
+
+from hanzoai.pubsub.streams.parts import (
+    Part,
+    add_piece,
+    grow,
+    is_list,
+    is_object,
+    is_piece,
+    parts_of,
+    split_pair,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+HELD: Final = 64
+"""Tokens that are kept until those before them come."""
+PATIENCE: Final = 500
+"""Milliseconds that a missing token may take."""
+SILENCE: Final = 10_000
+"""Milliseconds without a frame after which a stream is stalled; told again after twice the time."""
+_SAFE: Final = 2**53
+"""Whole numbers below it are exact in every language."""
+
+
+class Incoming(TypedDict):
+    """A message of the topic; `sender` is empty where the server names none."""
+
+    type: str
+    data: Any
+    sender: str
+
+
+class Start(TypedDict):
+    """The stream has begun, and has no text yet."""
+
+    kind: Literal["start"]
+    meta: Any
+
+
+class Delta(TypedDict):
+    """The answer has grown."""
+
+    kind: Literal["delta"]
+    pieces: list[Any]
+
+
+class Snapshot(TypedDict):
+    """The answer is another one than the deltas so far amount to."""
+
+    kind: Literal["snapshot"]
+
+
+class Gap(TypedDict):
+    """Tokens are missing: the view is stale until the next snapshot."""
+
+    kind: Literal["gap"]
+    first: int
+    last: int
+
+
+class Stalled(TypedDict):
+    """No frame came for a while."""
+
+    kind: Literal["stalled"]
+    ms: int
+
+
+class Done(TypedDict):
+    """The answer is complete."""
+
+    kind: Literal["done"]
+    count: int
+    reason: str
+    usage: Any
+
+
+class Aborted(TypedDict):
+    """The writer ended the stream before the answer was complete."""
+
+    kind: Literal["aborted"]
+    count: int
+    reason: str
+    by: str
+
+
+class Heal(TypedDict):
+    """Fetch the retained messages of the topic, and pass them to `healed`."""
+
+    kind: Literal["heal"]
+
+
+ReaderEffect: TypeAlias = Start | Delta | Snapshot | Gap | Stalled | Done | Aborted | Heal
+
+
+class Reading:
+    """One stream, as a reader sees it.
+
+    Args:
+        want: Id of the stream; `latest` for the newest, `next` for the first that is not there yet.
+        sender: Only frames of this sender count; empty for that of the first frame.
+
+    Attributes:
+        stream: Id of the stream; empty for one of a plain producer, None before there is one.
+        epoch: That of the writer.
+        next: Tokens that the parts amount to.
+        parts: The answer so far.
+        stale: Whether tokens are missing.
+        based: Whether the beginning of the answer, or a snapshot, was seen.
+        meta: What the writer passed with the start.
+        ended: Whether the end has come.
+        ignored: Frames of the stream that did not count: not valid, or of another writer.
+        due: When `tick` is to be called, milliseconds; None for never.
+    """
+
+    def __init__(self, want: str = "latest", sender: str = "") -> None:
+        self.stream: str | None = None if want in ("latest", "next") else want
+        self.epoch = -1
+        self.next = 0
+        self.parts: list[Part] = []
+        self.stale = False
+        self.based = False
+        self.meta: Any = None
+        self.ended = False
+        self.ignored = 0
+        self.due: int | None = None
+        self._want = want
+        self._sender = sender
+        self._seen: set[str] = set()
+        self._writer: str | None = None
+        self._half = ""
+        self._held: dict[int, Mapping[str, Any]] = {}
+        self._since: int | None = None
+        self._heard: int | None = None
+        self._silence = SILENCE
+
+    @property
+    def text(self) -> str:
+        """The text of the parts."""
+        return text_of(self.parts)
+
+    def begin(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
+        """Take what was retained when the reader came, before anything else."""
+        order = [key for key in (_key(message) for message in messages) if key is not None]
+        first = 0
+        if self._want == "next":
+            self._seen = set(order)
+            first = len(messages)
+        elif self._want == "latest" and order:
+            self.stream = list(dict.fromkeys(order))[-1]
+            if self.stream == "":
+                # A plain producer does not name its streams: the newest begins with index 0.
+                starts = [n for n, one in enumerate(messages) if _key(one) == "" and _begins(one)]
+                first = starts[-1] if starts else 0
+        if self.stream is not None:
+            self._heard = at
+        return self._take_all(messages[first:], at)
+
+    def take(self, message: Incoming, at: int) -> list[ReaderEffect]:
+        """Take a message of the topic."""
+        return self._take_all([message], at)
+
+    def lost(self, at: int) -> list[ReaderEffect]:
+        """Messages of the topic were lost on the way."""
+        return [{"kind": "heal"}] if self.stream is not None and not self.ended else []
+
+    def healed(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
+        """Take the retained messages that were fetched."""
+        effects = self._take_all(messages, at)
+        if self._held and not self.ended:
+            self._give_up(effects)
+        self._look()
+        return effects
+
+    def tick(self, at: int) -> list[ReaderEffect]:
+        """The time `due` has come."""
+        effects: list[ReaderEffect] = []
+        if self._since is not None and at >= self._since + PATIENCE:
+            self._give_up(effects)
+        if self._heard is not None and at >= self._heard + self._silence and not self.ended:
+            effects.append({"kind": "stalled", "ms": at - self._heard})
+            effects.append({"kind": "heal"})
+            self._silence *= 2
+        self._look()
+        return effects
+
+    # ---------------------------------------------------------------- inside
+
+    def _take_all(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
+        effects: list[ReaderEffect] = []
+        for message in messages:
+            key = _key(message)
+            if self.ended or key is None:
+                continue
+            if self.stream is None and key not in self._seen:
+                self.stream = key
+            if key == self.stream and not self._take(message, effects, at):
+                self.ignored += 1
+        self._look()
+        return effects
+
+    def _look(self) -> None:
+        times = [
+            None if self._since is None else self._since + PATIENCE,
+            None if self._heard is None else self._heard + self._silence,
+        ]
+        known = [time for time in times if time is not None]
+        self.due = min(known) if known and not self.ended else None
+
+    def _take(self, message: Incoming, effects: list[ReaderEffect], at: int) -> bool:
+        """Take a frame of the stream; whether it counted."""
+        type, data, sender = message["type"], message["data"], message["sender"]
+        plain = self.stream == ""
+        epoch = max(self.epoch, 0) if plain else data.get("epoch")
+        writer = data.get("writer", "")
+        if plain and type == "token" and data.get("index") == 0 and self.next:
+            epoch += 1
+        if not _is_count(epoch) or not isinstance(writer, str) or epoch < self.epoch:
+            return False
+        if sender and self._sender and sender != self._sender:
+            return False
+        if epoch == self.epoch and writer != self._writer:
+            return False
+        count = data.get({"token": "index", "token.snapshot": "upto"}.get(type, "count"))
+        if type == "message.complete" and plain:
+            count = self.next
+        if type != "stream.start" and not _is_count(count):
+            return False
+        parts = parts_of(data)
+        pieces = [data.get("content"), *_list(data.get("pieces", []))]
+        if type == "token.snapshot" and parts is None:
+            return False
+        if type == "token" and not all(is_piece(piece) for piece in pieces):
+            return False
+        self._sender = self._sender or sender
+        self._heard, self._silence = at, SILENCE
+        if epoch > self.epoch:
+            self._renew(epoch, writer, type, effects)
+        if "meta" in data:
+            self.meta = data["meta"]
+        if type == "stream.start":
+            if not self.based:
+                effects.append({"kind": "start", "meta": self.meta})
+            self.based = True
+        elif type == "token":
+            self._token(count, {"pieces": pieces}, effects, at)
+        elif type == "token.snapshot":
+            if self.based and not self.stale and count <= self.next:
+                return True
+            self._replace(parts or [], count, effects)
+            self._drain(effects)
+        else:
+            self._finish(type, data, parts, count, effects)
+        return True
+
+    def _renew(self, epoch: int, writer: str, type: str, effects: list[ReaderEffect]) -> None:
+        """Another writer takes over, from the start or from a snapshot."""
+        had = bool(self.parts)
+        self.epoch, self._writer = epoch, writer
+        self.based = self.stale = False
+        self._held.clear()
+        self._since = None
+        self._half = ""
+        self.next = 0
+        if type in ("stream.start", "token"):
+            self.parts = []
+            if had:
+                effects.append({"kind": "snapshot"})
+
+    def _token(
+        self, index: int, token: Mapping[str, Any], effects: list[ReaderEffect], at: int
+    ) -> None:
+        self.based = self.based or index == 0
+        if index < self.next:
+            return
+        if not self.based or index > self.next:
+            if self._since is None and not self.stale:
+                self._since = at
+                if self.based:
+                    effects.append({"kind": "heal"})
+            self._held[index] = token
+            if len(self._held) > HELD:
+                self._give_up(effects)
+                while len(self._held) > HELD:
+                    del self._held[min(self._held)]
+            return
+        self._held[index] = token
+        self._drain(effects)
+
+    def _drain(self, effects: list[ReaderEffect]) -> None:
+        """Apply what is held and follows."""
+        pieces: list[Any] = []
+        for index in [index for index in self._held if index < self.next]:
+            del self._held[index]
+        while (token := self._held.pop(self.next, None)) is not None:
+            self.next += 1
+            for piece in token["pieces"]:
+                self._apply(piece, pieces)
+        if pieces:
+            effects.append({"kind": "delta", "pieces": pieces})
+        if not self._held:
+            self._since = None
+            self.stale = False
+
+    def _apply(self, piece: Any, pieces: list[Any]) -> None:
+        if isinstance(piece, str) or "type" not in piece:
+            text = piece if isinstance(piece, str) else piece["text"]
+            whole, self._half = split_pair(self._half + text)
+            if not whole:
+                return
+            piece = whole if isinstance(piece, str) else {"text": whole}
+        else:
+            self._half = ""
+        grow(self.parts, piece)
+        add_piece(pieces, piece)
+
+    def _replace(self, parts: list[Part], count: int, effects: list[ReaderEffect]) -> None:
+        self.parts = parts
+        self.next = count
+        self.stale = False
+        self.based = True
+        self._since = None
+        self._half = ""
+        effects.append({"kind": "snapshot"})
+
+    def _give_up(self, effects: list[ReaderEffect]) -> None:
+        """Say that tokens are missing; said once until the view is whole again."""
+        self._since = None
+        if not self.stale and self._held:
+            self.stale = True
+            effects.append({"kind": "gap", "first": self.next, "last": min(self._held) - 1})
+
+    def _finish(
+        self,
+        type: str,
+        data: Mapping[str, Any],
+        parts: list[Part] | None,
+        count: int,
+        effects: list[ReaderEffect],
+    ) -> None:
+        if parts is None:
+            self.stale = self.stale or count != self.next
+        else:
+            self.parts = parts
+            self.stale = False
+            self.next = count
+        self._since = self._heard = None
+        self._held.clear()
+        self.ended = True
+        if type == "message.complete":
+            reason = _word(data.get("finish_reason"), "stop")
+            usage = data.get("usage")
+            effects.append({"kind": "done", "count": count, "reason": reason, "usage": usage})
+        else:
+            reason, by = _word(data.get("reason"), "error"), _word(data.get("by"), "")
+            effects.append({"kind": "aborted", "count": count, "reason": reason, "by": by})
+
+
+_TYPES: Final = ("token", "token.snapshot", "message.complete", "stream.start", "stream.abort")
+
+
+def _key(message: Incoming) -> str | None:
+    """The stream that a message is a frame of; empty for one of a plain producer."""
+    data = message["data"]
+    if not is_object(data) or message["type"] not in _TYPES:
+        return None
+    stream = data.get("stream", "" if message["type"] in ("token", "message.complete") else None)
+    named = isinstance(stream, str) and (stream or "stream" not in data)
+    return stream if named else None
+
+
+def _begins(message: Incoming) -> bool:
+    return message["type"] == "token" and message["data"].get("index") == 0
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < _SAFE
+
+
+def _list(value: object) -> list[Any]:
+    return value if is_list(value) else [None]
+
+
+def _word(value: object, other: str) -> str:
+    return value if isinstance(value, str) else other
+
+
+__all__ = ["Incoming", "ReaderEffect", "Reading"]

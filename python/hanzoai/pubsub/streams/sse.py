@@ -1,0 +1,51 @@
+"""A stream as server-sent events, for programs that serve HTTP themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from hanzoai.pubsub.streams.reader import StreamReader
+
+KEEPALIVE: Final = 15.0
+
+
+async def sse(reader: StreamReader, *, keepalive: float = KEEPALIVE) -> AsyncIterator[str]:
+    """The events of a stream as the body of a response of type ``text/event-stream``.
+
+    With FastAPI or Starlette: ``StreamingResponse(sse(stream_reader(ps, topic)),
+    media_type="text/event-stream")``. The names of the events are ``started``, ``delta``,
+    ``snapshot``, ``gap``, ``stalled``, ``done`` and ``aborted``, their data the attributes as JSON.
+    When the response ends the reader is closed; the stream goes on.
+
+    Args:
+        reader: What ``stream_reader`` gives, not read elsewhere.
+        keepalive: Seconds without an event after which a comment is sent.
+    """
+    async with reader:
+        source = aiter(reader)
+        following = asyncio.ensure_future(anext(source))
+        try:
+            while True:
+                done, _ = await asyncio.wait({following}, timeout=keepalive)
+                if not done:
+                    yield ": keepalive\n\n"
+                    continue
+                try:
+                    event = following.result()
+                except StopAsyncIteration:
+                    return
+                name = type(event).__name__.lower()
+                data = json.dumps(asdict(event), ensure_ascii=False, separators=(",", ":"))
+                yield f"event: {name}\ndata: {data}\n\n"
+                following = asyncio.ensure_future(anext(source))
+        finally:
+            following.cancel()
+
+
+__all__ = ["sse"]

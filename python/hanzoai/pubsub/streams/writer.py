@@ -1,0 +1,504 @@
+"""`StreamWriter`: publishes one answer while it is made."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import secrets
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from hanzoai.pubsub.errors import Conflict, InvalidPayload, PayloadTooLarge, PubSubError, UsageError
+from hanzoai.pubsub.settings.checks import check_function, check_whole
+from hanzoai.pubsub.streams.messages import incoming, sender_of
+from hanzoai.pubsub.streams.parts import Part, Piece, text_of
+from hanzoai.pubsub.streams.reading import Reading
+from hanzoai.pubsub.streams.writing import LARGEST, WINDOW, EndKind, Publish, WriterEffect, Writing
+from hanzoai.pubsub.wire.ids import message_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from types import TracebackType
+
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.clock import TimerHandle
+    from hanzoai.pubsub.runtime.subscription import Subscription
+    from hanzoai.pubsub.values import Message
+
+T = TypeVar("T")
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+RETAINED: Final = 100
+"""Messages of a topic that are asked for: what a server keeps by default."""
+
+_PARTING: Final = 5.0
+"""Seconds that a program that is interrupted waits for the abort to be published."""
+
+
+class StreamCancelled(PubSubError):
+    """A reader asked for the end of the stream; the abort is published.
+
+    Attributes:
+        reason: What the reader gave as the reason; may be empty.
+        by: Id of its sender, as the server stamped it.
+    """
+
+    def __init__(self, reason: str, by: str, *, topic: str | None = None) -> None:
+        super().__init__(
+            "cancelled",
+            "A reader cancelled the stream.",
+            remedy="Stop the model; nothing more is published.",
+            topic=topic,
+        )
+        self.reason = reason
+        self.by = by
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.reason, self.by), {"topic": self.topic}
+
+
+class StreamWriter:
+    """One answer, published token by token; ``stream_writer`` makes it.
+
+    ::
+
+        async with stream_writer(ps, "chat.session.abc", id=response_id) as w:
+            async for chunk in llm:
+                await w.write(chunk)
+
+    Leaving the block normally completes the stream; an exception in it aborts the stream and goes
+    on, except ``StreamCancelled``, which ends with the block.
+    """
+
+    def __init__(
+        self,
+        client: PubSubClient,
+        topic: str,
+        *,
+        id: str | None = None,
+        epoch: int = 0,
+        take_over: bool = False,
+        meta: Mapping[str, Any] | None = None,
+        window: float = WINDOW / 1000,
+        listen: bool = True,
+        allow: Callable[[str], bool] | None = None,
+        on_steer: Callable[[Any, str], Any] | None = None,
+    ) -> None:
+        check_whole("epoch", epoch, low=0)
+        check_function("allow", allow)
+        check_function("on_steer", on_steer, arguments=2)
+        if take_over and id is None:
+            raise UsageError("`take_over` needs the `id` of the stream.")
+        self._client = client
+        self._topic = topic
+        self._id = id or message_id().replace("msg_", "st_")
+        self._epoch = epoch
+        self._take_over = take_over
+        self._meta = meta
+        self._window = round(window * 1000)
+        self._listen = listen
+        self._allow = allow
+        self._on_steer = on_steer
+        self._clock = client.clock
+        self._core: Writing | None = None
+        self._timer: TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._subscription: Subscription | None = None
+        self._cause: PubSubError | None = None
+        self._error: PubSubError | None = None
+        self._finished = False
+
+    @property
+    def id(self) -> str:
+        """Id of the stream."""
+        return self._id
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of this writer; with ``take_over``, known once it is open."""
+        return self._epoch
+
+    @property
+    def text(self) -> str:
+        """The text so far, with that of earlier writers."""
+        return "" if self._core is None else text_of(self._core.parts)
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts so far, with those of earlier writers."""
+        return [] if self._core is None else [dict(part) for part in self._core.parts]
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a reader has cancelled the stream."""
+        return isinstance(self._error, StreamCancelled)
+
+    @property
+    def stats(self) -> Mapping[str, int]:
+        """Tokens and snapshots published, publishes repeated, and how many were held back.
+
+        ``slowed`` counts publishes that took more than a second; the first is logged at WARNING.
+        """
+        return {} if self._core is None else dict(self._core.stats)
+
+    async def open(self) -> Self:
+        """Begin: publish the start of the stream. ``async with`` does it.
+
+        Raises:
+            Conflict: ``take_over`` of a stream that has ended.
+        """
+        if self._core is not None:
+            raise UsageError("The stream is open already.")
+        base: int | None = None
+        parts: list[Part] = []
+        if self._take_over:
+            base, parts = await self._read_before()
+        core = self._core = Writing(
+            self._id,
+            self._epoch,
+            secrets.token_hex(6),
+            base=base,
+            parts=parts,
+            meta=self._meta,
+            window=self._window,
+        )
+        if self._listen:
+            self._subscription = self._client.subscribe(self._topic, on_message=self._hear)
+            self._begin(self._join(self._subscription))
+        self._perform(core.open(self._now()))
+        return self
+
+    async def write(self, piece: Piece) -> None:
+        """Add text, a part that begins, or ``{"text": ...}`` that continues the last part.
+
+        Returns at once, unless 64 KB wait to be sent.
+
+        Args:
+            piece: Text of any length; half of a surrogate pair waits for the other half.
+
+        Raises:
+            StreamCancelled: A reader has cancelled the stream.
+            Conflict: Another writer of the stream has a higher epoch.
+            InvalidPayload: No piece, or text with half of a surrogate pair; the stream is aborted.
+            PayloadTooLarge: The answer is over 192 KB as JSON; the stream is aborted.
+            UsageError: The stream is not open, or has ended.
+            PubSubError: Publishing failed for a minute, or for good.
+        """
+        core = self._writable()
+        self._perform(core.write(piece, self._now()))
+        while core.full and self._error is None:
+            await self._wait()
+        if self._error is not None:
+            raise self._error
+
+    async def pipe(
+        self, source: AsyncIterable[Piece] | Iterable[Piece], *, finish_reason: str = "stop"
+    ) -> None:
+        """Write everything that an iterator gives, and complete the stream.
+
+        A plain iterator is read in a thread. When a reader cancels, the iterator is closed at once.
+
+        Args:
+            source: Gives text or other pieces.
+            finish_reason: Passed to ``complete``.
+
+        Raises:
+            StreamCancelled: A reader has cancelled the stream.
+            Exception: What the iterator raises; the stream is aborted with the reason ``error``.
+        """
+        iterator = aiter(source) if isinstance(source, AsyncIterable) else _threaded(iter(source))
+        try:
+            while True:
+                try:
+                    piece = await self._or_error(anext(iterator))
+                except StopAsyncIteration:
+                    break
+                await self.write(piece)
+            await self.complete(finish_reason)
+        except Exception:
+            await self.abort("error")
+            raise
+        finally:
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def complete(self, finish_reason: str = "stop", *, usage: object = None) -> None:
+        """End the stream with everything that was written, and wait until that is published.
+
+        Args:
+            finish_reason: Why the model ended.
+            usage: JSON that readers get with the end, for example token counts.
+
+        Raises:
+            StreamCancelled: A reader has cancelled the stream before.
+            InvalidPayload: The text ends with half of a surrogate pair; the stream is aborted.
+            PubSubError: As with ``write``.
+        """
+        fields: dict[str, Any] = {"finish_reason": finish_reason}
+        if usage is not None:
+            fields["usage"] = usage
+        await self._finish("complete", fields)
+
+    async def abort(self, reason: str = "error") -> None:
+        """End the stream before the answer is complete; after the end it does nothing.
+
+        Args:
+            reason: What readers are told.
+        """
+        if self._finished or self._core is None:
+            return
+        with contextlib.suppress(PubSubError):
+            await self._finish("abort", {"reason": reason})
+
+    async def cancel(self, reason: str = "cancelled", by: str = "") -> None:
+        """End the stream as a reader's ``cancel`` does, for example from a route of your own.
+
+        Args:
+            reason: What readers are told.
+            by: Who wanted it.
+        """
+        if self._core is not None and not self._finished and self._error is None:
+            self._perform([{"kind": "cancelled", "reason": reason, "by": by}])
+            await self._drain()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if exc is None:
+            if not self._finished:
+                with contextlib.suppress(StreamCancelled):
+                    await self.complete()
+        elif isinstance(exc, Exception):
+            await self.abort("error")
+        else:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PARTING):
+                    await self.abort("interrupted")
+            self._stop()
+            return False
+        await self._drain()
+        return isinstance(exc, StreamCancelled) and exc is self._error
+
+    def __repr__(self) -> str:
+        return f"<StreamWriter {self._id} {self._topic}>"
+
+    # ------------------------------------------------------------ inside
+
+    def _now(self) -> int:
+        return int(self._clock.now() * 1000)
+
+    def _writable(self) -> Writing:
+        if self._error is not None:
+            raise self._error
+        if self._core is None or self._finished:
+            word = "is not open" if self._core is None else "has ended"
+            raise UsageError(f"The stream {word}.", remedy="Write inside `async with`.")
+        return self._core
+
+    async def _read_before(self) -> tuple[int | None, list[Part]]:
+        """What earlier writers published; the epoch becomes the next one."""
+        messages = [
+            incoming(message) async for message in self._client.history(self._topic, limit=RETAINED)
+        ]
+        reading = Reading(self._id)
+        reading.begin(messages, 0)
+        if reading.ended:
+            raise Conflict(
+                f"The stream {self._id} has ended.",
+                topic=self._topic,
+                remedy="Begin a stream with another id.",
+            )
+        self._epoch = max(self._epoch, reading.epoch + 1)
+        if not reading.based or reading.stale:
+            return None, []
+        return reading.next, reading.parts
+
+    async def _finish(self, kind: EndKind, fields: Mapping[str, Any]) -> None:
+        core = self._writable()
+        self._finished = True
+        self._perform(core.finish(kind, fields, self._now()))
+        await self._drain()
+        if self._error is not None:
+            raise self._error
+
+    async def _drain(self) -> None:
+        """Wait until the end is published or the writer has given up; then leave the topic."""
+        core = self._core
+        while core is not None and not core.ended:
+            await self._wait()
+        self._stop()
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+
+    def _stop(self) -> None:
+        self._finished = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _or_error(self, following: Any) -> Any:
+        """What an awaitable gives, unless the stream ends meanwhile."""
+        task = asyncio.ensure_future(following)
+        try:
+            while not task.done() and self._error is None:
+                waiter = self._waiter()
+                await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
+                waiter.cancel()
+                self._waiters.discard(waiter)
+            if self._error is not None:
+                raise self._error
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(BaseException):
+                    await task
+            elif not task.cancelled():
+                task.exception()
+
+    def _waiter(self) -> asyncio.Future[None]:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        return waiter
+
+    async def _wait(self) -> None:
+        waiter = self._waiter()
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+    def _begin(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _join(self, subscription: Subscription) -> None:
+        try:
+            await subscription
+        except PubSubError as error:
+            if not self._finished:
+                logger.warning(
+                    "Readers cannot cancel or steer the stream %s: %s", self._id, error.message
+                )
+
+    def _hear(self, message: Message) -> None:
+        if self._core is not None:
+            sender = sender_of(message)
+            self._perform(self._core.hear(message.type, message.data, sender))
+
+    async def _publish(self, core: Writing, frame: Publish) -> None:
+        message = {name: frame[name] for name in ("type", "id", "ttl", "data")}
+        try:
+            await self._client.publish(self._topic, message)
+        except PubSubError as error:
+            self._cause = error
+            wait = None if error.retry_after is None else int(error.retry_after * 1000)
+            self._perform(core.failed(error.code, error.retryable, self._now(), wait))
+        except Exception as error:
+            self._cause = InvalidPayload(f"The stream cannot be published: {error}", cause=error)
+            self._perform(core.failed("invalid_payload", False, self._now()))
+        else:
+            self._perform(core.sent(self._now()))
+
+    def _perform(self, effects: list[WriterEffect]) -> None:
+        core = self._core
+        assert core is not None
+        for effect in effects:
+            if effect["kind"] == "publish":
+                self._begin(self._publish(core, effect))
+            elif effect["kind"] == "refused":
+                self._refuse(effect["code"])
+            elif effect["kind"] == "failed":
+                self._fail(effect["code"])
+            elif effect["kind"] == "cancelled":
+                self._cancel(effect["reason"], effect["by"])
+            elif effect["kind"] == "steered":
+                self._steer(effect["data"], effect["by"])
+            elif effect["kind"] == "slowed":
+                logger.warning(
+                    "A publish of the stream %s took %.1f s: the rate of this client's token is "
+                    "used up, or the connection is bad.",
+                    self._id,
+                    effect["ms"] / 1000,
+                )
+        self._wind()
+        for waiter in list(self._waiters):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _wind(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        core = self._core
+        if core is not None and core.due is not None and not core.ended:
+            after = max(0, core.due - self._now()) / 1000
+            self._timer = self._clock.call_later(after, lambda: self._tick(core))
+
+    def _tick(self, core: Writing) -> None:
+        self._perform(core.tick(self._now()))
+
+    def _refuse(self, code: str) -> None:
+        if code == "payload_too_large":
+            self._error = PayloadTooLarge(
+                f"The answer is larger than {LARGEST} bytes as JSON.",
+                topic=self._topic,
+                remedy="Store long results elsewhere, and write a part with their address.",
+            )
+        else:
+            self._error = InvalidPayload(
+                "A stream takes text of whole characters, parts with a `type`, and {`text`}.",
+                topic=self._topic,
+                remedy="Decode bytes incrementally, so that no character is cut.",
+            )
+
+    def _fail(self, code: str) -> None:
+        if code == "conflict":
+            self._error = Conflict(
+                f"Another writer has taken over the stream {self._id}.",
+                topic=self._topic,
+                remedy="Stop this one, or begin with a higher `epoch`.",
+                cause=self._cause,
+            )
+        else:
+            self._error = self._cause or PubSubError(code, topic=self._topic)
+
+    def _cancel(self, reason: str, by: str) -> None:
+        if self._error is not None or self._finished or self._core is None:
+            return
+        if by and self._allow is not None and not self._allow(by):
+            logger.warning("%s may not cancel the stream %s.", by, self._id)
+            return
+        self._error = StreamCancelled(reason, by, topic=self._topic)
+        fields = {"reason": reason or "cancelled", "by": by}
+        self._perform(self._core.finish("abort", fields, self._now()))
+
+    def _steer(self, data: Any, by: str) -> None:
+        handler = self._on_steer
+        if handler is None or (self._allow is not None and not self._allow(by)):
+            return
+        result = handler(data, by)
+        if inspect.isawaitable(result):
+            self._begin(result)
+
+
+async def _threaded(source: Any) -> AsyncIterator[Any]:
+    """An iterator that blocks, read in a thread."""
+    end = object()
+    while (piece := await asyncio.to_thread(next, source, end)) is not end:
+        yield piece
+
+
+__all__ = ["StreamCancelled", "StreamWriter"]

@@ -1,0 +1,377 @@
+"""What a writer of a stream decides: which frame goes out next, and when.
+
+Pure: every method is a step that takes the time in milliseconds and gives effects; the caller
+publishes, keeps one timer for `due`, and reports what became of each publish.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
+
+from hanzoai.pubsub.streams.parts import (
+    Part,
+    add_piece,
+    body_of,
+    grow,
+    is_object,
+    is_piece,
+    split_pair,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WINDOW: Final = 40
+"""Milliseconds between two tokens, at least."""
+WIDEST: Final = 500
+"""The window that rate errors lead to, at most."""
+EVERY: Final = 40
+"""Tokens after which a snapshot is due."""
+INTERVAL: Final = 1_500
+"""Milliseconds after which a snapshot is due, while the writer pauses, too."""
+SELDOM: Final = 5_000
+"""Milliseconds between two snapshots, at most."""
+UNSENT: Final = 65_536
+"""Bytes that may wait to be sent before `write` waits."""
+LARGEST: Final = 196_608
+"""Bytes of an answer as JSON; a frame with all of it stays below the limit of a payload."""
+PATIENCE: Final = 60_000
+"""Milliseconds without a successful publish after which the writer gives up."""
+SLOW: Final = 1_000
+"""Milliseconds that a publish may be held back before the writer says so."""
+TTL: Final = 120
+"""Seconds that tokens and snapshots are kept."""
+TTL_END: Final = 3_600
+"""Seconds that the end of a stream is kept."""
+
+
+class Publish(TypedDict):
+    """Publish a frame, and report what became of it with `sent` or `failed`."""
+
+    kind: Literal["publish"]
+    type: str
+    id: str
+    ttl: int
+    data: dict[str, Any]
+
+
+class Refused(TypedDict):
+    """What was written is not valid; the writer ends the stream."""
+
+    kind: Literal["refused"]
+    code: Literal["invalid_payload", "payload_too_large"]
+
+
+class Ended(TypedDict):
+    """The end of the stream is published."""
+
+    kind: Literal["ended"]
+
+
+class Failed(TypedDict):
+    """The writer has given up: nothing more is published."""
+
+    kind: Literal["failed"]
+    code: str
+
+
+class Cancelled(TypedDict):
+    """A reader wants the stream to end."""
+
+    kind: Literal["cancelled"]
+    reason: str
+    by: str
+
+
+class Steered(TypedDict):
+    """A reader sends something to the program that writes."""
+
+    kind: Literal["steered"]
+    data: Any
+    by: str
+
+
+class Slowed(TypedDict):
+    """Publishes are held back for longer than a second; told once."""
+
+    kind: Literal["slowed"]
+    ms: int
+
+
+WriterEffect: TypeAlias = Publish | Refused | Ended | Failed | Cancelled | Steered | Slowed
+EndKind: TypeAlias = Literal["complete", "abort"]
+
+
+class Writing:
+    """One stream, as its writer sees it.
+
+    Args:
+        stream: Id of the stream.
+        epoch: Higher than that of any earlier writer of the stream.
+        writer: A word that no other writer uses.
+        base: Number of the tokens that earlier writers published; None begins anew.
+        parts: What these tokens amount to.
+        meta: What readers get with the start.
+        window: Milliseconds between two tokens, at least.
+
+    Attributes:
+        due: When `tick` is to be called, milliseconds; None for never.
+        full: Whether the program is to wait before it writes more.
+        ended: Whether nothing more is written.
+        parts: The answer so far, with what is not published yet.
+        stats: What was published, how often a publish failed, and how often it was held back.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        epoch: int,
+        writer: str,
+        *,
+        base: int | None = None,
+        parts: Sequence[Part] = (),
+        meta: Mapping[str, Any] | None = None,
+        window: int = WINDOW,
+    ) -> None:
+        self.stream = stream
+        self.epoch = epoch
+        self.due: int | None = None
+        self.full = False
+        self.ended = False
+        self.parts: list[Part] = [dict(part) for part in parts]
+        self.stats = {"tokens": 0, "snapshots": 0, "retries": 0, "slowed": 0}
+        self._writer = writer
+        self._meta = meta
+        self._least = window
+        self._window = window
+        self._sent_parts: list[Part] = [dict(part) for part in parts]
+        self._size = _size(self.parts)
+        self._pending: list[Any] = []
+        self._waiting = 0
+        self._held = ""
+        self._index = base or 0
+        self._opened = False
+        self._snapshot = base is not None
+        self._snapshots = 0
+        self._since = 0
+        self._snapped = 0
+        self._said = -WIDEST
+        self._flight: Publish | None = None
+        self._begun = 0
+        self._trip = 0
+        self._fails = 0
+        self._failing: int | None = None
+        self._again: int | None = None
+        self._end: tuple[EndKind, dict[str, Any]] | None = None
+        self._self: str | None = None
+
+    # ---------------------------------------------------------------- the program's side
+
+    def open(self, at: int) -> list[WriterEffect]:
+        """Begin: tell readers that the stream is there."""
+        self._snapped = at
+        return self._pump(at)
+
+    def write(self, piece: str | Mapping[str, Any], at: int) -> list[WriterEffect]:
+        """Add a piece; after the end it is ignored."""
+        if self.ended or self._end:
+            return []
+        if not is_piece(piece):
+            return self._refuse("invalid_payload", at)
+        if isinstance(piece, str) or "type" not in piece:
+            text = piece if isinstance(piece, str) else str(piece["text"])
+            whole, self._held = split_pair(self._held + text)
+            # U+FFFD that was not written stands for half of a pair.
+            if whole.count("\ufffd") != text.count("\ufffd"):
+                return self._refuse("invalid_payload", at)
+            piece = whole if isinstance(piece, str) else {"text": whole}
+            size = _size(whole) - 2
+        elif self._held:
+            return self._refuse("invalid_payload", at)
+        else:
+            size = _size(piece)
+        if self._size + size > LARGEST:
+            return self._refuse("payload_too_large", at)
+        self._size += size
+        self._waiting += size
+        self.full = self._waiting >= UNSENT
+        grow(self.parts, piece)
+        add_piece(self._pending, piece)
+        return self._pump(at)
+
+    def finish(self, kind: EndKind, fields: Mapping[str, Any], at: int) -> list[WriterEffect]:
+        """End the stream; the first end counts."""
+        if self.ended or self._end:
+            return []
+        if kind == "complete" and self._held:
+            return self._refuse("invalid_payload", at)
+        self._end = (kind, dict(fields))
+        return self._pump(at)
+
+    # ---------------------------------------------------------------- the other side
+
+    def sent(self, at: int) -> list[WriterEffect]:
+        """The frame was published."""
+        flight, self._flight = self._flight, None
+        if self.ended or flight is None:
+            return []
+        effects: list[WriterEffect] = []
+        self._trip = at - self._begun
+        self._fails, self._failing, self._again = 0, None, None
+        self._window = max(self._least, self._window - (self._window >> 4))
+        if self._trip > SLOW:
+            self.stats["slowed"] += 1
+            if self.stats["slowed"] == 1:
+                effects.append({"kind": "slowed", "ms": self._trip})
+        if flight["id"].endswith(":end"):
+            self._stop()
+            effects.append({"kind": "ended"})
+        return effects + self._pump(at)
+
+    def failed(
+        self, code: str, retryable: bool, at: int, wait: int | None = None
+    ) -> list[WriterEffect]:
+        """The frame was not published, or nobody knows: it is sent again, if that may help."""
+        if self.ended or self._flight is None:
+            return []
+        if self._failing is None:
+            self._failing = at
+        if not retryable or at - self._failing > PATIENCE:
+            return self._fail(code)
+        if code == "rate_limited":
+            self._window = min(WIDEST, self._window * 5 >> 1)
+        self._snapshot = True
+        self._again = at + max(wait or 0, min(2_000, 100 << min(self._fails, 5)))
+        self._fails += 1
+        return self._pump(at)
+
+    def hear(self, type: str, data: Any, sender: str) -> list[WriterEffect]:
+        """Take a message of the topic: readers' wishes, and frames of another writer."""
+        if self.ended or not is_object(data) or data.get("stream") != self.stream:
+            return []
+        epoch = data.get("epoch")
+        if type == "stream.cancel" and epoch in (None, self.epoch):
+            reason = data.get("reason")
+            said = reason if isinstance(reason, str) else ""
+            return [{"kind": "cancelled", "reason": said, "by": sender}]
+        if type == "stream.steer" and epoch in (None, self.epoch):
+            return [{"kind": "steered", "data": data.get("data"), "by": sender}]
+        other = data.get("writer")
+        if other == self._writer:
+            self._self = sender
+        elif isinstance(other, str) and isinstance(epoch, int) and sender == self._self:
+            yields = epoch > self.epoch or (epoch == self.epoch and other < self._writer)
+            return self._fail("conflict") if yields else []
+        return []
+
+    def tick(self, at: int) -> list[WriterEffect]:
+        """The time `due` has come."""
+        return self._pump(at)
+
+    # ---------------------------------------------------------------- inside
+
+    def _refuse(
+        self, code: Literal["invalid_payload", "payload_too_large"], at: int
+    ) -> list[WriterEffect]:
+        self._held = ""
+        return [{"kind": "refused", "code": code}, *self.finish("abort", {"reason": code}, at)]
+
+    def _fail(self, code: str) -> list[WriterEffect]:
+        self._stop()
+        return [{"kind": "failed", "code": code}]
+
+    def _stop(self) -> None:
+        self.ended = True
+        self.full = False
+        self.due = None
+
+    def _pump(self, at: int) -> list[WriterEffect]:
+        """Publish what is to go out now; say when to look again."""
+        self.due = self._again
+        if self.ended:
+            self.due = None
+            return []
+        if self._flight is not None:
+            if self._again is None or at < self._again:
+                return []
+            self._again = self.due = None
+            self.stats["retries"] += 1
+            self._begun = at
+            return [self._flight]
+        pause = max(self._window, min(self._trip, WIDEST))
+        interval = min(SELDOM, INTERVAL * pause // WINDOW) * (1 + self._size // UNSENT)
+        snapshot_at = self._snapped + interval
+        due = self._snapshot or self._since >= EVERY or at >= snapshot_at
+        if self._opened and due and (self._pending or not self._end):
+            return self._say_snapshot(at)
+        if not self._opened and not self._snapshot:
+            self._opened = True
+            start = {"meta": self._meta} if self._meta is not None else {}
+            return self._say("stream.start", "start", TTL, start, at)
+        if not self._opened:
+            self._opened = True
+            return self._say_snapshot(at)
+        token_at = self._said + pause
+        if self._pending and (at >= token_at or self._end):
+            return self._say_token(at)
+        if self._end:
+            kind, fields = self._end
+            type = "message.complete" if kind == "complete" else "stream.abort"
+            data = {"count": self._index, **body_of(self._sent_parts), **fields}
+            return self._say(type, "end", TTL_END, data, at)
+        self.due = min(token_at, snapshot_at) if self._pending else snapshot_at
+        return []
+
+    def _say_token(self, at: int) -> list[WriterEffect]:
+        pieces, self._pending, self._waiting, self.full = self._pending, [], 0, False
+        for piece in pieces:
+            grow(self._sent_parts, piece)
+        content, rest = (pieces[0], pieces[1:]) if isinstance(pieces[0], str) else ("", pieces)
+        data = {"index": self._index, "content": content, **({"pieces": rest} if rest else {})}
+        effects = self._say("token", str(self._index), TTL, data, at)
+        self._index += 1
+        self._since += 1
+        self._said = at
+        self.stats["tokens"] += 1
+        return effects
+
+    def _say_snapshot(self, at: int) -> list[WriterEffect]:
+        self._snapshot = False
+        self._since = 0
+        self._snapped = at
+        self._snapshots += 1
+        self.stats["snapshots"] += 1
+        data = {"upto": self._index, **body_of(self._sent_parts)}
+        if self._meta is not None:
+            data["meta"] = self._meta
+        return self._say("token.snapshot", f"s{self._snapshots}", TTL, data, at)
+
+    def _say(
+        self, type: str, name: str, ttl: int, data: Mapping[str, Any], at: int
+    ) -> list[WriterEffect]:
+        frame: Publish = {
+            "kind": "publish",
+            "type": type,
+            "id": f"{self.stream}:{self.epoch}:{name}",
+            "ttl": ttl,
+            "data": {
+                "stream": self.stream,
+                "epoch": self.epoch,
+                "writer": self._writer,
+                **data,
+            },
+        }
+        self._flight = frame
+        self._begun = at
+        self.due = None
+        return [frame]
+
+
+def _size(value: object) -> int:
+    return len(
+        json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+    )
+
+
+__all__ = ["LARGEST", "UNSENT", "WINDOW", "EndKind", "Publish", "WriterEffect", "Writing"]

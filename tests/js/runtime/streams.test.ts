@@ -1,0 +1,310 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import {
+  type Piece,
+  partialJson,
+  readStream,
+  type StreamEvent,
+  type StreamReader,
+  writeStream,
+} from '../../../js/src/streams/index.js';
+import { MemoryServer } from '../../../js/src/testing/index.js';
+
+const TOPIC = 'chat.session.abc';
+const TEXT = 'Hello wörld \u{1f468}\u200d\u{1f469}\u200d\u{1f467} 漢字 é '.repeat(12);
+
+/** Pieces that cut surrogate pairs. */
+const words = (text: string): string[] => text.match(/.{1,3}/gs) ?? [];
+
+/** Pieces of whole characters. */
+const whole = (text: string): string[] => text.match(/.{1,3}/gsu) ?? [];
+
+async function* model(server: MemoryServer, text: string, pause = 1000 / 150) {
+  for (const word of words(text)) {
+    await new Promise<void>((resolve) => server.clock.callLater(pause, resolve));
+    yield word;
+  }
+}
+
+/** What comes of a promise while time passes. */
+async function within<T>(server: MemoryServer, promise: Promise<T>, limit = 60_000): Promise<T> {
+  let isSettled = false;
+  const settled = promise.finally(() => {
+    isSettled = true;
+  });
+  settled.catch(() => {});
+  for (let passed = 0; !isSettled && passed < limit; passed += 20) await server.clock.advance(20);
+  assert.ok(isSettled, 'it did not happen in time');
+  return settled;
+}
+
+async function collect(reader: StreamReader): Promise<StreamEvent[]> {
+  const events: StreamEvent[] = [];
+  for await (const event of reader) events.push(event);
+  return events;
+}
+
+/** The text that a program shows after these events. */
+function amount(events: readonly StreamEvent[]): string {
+  let text = '';
+  for (const event of events) {
+    if (event.kind === 'delta') text += event.text;
+    else if ('text' in event) text = event.text;
+  }
+  return text;
+}
+
+const started = (): Promise<MemoryServer> => new MemoryServer().start();
+
+test('a reader sees the answer grow and ends with all of it', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC);
+  const events = collect(reader);
+  await server.clock.advance(1);
+  const writer = await writeStream(server.client(), TOPIC, { id: 'r1', meta: { model: 'm' } });
+  await within(server, writer.pipe(model(server, TEXT)));
+  const seen = await within(server, events);
+  assert.equal(seen[0]?.kind, 'start');
+  assert.deepEqual(reader.meta, { model: 'm' });
+  assert.ok(seen.filter(({ kind }) => kind === 'delta').length > 5);
+  assert.equal(amount(seen.slice(0, -1)), TEXT);
+  const { kind, text, count, reason, stale } = await reader.final();
+  assert.deepEqual(
+    { kind, text, count, reason, stale },
+    { kind: 'done', text: TEXT, count: writer.stats.tokens, reason: 'stop', stale: false },
+  );
+  await server.stop();
+});
+
+test('who comes late begins with what there is', async () => {
+  const server = await started();
+  const long = TEXT.repeat(8);
+  const writer = await writeStream(server.client(), TOPIC);
+  const piping = writer.pipe(model(server, long));
+  await server.clock.advance(5_000);
+  const reader = readStream(server.client(), TOPIC);
+  await server.clock.advance(200);
+  assert.ok(long.startsWith(reader.text) && reader.text.length > 1_500, `${reader.text.length}`);
+  const events = collect(reader);
+  await within(server, piping);
+  assert.equal(amount((await within(server, events)).slice(0, -1)), long);
+  const after = readStream(server.client(), TOPIC);
+  assert.equal((await within(server, after.final())).text, long);
+  await server.stop();
+});
+
+test('a reader that is cut again and again ends with the same text', async () => {
+  const server = await started();
+  const long = TEXT.repeat(8);
+  const events = collect(readStream(server.client(), TOPIC));
+  const writer = await writeStream(server.client(), TOPIC);
+  const piping = writer.pipe(model(server, long));
+  for (let n = 0; n < 6; n += 1) {
+    await server.clock.advance(1_300);
+    server.cut();
+  }
+  await within(server, piping);
+  assert.equal(amount((await within(server, events)).slice(0, -1)), long);
+  await server.stop();
+});
+
+test('a reader cancels and steers, and all end with the same text', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC);
+  const other = readStream(server.client(), TOPIC);
+  const heard: unknown[] = [];
+  let isClosed = false;
+  const writer = await writeStream(server.client(), TOPIC, { onSteer: (data) => heard.push(data) });
+  async function* endless() {
+    try {
+      for (let n = 0; ; n += 1) {
+        await new Promise<void>((resolve) => server.clock.callLater(10, resolve));
+        yield `${n} `;
+      }
+    } finally {
+      isClosed = true;
+    }
+  }
+  const piping = assert.rejects(writer.pipe(endless()), { code: 'cancelled' });
+  await server.clock.advance(2_000);
+  await within(server, reader.steer({ say: 'shorter' }));
+  await within(server, reader.cancel('enough'));
+  await within(server, piping);
+  assert.deepEqual(heard, [{ say: 'shorter' }]);
+  assert.ok(writer.signal.aborted && isClosed);
+  const first = await within(server, reader.final());
+  assert.deepEqual(await within(server, other.final()), first);
+  assert.equal(first.kind, 'aborted');
+  assert.equal(first.reason, 'enough');
+  assert.match(first.text, /150 /);
+  await server.stop();
+});
+
+test('leaving never cancels', async () => {
+  const server = await started();
+  const writer = await writeStream(server.client(), TOPIC);
+  const piping = writer.pipe(model(server, TEXT.repeat(4)));
+  const client = server.client();
+  const reader = readStream(client, TOPIC);
+  const leaving = (async () => {
+    for await (const event of reader) if (event.kind === 'delta') break;
+  })();
+  await within(server, leaving);
+  reader.close();
+  await assert.rejects(() => reader.final(), { code: 'closed' });
+  await client.close();
+  await within(server, piping);
+  assert.ok(!writer.signal.aborted);
+  await server.stop();
+});
+
+test('a writer that died is taken over where it stopped, and stops if it lives', async () => {
+  const server = await started();
+  const events = collect(readStream(server.client(), TOPIC));
+  const old = await writeStream(server.client(), TOPIC, { id: 'r1' });
+  await old.write('one ');
+  await server.clock.advance(1_000);
+  const taken = writeStream(server.client(), TOPIC, { id: 'r1', takeOver: true });
+  const writer = await within(server, taken);
+  assert.equal(writer.epoch, 1);
+  assert.equal(writer.text, 'one ');
+  await server.clock.advance(1_000);
+  await assert.rejects(old.write('never'), { code: 'conflict' });
+  await writer.write('two');
+  await within(server, writer.complete());
+  assert.equal(amount(await within(server, events)), 'one two');
+  const late = writeStream(server.client(), TOPIC, { id: 'r1', takeOver: true });
+  await assert.rejects(within(server, late), { code: 'conflict' });
+  await server.stop();
+});
+
+test('two writers of one epoch are never mixed', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC);
+  await server.clock.advance(1);
+  const first = await writeStream(server.client(), TOPIC, { id: 'r1', listen: false });
+  await first.write('first');
+  await server.clock.advance(100);
+  const second = await writeStream(server.client(), TOPIC, { id: 'r1', listen: false });
+  await second.write('second').catch(() => {});
+  await server.clock.advance(100);
+  await assert.rejects(second.write('more'), { code: 'conflict' });
+  await within(server, first.complete());
+  assert.equal((await within(server, reader.final())).text, 'first');
+  await server.stop();
+});
+
+test('a model that throws, and a block that is left, abort the stream', async () => {
+  const server = await started();
+  async function* broken() {
+    yield 'half';
+    throw new RangeError('out of tokens');
+  }
+  const reader = readStream(server.client(), TOPIC);
+  const writer = await writeStream(server.client(), TOPIC);
+  await assert.rejects(within(server, writer.pipe(broken())), RangeError);
+  const end = await within(server, reader.final());
+  assert.deepEqual([end.kind, end.reason, end.text], ['aborted', 'error', 'half']);
+  const next = readStream(server.client(), TOPIC, { id: 'next' });
+  await server.clock.advance(100);
+  const left = await writeStream(server.client(), TOPIC);
+  await within(server, left[Symbol.asyncDispose]());
+  assert.equal((await within(server, next.final())).reason, 'incomplete');
+  await server.stop();
+});
+
+for (const [name, bad, code] of [
+  ['half of a surrogate pair', ['ok', '\ude00'], 'invalid_payload'],
+  ['no piece', ['ok', 5], 'invalid_payload'],
+  ['ten megabytes', Array.from({ length: 10_000 }, () => 'x'.repeat(1024)), 'payload_too_large'],
+] as const) {
+  test(`${name} ends in an error and an abort`, async () => {
+    const server = await started();
+    const reader = readStream(server.client(), TOPIC);
+    await server.clock.advance(1);
+    const writer = await writeStream(server.client(), TOPIC);
+    await assert.rejects(within(server, writer.pipe(bad as readonly Piece[])), { code });
+    const end = await within(server, reader.final());
+    assert.deepEqual([end.kind, end.reason], ['aborted', code]);
+    assert.match(end.text, /^(ok|x{190000,})$/);
+    await server.stop();
+  });
+}
+
+test('who may not cancel is told, and a cancel that is not allowed ends nothing', async () => {
+  const server = await started();
+  const reader = readStream(server.client({ token: server.token('mallory') }), TOPIC);
+  await assert.rejects(reader.cancel(), { code: 'usage' });
+  const allow = (by: string): boolean => by === 'alice';
+  const writer = await writeStream(server.client({ token: server.token('svc') }), TOPIC, { allow });
+  await writer.write('a');
+  await server.clock.advance(1_000);
+  await within(server, reader.cancel());
+  await server.clock.advance(1_000);
+  await writer.write('b');
+  await within(server, writer.complete());
+  assert.equal((await within(server, reader.final())).text, 'ab');
+  await server.stop();
+});
+
+test('plain tokens of HIP-56 are readable, and parts come in order with the text', async () => {
+  const server = await started();
+  const plain = readStream(server.client(), 'chat.session.plain');
+  await server.clock.advance(1);
+  for (const [index, content] of whole(TEXT).entries())
+    await server.publish('chat.session.plain', { type: 'token', data: { content, index } });
+  await server.publish('chat.session.plain', { type: 'message.complete', data: {} });
+  assert.equal((await within(server, plain.final())).text, TEXT);
+  const reader = readStream(server.client(), TOPIC);
+  const writer = await writeStream(server.client(), TOPIC);
+  await writer.write('Look: ');
+  await writer.write({ type: 'tool-call', id: 'c1', name: 'weather', text: '{"city": "Kö' });
+  await server.clock.advance(100);
+  assert.deepEqual(partialJson(reader.parts.at(-1)?.text ?? ''), { city: 'Kö' });
+  await writer.write({ text: 'ln"}' });
+  await writer.write('Rain.');
+  await within(server, writer.complete());
+  const { text, parts } = await within(server, reader.final());
+  assert.equal(text, 'Look: Rain.');
+  assert.deepEqual(partialJson(parts[1]?.text ?? ''), { city: 'Köln' });
+  await server.stop();
+});
+
+test('many streams share the rate of one token without an error', async () => {
+  const server = await started();
+  const ps = server.client({ token: server.token('gateway', { kind: 'service' }) });
+  const texts = Array.from({ length: 12 }, (_, n) => `${n} ${TEXT}`.repeat(3));
+  const readers = texts.map((_, n) => readStream(server.client(), `chat.session.${n}`));
+  await server.clock.advance(1);
+  const write = async (text: string, n: number): Promise<number> => {
+    const writer = await writeStream(ps, `chat.session.${n}`);
+    await writer.pipe(model(server, text));
+    return writer.stats.retries;
+  };
+  assert.deepEqual(await within(server, Promise.all(texts.map(write))), Array(12).fill(0));
+  const ends = await within(server, Promise.all(readers.map((reader) => reader.final())));
+  assert.deepEqual(
+    ends.map(({ text }) => text),
+    texts,
+  );
+  await server.stop();
+});
+
+test('the best value of JSON that is still being written', () => {
+  for (const [text, value] of [
+    ['', undefined],
+    ['{', {}],
+    ['{"a', {}],
+    ['{"a":', {}],
+    ['{"a":"x\\', { a: 'x' }],
+    ['{"a":"x\\u00e', { a: 'x' }],
+    ['{"a":[1,2', { a: [1, 2] }],
+    ['{"a":[1,{"b":tru', { a: [1, {}] }],
+    ['{"a":1,"b"', { a: 1 }],
+    ['[1,', [1]],
+    ['{"a":"\\"}"}', { a: '"}' }],
+  ] as const) {
+    assert.deepEqual(partialJson(text), value, text);
+  }
+});

@@ -1,0 +1,647 @@
+"""Writers and readers of streams, against the reference server in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from hanzoai.pubsub import (
+    ClosedError,
+    Conflict,
+    InvalidOption,
+    InvalidPayload,
+    PayloadTooLarge,
+    PermissionDenied,
+    PubSub,
+    UsageError,
+)
+from hanzoai.pubsub.streams import (
+    Aborted,
+    Delta,
+    Done,
+    Gap,
+    Snapshot,
+    Stalled,
+    Started,
+    StreamCancelled,
+    StreamEvent,
+    StreamReader,
+    partial_json,
+    sse,
+    stream_reader,
+    stream_writer,
+)
+from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+    from pathlib import Path
+
+    from hanzoai.pubsub.testing.threaded import ThreadedServer
+
+T = TypeVar("T")
+
+TOPIC = "chat.session.abc"
+TEXT = "Hello wörld \U0001f468\u200d\U0001f469\u200d\U0001f467 漢字 é " * 12
+
+
+def words(text: str) -> list[str]:
+    return [text[at : at + 3] for at in range(0, len(text), 3)]
+
+
+def clock_of(server: MemoryServer) -> VirtualClock:
+    assert isinstance(server.clock, VirtualClock)
+    return server.clock
+
+
+async def within(server: MemoryServer, awaitable: Awaitable[T], seconds: float = 60) -> T:
+    """What comes of something while time passes."""
+    task = asyncio.ensure_future(awaitable)
+    await clock_of(server).advance_until(task.done, seconds)
+    return await task
+
+
+async def collect(reader: StreamReader) -> list[StreamEvent]:
+    return [event async for event in reader]
+
+
+def amount(events: list[StreamEvent]) -> str:
+    """The text that a program shows after these events."""
+    text = ""
+    for event in events:
+        if isinstance(event, Delta):
+            text += event.text
+        elif isinstance(event, Snapshot | Done | Aborted):
+            text = event.text
+    return text
+
+
+async def model(server: MemoryServer, text: str, pause: float = 1 / 150) -> AsyncIterator[str]:
+    for word in words(text):
+        await server.clock.sleep(pause)
+        yield word
+
+
+async def test_a_reader_sees_the_answer_grow_and_ends_with_all_of_it(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps, other = pubsub_memory.client(), pubsub_memory.client()
+    reader = stream_reader(other, TOPIC).open()
+    reading = asyncio.ensure_future(collect(reader))
+    await clock_of(pubsub_memory).settle()
+    writer = stream_writer(ps, TOPIC, id="r1", meta={"model": "m"})
+    async with writer:
+        await within(pubsub_memory, writer.pipe(model(pubsub_memory, TEXT)))
+    events = await within(pubsub_memory, reading)
+    assert events[0] == Started({"model": "m"})
+    assert isinstance(events[-1], Done)
+    assert len([event for event in events if isinstance(event, Delta)]) > 5
+    assert amount(events[:-1]) == TEXT == events[-1].text
+    final = await reader.final()
+    assert (final.status, final.text, final.reason, final.whole) == ("complete", TEXT, "stop", True)
+    assert final.count == writer.stats["tokens"]
+
+
+async def test_the_first_token_is_published_at_once_and_the_rest_by_windows(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    sub = await ps.subscribe(TOPIC)
+    clock = clock_of(pubsub_memory)
+    async with stream_writer(ps, TOPIC, listen=False) as writer:
+        await clock.settle()
+        for word in ("a", "b", "c"):
+            await writer.write(word)
+            await clock.settle()
+        assert [message.data.get("content") for message in _waiting(sub)] == [None, "a"]
+        await clock.advance(0.039)
+        assert _waiting(sub) == []
+        await clock.advance(0.002)
+        assert [message.data["content"] for message in _waiting(sub)] == ["bc"]
+
+
+def _waiting(sub: Any) -> list[Any]:
+    found = []
+    while (message := sub.take_nowait()) is not None:
+        found.append(message)
+    return found
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.8])
+async def test_who_comes_late_begins_with_what_there_is(
+    pubsub_memory: MemoryServer, share: float
+) -> None:
+    ps, other = pubsub_memory.client(), pubsub_memory.client()
+    writer = stream_writer(ps, TOPIC)
+    await writer.open()
+    long = TEXT * 8
+    piping = asyncio.ensure_future(writer.pipe(model(pubsub_memory, long)))
+    await clock_of(pubsub_memory).advance(len(words(long)) / 150 * share)
+    reader = stream_reader(other, TOPIC).open()
+    await clock_of(pubsub_memory).advance(0.2)
+    assert long.startswith(reader.text)
+    assert not reader.stale
+    assert len(reader.text) > len(long) * share * 0.9
+    events = asyncio.ensure_future(collect(reader))
+    await within(pubsub_memory, piping)
+    assert amount((await within(pubsub_memory, events))[:-1]) == long
+
+
+async def test_who_comes_after_the_end_gets_the_whole_answer(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    async with stream_writer(ps, TOPIC) as writer:
+        await within(pubsub_memory, writer.pipe(model(pubsub_memory, TEXT * 8)))
+    final = await within(pubsub_memory, stream_reader(ps, TOPIC).final())
+    assert final.text == TEXT * 8
+
+
+async def test_a_reader_that_is_cut_again_and_again_ends_with_the_same_text(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps, other = pubsub_memory.client(), pubsub_memory.client()
+    long = TEXT * 8
+    reader = stream_reader(other, TOPIC).open()
+    reading = asyncio.ensure_future(collect(reader))
+    async with stream_writer(ps, TOPIC) as writer:
+        piping = asyncio.ensure_future(writer.pipe(model(pubsub_memory, long)))
+        for _ in range(6):
+            await clock_of(pubsub_memory).advance(1.3)
+            pubsub_memory.cut()
+        await within(pubsub_memory, piping, 300)
+    assert amount((await within(pubsub_memory, reading, 300))[:-1]) == long
+
+
+@pytest.mark.pubsub_server(history_max_messages=5)
+async def test_what_a_short_history_loses_is_a_snapshot_later(pubsub_memory: MemoryServer) -> None:
+    ps, other = pubsub_memory.client(), pubsub_memory.client(pubsub_memory.token("other"))
+    long = TEXT * 12
+    reader = stream_reader(other, TOPIC).open()
+    reading = asyncio.ensure_future(collect(reader))
+    async with stream_writer(ps, TOPIC, listen=False) as writer:
+        piping = asyncio.ensure_future(writer.pipe(model(pubsub_memory, long)))
+        await clock_of(pubsub_memory).advance(2)
+        pubsub_memory.lose_next("message", 12)
+        await within(pubsub_memory, piping, 300)
+    events = await within(pubsub_memory, reading, 300)
+    assert amount(events[:-1]) == long
+    assert any(isinstance(event, Snapshot) for event in events)
+
+
+async def test_a_reader_cancels_and_all_end_with_the_same_text(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps, one, two = (pubsub_memory.client(pubsub_memory.token(name)) for name in ("svc", "a", "b"))
+    readers = [stream_reader(client, TOPIC).open() for client in (one, two)]
+    closed = asyncio.Event()
+
+    async def endless() -> AsyncIterator[str]:
+        try:
+            for n in range(10_000):
+                await pubsub_memory.clock.sleep(0.01)
+                yield f"{n} "
+        finally:
+            closed.set()
+
+    async def write() -> None:
+        async with stream_writer(ps, TOPIC) as writer:
+            with pytest.raises(StreamCancelled) as caught:
+                await writer.pipe(endless())
+            assert caught.value.reason == "enough"
+            assert caught.value.by == "a"
+            assert writer.cancelled
+
+    writing = asyncio.ensure_future(write())
+    await clock_of(pubsub_memory).advance(2)
+    await within(pubsub_memory, readers[0].cancel("enough"))
+    await within(pubsub_memory, writing)
+    assert closed.is_set()
+    first, second = [await within(pubsub_memory, reader.final()) for reader in readers]
+    assert first == second
+    assert (first.status, first.reason, first.by) == ("aborted", "enough", "a")
+    assert "150 " in first.text
+
+
+async def test_a_block_that_only_writes_ends_when_a_reader_cancels(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    reader = stream_reader(ps, TOPIC).open()
+
+    async def write() -> str:
+        async with stream_writer(ps, TOPIC) as writer:
+            while True:
+                await writer.write("x")
+                await pubsub_memory.clock.sleep(0.05)
+        return "after"
+
+    writing = asyncio.ensure_future(write())
+    await clock_of(pubsub_memory).advance(1)
+    await within(pubsub_memory, reader.cancel())
+    assert await within(pubsub_memory, writing) == "after"
+    assert (await within(pubsub_memory, reader.final())).status == "aborted"
+
+
+async def test_leaving_never_cancels(pubsub_memory: MemoryServer) -> None:
+    ps, other = pubsub_memory.client(), pubsub_memory.client()
+    async with stream_writer(ps, TOPIC) as writer:
+        piping = asyncio.ensure_future(writer.pipe(model(pubsub_memory, TEXT * 4)))
+        reader = stream_reader(other, TOPIC)
+        async with reader:
+            following = asyncio.ensure_future(anext(reader))
+            await within(pubsub_memory, following)
+        await other.close()
+        await within(pubsub_memory, piping)
+    assert not writer.cancelled
+
+
+async def test_a_cancel_that_is_not_allowed_ends_nothing(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps = pubsub_memory.client(pubsub_memory.token("svc"))
+    mallory = pubsub_memory.client(pubsub_memory.token("mallory"))
+    reader = stream_reader(mallory, TOPIC).open()
+    async with stream_writer(ps, TOPIC, allow=lambda by: by == "alice") as writer:
+        await writer.write("a")
+        await clock_of(pubsub_memory).advance(1)
+        await within(pubsub_memory, reader.cancel())
+        await clock_of(pubsub_memory).advance(1)
+        await writer.write("b")
+    assert "mallory may not cancel" in caplog.text
+    assert (await within(pubsub_memory, reader.final())).text == "ab"
+
+
+RULES = """
+rules:
+  - pattern: "chat.**"
+    require: {authenticated: true}
+    publish: {require: {service: true}}
+"""
+
+
+async def test_a_reader_without_permission_to_cancel_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES)
+    async with MemoryServer(rules=str(file)) as server:
+        service = server.client(server.token("svc", kind="service"))
+        await service.publish(TOPIC, {"type": "stream.start", "data": _frame()})
+        reader = stream_reader(server.client(server.token()), TOPIC).open()
+        await clock_of(server).advance(1)
+        with pytest.raises(PermissionDenied):
+            await within(server, reader.cancel())
+        with pytest.raises(PermissionDenied):
+            await within(server, reader.steer({"say": "shorter"}))
+        called: list[tuple[str, str]] = []
+
+        async def over_http(stream: str, reason: str) -> None:
+            called.append((stream, reason))
+
+        own = stream_reader(server.client(server.token()), TOPIC, on_cancel=over_http).open()
+        await clock_of(server).advance(1)
+        await own.cancel("stop")
+        assert called == [("s", "stop")]
+
+
+def _frame(**data: Any) -> dict[str, Any]:
+    return {"stream": "s", "epoch": 0, "writer": "w", **data}
+
+
+async def test_a_reader_steers_the_writer(pubsub_memory: MemoryServer) -> None:
+    ps, user = (pubsub_memory.client(pubsub_memory.token(name)) for name in ("svc", "u1"))
+    heard: list[tuple[Any, str]] = []
+    reader = stream_reader(user, TOPIC).open()
+    async with stream_writer(ps, TOPIC, on_steer=lambda data, by: heard.append((data, by))):
+        await clock_of(pubsub_memory).advance(0.1)
+        await within(pubsub_memory, reader.steer({"say": "shorter"}))
+        await clock_of(pubsub_memory).advance(0.1)
+    assert heard == [({"say": "shorter"}, "u1")]
+
+
+async def test_a_writer_that_died_is_taken_over_where_it_stopped(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps, other = pubsub_memory.client(), pubsub_memory.client()
+    reader = stream_reader(other, TOPIC).open()
+    events = asyncio.ensure_future(collect(reader))
+    dead = stream_writer(ps, TOPIC, id="r1")
+    await dead.open()
+    await dead.write(TEXT[:20])
+    await clock_of(pubsub_memory).advance(1)
+    dead._stop()  # as a process that is killed
+    await clock_of(pubsub_memory).advance(11)
+    async with stream_writer(ps, TOPIC, id="r1", take_over=True) as writer:
+        assert writer.epoch == 1
+        assert writer.text == TEXT[:20]
+        await writer.write(TEXT[len(writer.text) :])
+        late = {"stream": "r1", "epoch": 0, "writer": "w", "index": 1, "content": "late"}
+        await pubsub_memory.publish(TOPIC, {"type": "token", "data": late})
+    seen = await within(pubsub_memory, events)
+    assert amount(seen) == TEXT
+    assert Stalled(10.0) in seen
+    with pytest.raises(Conflict, match="has ended"):
+        await within(pubsub_memory, stream_writer(ps, TOPIC, id="r1", take_over=True).open())
+
+
+async def test_a_writer_that_was_thought_dead_stops_when_another_has_taken_over(
+    pubsub_memory: MemoryServer,
+) -> None:
+    one, two = pubsub_memory.client(), pubsub_memory.client()
+    reader = stream_reader(two, TOPIC).open()
+    old = stream_writer(one, TOPIC, id="r1")
+    await old.open()
+    await old.write("one ")
+    await clock_of(pubsub_memory).advance(1)
+    async with stream_writer(two, TOPIC, id="r1", take_over=True) as new:
+        await clock_of(pubsub_memory).advance(1)
+        with pytest.raises(Conflict, match="taken over"):
+            await old.write("never")
+        await new.write("two")
+    assert (await within(pubsub_memory, reader.final())).text == "one two"
+
+
+async def test_two_writers_of_one_epoch_are_never_mixed(pubsub_memory: MemoryServer) -> None:
+    one, two = pubsub_memory.client(), pubsub_memory.client()
+    reader = stream_reader(one, TOPIC).open()
+    first = stream_writer(one, TOPIC, id="r1", listen=False)
+    second = stream_writer(two, TOPIC, id="r1", listen=False)
+    await first.open()
+    await first.write("first")
+    await clock_of(pubsub_memory).advance(0.1)
+    await second.open()
+    await second.write("second")
+    await clock_of(pubsub_memory).advance(0.1)
+    with pytest.raises(Conflict):
+        await second.write("more")
+    await within(pubsub_memory, first.complete())
+    assert (await within(pubsub_memory, reader.final())).text == "first"
+
+
+async def test_a_model_that_raises_aborts_the_stream(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    reader = stream_reader(ps, TOPIC).open()
+
+    async def broken() -> AsyncIterator[str]:
+        yield "half of "
+        raise RuntimeError("out of tokens")
+
+    async def write() -> None:
+        async with stream_writer(ps, TOPIC) as writer:
+            await writer.pipe(broken())
+
+    with pytest.raises(RuntimeError, match="out of tokens"):
+        await within(pubsub_memory, write())
+    final = await within(pubsub_memory, reader.final())
+    assert (final.status, final.reason, final.text) == ("aborted", "error", "half of ")
+
+
+async def test_a_program_that_is_interrupted_aborts_the_stream(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    reader = stream_reader(ps, TOPIC).open()
+
+    async def write() -> None:
+        async with stream_writer(ps, TOPIC) as writer:
+            await writer.write("half")
+            await asyncio.Event().wait()
+
+    writing = asyncio.ensure_future(write())
+    await clock_of(pubsub_memory).advance(1)
+    writing.cancel()
+    final = await within(pubsub_memory, reader.final())
+    assert (final.reason, final.text) == ("interrupted", "half")
+
+
+async def test_ten_megabytes_end_in_an_error_and_an_abort(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    reader = stream_reader(ps, TOPIC).open()
+
+    async def write() -> None:
+        async with stream_writer(ps, TOPIC) as writer:
+            for _ in range(10_000):
+                await writer.write("x" * 1024)
+
+    with pytest.raises(PayloadTooLarge):
+        await within(pubsub_memory, write())
+    final = await within(pubsub_memory, reader.final())
+    assert (final.status, final.reason) == ("aborted", "payload_too_large")
+    assert 190_000 < len(final.text) <= 196_608
+    assert set(final.text) == {"x"}
+
+
+@pytest.mark.parametrize("bad", ["\ude00", {"content": "x"}, 5, None, b"x"])
+async def test_what_is_no_text_ends_in_an_error_and_an_abort(
+    pubsub_memory: MemoryServer, bad: Any
+) -> None:
+    ps = pubsub_memory.client()
+    reader = stream_reader(ps, TOPIC).open()
+
+    async def write() -> None:
+        async with stream_writer(ps, TOPIC) as writer:
+            await writer.write("ok")
+            await writer.write(bad)
+
+    with pytest.raises(InvalidPayload):
+        await within(pubsub_memory, write())
+    final = await within(pubsub_memory, reader.final())
+    assert (final.reason, final.text) == ("invalid_payload", "ok")
+
+
+async def test_a_writer_that_may_not_publish_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES)
+    async with MemoryServer(rules=str(file)) as server:
+        writer = stream_writer(server.client(server.token()), TOPIC)
+        await writer.open()
+        await clock_of(server).advance(1)
+        with pytest.raises(PermissionDenied):
+            await writer.write("x")
+
+
+async def test_a_writer_gives_up_after_a_minute_without_a_server(
+    pubsub_memory: MemoryServer,
+) -> None:
+    writer = stream_writer(pubsub_memory.client(), TOPIC)
+    with pubsub_memory.refusing():
+        await writer.open()
+        await clock_of(pubsub_memory).advance(90)
+        with pytest.raises(TimeoutError):
+            await writer.write("x")
+
+
+async def test_an_outage_of_seconds_is_made_good(pubsub_memory: MemoryServer) -> None:
+    ps, other = pubsub_memory.client(), pubsub_memory.client()
+    reader = stream_reader(other, TOPIC).open()
+    async with stream_writer(ps, TOPIC) as writer:
+        piping = asyncio.ensure_future(writer.pipe(model(pubsub_memory, TEXT * 8)))
+        await clock_of(pubsub_memory).advance(2)
+        with pubsub_memory.refusing():
+            pubsub_memory.cut()
+            await clock_of(pubsub_memory).advance(25)
+        await within(pubsub_memory, piping, 300)
+    assert (await within(pubsub_memory, reader.final(), 300)).text == TEXT * 8
+
+
+async def test_frames_that_lie_are_not_shown(pubsub_memory: MemoryServer) -> None:
+    reader = stream_reader(pubsub_memory.client(), TOPIC).open()
+    reading = asyncio.ensure_future(collect(reader))
+    clock = clock_of(pubsub_memory)
+    await clock.settle()
+
+    async def say(type: str, **data: Any) -> None:
+        await pubsub_memory.publish(TOPIC, {"type": type, "data": _frame(**data)})
+        await clock.settle()
+
+    await say("token", index=0, content="a")
+    await say("token", index=9_000, content="LIE")
+    await say("token", index=-1, content="LIE")
+    await say("token", index=1, content=["LIE"])
+    await say("token.snapshot", upto=7)
+    await say("token", index=1, content="b", epoch=-4)
+    await say("token", index=1, content="b")
+    await clock.advance(1)
+    assert reader.text == "ab"
+    assert reader.stale
+    assert reader.ignored == 4
+    await say("message.complete", count=2, text="ab")
+    events = await within(pubsub_memory, reading)
+    assert Gap(1, 8_999) in events
+    assert amount(events) == "ab"
+
+
+async def test_plain_tokens_of_hip_56_are_readable(pubsub_memory: MemoryServer) -> None:
+    reader = stream_reader(pubsub_memory.client(), TOPIC).open()
+    await clock_of(pubsub_memory).settle()
+    for index, word in enumerate(words(TEXT)):
+        data = {"content": word, "index": index}
+        await pubsub_memory.publish(TOPIC, {"type": "token", "data": data})
+    await pubsub_memory.publish(TOPIC, {"type": "message.complete", "data": {}})
+    final = await within(pubsub_memory, reader.final())
+    assert (final.text, final.whole) == (TEXT, True)
+    with pytest.raises(UsageError):
+        await reader.cancel()
+
+
+async def test_parts_come_in_order_with_the_text(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    reader = stream_reader(ps, TOPIC).open()
+    call = {"type": "tool-call", "id": "c1", "name": "weather", "text": ""}
+    arguments = '{"city": "Köln", "days": [1, 2], "unit": "C"}'
+    values: list[Any] = []
+    async with stream_writer(ps, TOPIC) as writer:
+        await writer.write({"type": "reasoning", "text": "Hm."})
+        await writer.write("Look: ")
+        await writer.write(call)
+        for piece in words(arguments):
+            await writer.write({"text": piece})
+            await clock_of(pubsub_memory).advance(0.1)
+            values.append(partial_json(reader.parts[-1]["text"]))
+        await writer.write({"type": "citation", "url": "https://a.example"})
+        await writer.write("Rain.")
+    final = await within(pubsub_memory, reader.final())
+    assert final.text == "Look: Rain."
+    assert [part["type"] for part in final.parts] == [
+        *("reasoning", "text", "tool-call", "citation", "text")
+    ]
+    assert final.parts[2] == {**call, "text": arguments}
+    assert values[-1] == json.loads(arguments)
+    assert {"city": "Kö"} in values
+    assert {"city": "Köln", "days": [1]} in values
+
+
+async def test_a_slow_program_gets_deltas_joined(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    reader = stream_reader(ps, TOPIC).open()
+    await clock_of(pubsub_memory).settle()
+    async with stream_writer(ps, TOPIC) as writer:
+        await within(pubsub_memory, writer.pipe(model(pubsub_memory, TEXT)))
+    events = await within(pubsub_memory, collect(reader))
+    assert [type(event) for event in events] == [Started, Delta, Done]
+    assert amount(events[:-1]) == TEXT
+
+
+async def test_a_reader_whose_client_closes_says_so(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    reader = stream_reader(ps, TOPIC).open()
+    await clock_of(pubsub_memory).settle()
+    waiting = asyncio.ensure_future(reader.final())
+    await clock_of(pubsub_memory).settle()
+    await ps.close()
+    with pytest.raises(ClosedError):
+        await within(pubsub_memory, waiting)
+    assert await within(pubsub_memory, collect(reader)) == []
+
+
+async def test_many_streams_share_the_rate_of_one_token_without_an_error(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client(pubsub_memory.token("gateway", kind="service"))
+    other = pubsub_memory.client()
+    clock = clock_of(pubsub_memory)
+    texts = {f"chat.session.{n}": f"{n} {TEXT}" * 3 for n in range(12)}
+    readers = {topic: stream_reader(other, topic).open() for topic in texts}
+    await clock.settle()
+
+    async def write(topic: str, text: str) -> int:
+        async with stream_writer(ps, topic) as writer:
+            await writer.pipe(model(pubsub_memory, text))
+        return writer.stats["retries"]
+
+    began = clock.now()
+    writing = asyncio.gather(*(write(topic, text) for topic, text in texts.items()))
+    assert await within(pubsub_memory, writing) == [0] * 12
+    assert clock.now() - began < len(words(texts["chat.session.1"])) / 150 + 1
+    for topic, text in texts.items():
+        assert (await within(pubsub_memory, readers[topic].final())).text == text
+
+
+async def test_a_stream_is_the_body_of_an_http_response(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    body = sse(stream_reader(ps, TOPIC, id="r1"))
+    lines = asyncio.ensure_future(_all(body))
+    await clock_of(pubsub_memory).settle()
+    async with stream_writer(ps, TOPIC, id="r1") as writer:
+        await writer.write("a\nb")
+    said = await within(pubsub_memory, lines)
+    assert [line.split("\n")[0] for line in said] == [
+        *("event: started", "event: delta", "event: done")
+    ]
+    assert json.loads(said[1].split("\n")[1].removeprefix("data: "))["text"] == "a\nb"
+
+
+async def _all(source: AsyncIterator[str]) -> list[str]:
+    return [line async for line in source]
+
+
+def test_arguments_are_checked(pubsub_server: ThreadedServer) -> None:
+    with PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as ps:
+        with pytest.raises(InvalidOption):
+            stream_writer(ps, TOPIC, epoch=-1)
+        with pytest.raises(UsageError):
+            stream_writer(ps, TOPIC, take_over=True)
+
+
+def test_the_blocking_client_writes_and_reads(pubsub_server: ThreadedServer) -> None:
+    with PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as ps:
+        with stream_writer(ps, TOPIC, meta={"model": "m"}) as writer:
+            writer.pipe(iter(words(TEXT)))
+        with stream_reader(ps, TOPIC) as reader:
+            events = list(reader)
+            assert amount(events) == TEXT == reader.text
+            assert reader.final().text == TEXT
+            assert reader.meta == {"model": "m"}
+            assert reader.id == writer.id
+
+
+def test_the_blocking_client_learns_of_a_cancel(pubsub_server: ThreadedServer) -> None:
+    with (
+        PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as ps,
+        stream_reader(ps, TOPIC) as reader,
+    ):
+        with stream_writer(ps, TOPIC) as writer:
+            writer.write("x")
+            next(iter(reader))
+            reader.cancel("enough")
+            while True:
+                writer.write("y")
+        assert reader.final().reason == "enough"

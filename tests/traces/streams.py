@@ -1,0 +1,60 @@
+"""Runs the traces of `spec/traces/streams/`: given steps, exactly these effects and this view.
+
+A trace is of a writer or of a reader of a stream. Each step calls one method with the time `at`;
+beside the effects it says what the program then sees.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.streams.parts import body_of
+from hanzoai.pubsub.streams.reading import Reading
+from hanzoai.pubsub.streams.writing import Writing
+from tests.traces.runner import TRACES, TraceFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STREAMS = TRACES / "streams"
+
+
+def run_stream(trace: Mapping[str, Any]) -> None:
+    """Run a trace.
+
+    Raises:
+        TraceFailed: A step did something else than the trace says.
+    """
+    if "writer" in trace:
+        writing = Writing(**trace["writer"])
+        steps = [step | write(writing, step) for step in trace["steps"]]
+    else:
+        reading = Reading(**trace["reader"])
+        steps = [step | read(reading, step) for step in trace["steps"]]
+    for n, (got, step) in enumerate(zip(steps, trace["steps"], strict=True)):
+        if got != step:
+            raise TraceFailed(f"step {n}\nexpected {step}\ngot      {got}")
+
+
+def write(writing: Writing, step: Mapping[str, Any]) -> dict[str, Any]:
+    """What a step of a writer leads to."""
+    ((name, given),) = step["in"].items()
+    at = step["at"]
+    arguments = given if isinstance(given, list) else [given]
+    if name in ("open", "sent", "tick"):
+        arguments = []
+    timed = [] if name == "hear" else [at]
+    if name == "failed":
+        code, retryable, *wait = arguments
+        out: Any = writing.failed(code, retryable, at, *wait)
+    else:
+        out = getattr(writing, name)(*arguments, *timed)
+    return {"out": out, "due": writing.due, "full": writing.full, "ended": writing.ended}
+
+
+def read(reading: Reading, step: Mapping[str, Any]) -> dict[str, Any]:
+    """What a step of a reader leads to."""
+    ((name, given),) = step["in"].items()
+    out: Any = getattr(reading, name)(*([] if given is None else [given]), step["at"])
+    view = {**body_of(reading.parts), "next": reading.next, "stale": reading.stale}
+    return {"out": out, "view": view, "due": reading.due, "ignored": reading.ignored}
