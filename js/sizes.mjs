@@ -20,8 +20,8 @@ import { build } from 'esbuild';
 
 const KB = 1024;
 /** Where the sizes are to go, and what they may not exceed on the way there: lower these, never raise them. */
-const GOALS = { core: 12 * KB, everything: 20 * KB };
-const LIMITS = { core: 26.2 * KB, everything: 53 * KB };
+const GOALS = { core: 12 * KB, everything: 20 * KB, streams: 2.5 * KB };
+const LIMITS = { core: 26.2 * KB, everything: 53 * KB, streams: 2.5 * KB };
 
 const CORE = "export { PubSub } from '@hanzoai/pubsub'";
 const EVERYTHING = "export * from '@hanzoai/pubsub'";
@@ -134,6 +134,7 @@ const line = (...cells) => `| ${cells.join(' | ')} |`;
 async function tables(folder) {
   const core = await measure(folder, CORE);
   const rows = [];
+  let streams = 0;
   for (const [name, code, splitting] of IMPORTS) {
     const { atOnce, everything } = await measure(folder, code, splitting);
     rows.push([name, atOnce, everything]);
@@ -147,6 +148,7 @@ async function tables(folder) {
       minified: minified - other.minified,
       gzip: gzip - other.gzip,
     });
+    if (entry === './streams') streams = less(both.atOnce, core.atOnce).gzip;
     rows.push([
       `\`${name}\`, added to \`{ PubSub }\``,
       less(both.atOnce, core.atOnce),
@@ -181,7 +183,7 @@ async function tables(folder) {
     ...peers.map(([name, { minified, gzip }]) => line(name, kb(minified), kb(gzip))),
   ].join('\n');
   const all = await measure(folder, EVERYTHING);
-  return { text, core: core.atOnce.gzip, everything: all.everything.gzip };
+  return { text, core: core.atOnce.gzip, everything: all.everything.gzip, streams };
 }
 
 mkdirSync(cache, { recursive: true });
@@ -206,6 +208,7 @@ let status = 0;
 for (const [title, name] of [
   ['at once', 'core'],
   ['everything', 'everything'],
+  ['added by /streams', 'streams'],
 ]) {
   const [size, limit, goal] = [result[name], LIMITS[name], GOALS[name]];
   const verdict = size <= limit ? 'within' : 'ABOVE';

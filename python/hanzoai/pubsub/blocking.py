@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Batch
@@ -125,6 +126,11 @@ class PubSub:
     def url(self) -> str:
         """The URL of the WebSocket; it never holds a token."""
         return self._client.url
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that the client lives by; see ``PubSubClient.clock``."""
+        return self._client.clock
 
     def connect(self, timeout: float | None = None) -> None:
         """Connect, and wait until the client is connected; see ``PubSubClient.connect``."""
@@ -275,20 +281,6 @@ class PubSub:
         """A handle on one topic, with no effect on the wire."""
         return BlockingTopicHandle(self, name)
 
-    def inside(
-        self, make: Callable[[PubSubClient], T]
-    ) -> tuple[T, Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]]:
-        """Build something on the asynchronous client that does the work of this one.
-
-        Args:
-            make: Called with that client.
-
-        Returns:
-            What ``make`` gives, and a function that runs a coroutine function in the event loop of
-            that client and waits for its result.
-        """
-        return make(self._client), self._call
-
     def __enter__(self) -> Self:
         self._portal()
         return self
@@ -342,6 +334,22 @@ class PubSub:
             return await anext(source, END)
 
         return iterate(lambda: self._call(following))
+
+
+def inside(
+    client: PubSub, make: Callable[[PubSubClient], T]
+) -> tuple[T, Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]]:
+    """Build something on the asynchronous client that does the work of a blocking one.
+
+    Args:
+        client: The blocking client.
+        make: Called with the asynchronous one.
+
+    Returns:
+        What ``make`` gives, and a function that runs a coroutine function in the event loop of
+        that client and waits for its result.
+    """
+    return make(client._client), client._call  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def _close_all() -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
-from hanzoai.pubsub.blocking import PubSub
+from hanzoai.pubsub.blocking import PubSub, inside
 from hanzoai.pubsub.streams.blocking import BlockingStreamReader, BlockingStreamWriter
 from hanzoai.pubsub.streams.events import (
     Aborted,
@@ -113,7 +113,8 @@ def stream_writer(
         InvalidOption: An option is of a wrong type.
     """
     if isinstance(client, PubSub):
-        return BlockingStreamWriter(*client.inside(lambda ps: StreamWriter(ps, topic, **options)))
+        writer, call = inside(client, lambda ps: StreamWriter(ps, topic, **options))
+        return BlockingStreamWriter(writer, call)
     return StreamWriter(client, topic, **options)
 
 
@@ -158,7 +159,8 @@ def stream_reader(
         InvalidOption: An option is of a wrong type.
     """
     if isinstance(client, PubSub):
-        return BlockingStreamReader(*client.inside(lambda ps: StreamReader(ps, topic, **options)))
+        reader, call = inside(client, lambda ps: StreamReader(ps, topic, **options))
+        return BlockingStreamReader(reader, call)
     return StreamReader(client, topic, **options)
 
 
