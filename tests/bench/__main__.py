@@ -32,6 +32,7 @@ from tests.bench import (
     receive,
     report,
     scale,
+    sp,
     spark,
     spark_engine,
     typescript,
@@ -54,6 +55,7 @@ ROOMS = {
     "connections": connections.measure,
     "crossing": crossing.measure,
     "typescript": typescript.measure,
+    "sp": sp.measure,
     "spark": spark.measure,
     "spark-engine": spark_engine.measure,
 }
@@ -68,6 +70,7 @@ SELF_CONTAINED = {
     "latency",
     "latency-large",
     "typescript",
+    "sp",
     "spark",
     "spark-engine",
 }

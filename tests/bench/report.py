@@ -15,6 +15,7 @@ from tests.bench import (
     fanout,
     http,
     latency,
+    sp,
     spark,
     spark_engine,
     typescript,
@@ -69,6 +70,7 @@ def render(run: Json) -> str:
         "connections": connections.render,
         "crossing": crossing.render,
         "typescript": typescript.render,
+        "sp": sp.render,
         "spark": spark.render,
         "spark-engine": spark_engine.render,
     }

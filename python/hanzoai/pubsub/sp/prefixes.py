@@ -66,8 +66,12 @@ class Prefixes:
             return list(bodies)
         if few is not None:
             return [body for body in bodies if body.startswith(few)]
-        match = self.match
-        return [body for body in bodies if match(body)]
+        shortest = self._shortest
+        return [
+            body
+            for body in bodies
+            if (at := bisect_right(shortest, body)) and body.startswith(shortest[at - 1])
+        ]
 
     def _sort(self) -> None:
         shortest: list[bytes] = []

@@ -1,0 +1,306 @@
+"""SP sockets beside NNG 1.11 (pynng) over a Unix socket, in turns."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import select
+import socket
+import statistics
+import tempfile
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pynng  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
+
+from hanzoai.pubsub.sp import PubSocket, SubSocket, blocking
+from hanzoai.pubsub.sp.prefixes import Prefixes
+from tests.bench.tables import measured, met, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.bench.processes import Json
+
+SUBSCRIBERS = (10, 100)
+PREFIXES = (10, 1_000, 100_000)
+BODY = b"t" + bytes(63)
+_PATIENCE = 30.0
+_HELLO_PUB = bytes.fromhex("0053500000200000")
+_HELLO_SUB = bytes.fromhex("0053500000210000")
+_WIRE = b"\1" + len(BODY).to_bytes(8, "big") + BODY
+
+
+def measure(*, quick: bool) -> Json:
+    turns, messages, seconds = (2, 200, 0.5) if quick else (5, 1_000, 2.0)
+    fanout: dict[int, dict[str, list[tuple[float, float]]]] = {}
+    received: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(turns):
+            for count in SUBSCRIBERS:
+                found = fanout.setdefault(count, {})
+                path = f"{folder}/{turn}-{count}"
+                found.setdefault("sdk", []).append(_fan_out(path + "s", count, messages))
+                found.setdefault("nng", []).append(_nng_fans_out(path + "n", count, messages))
+            for name, run in (
+                ("sdk", _receive),
+                ("sdk, blocking", _receive_blocking),
+                ("nng", _nng_receives),
+            ):
+                path = f"{folder}/{turn}-{name[-4:]}"
+                received.setdefault(name, []).append(run(path, seconds))
+    return {
+        "pynng": pynng.__version__,
+        "fanout": [
+            {
+                "subscribers": count,
+                "who": who,
+                "elapsed_us": statistics.median(elapsed for elapsed, _ in runs),
+                "cpu_us": statistics.median(cpu for _, cpu in runs),
+            }
+            for count, found in fanout.items()
+            for who, runs in found.items()
+        ],
+        "received": {name: statistics.median(rates) for name, rates in received.items()},
+        "prefixes": {str(count): _check(count) for count in PREFIXES},
+    }
+
+
+def render(run: Json) -> str:
+    fanout = {(point["subscribers"], point["who"]): point for point in run["fanout"]}
+    rows: list[list[str]] = []
+    for count in SUBSCRIBERS:
+        ours, theirs = fanout[count, "sdk"], fanout[count, "nng"]
+        for what, key in (("until the last one has it", "elapsed_us"), ("CPU", "cpu_us")):
+            ratio = theirs[key] / ours[key]
+            rows.append(
+                [
+                    f"one message to {count} subscribers, µs {what}",
+                    f"{ours[key]:.0f}",
+                    f"{theirs[key]:.0f}",
+                    f"{ratio:.1f}",
+                ]
+            )
+    rates = run["received"]
+    for name, label in (("sdk", "asyncio"), ("sdk, blocking", "blocking")):
+        rows.append(
+            [
+                f"messages received a second ({label})",
+                f"{rates[name]:,.0f}",
+                f"{rates['nng']:,.0f}",
+                f"{rates[name] / rates['nng']:.1f}",
+            ]
+        )
+    checks = ", ".join(
+        f"{nanoseconds:.0f} ns with {int(count):,}"
+        for count, nanoseconds in run["prefixes"].items()
+    )
+    figures = [
+        (f"one message to {count} subscribers in less than {limit:,} µs", elapsed < limit, elapsed)
+        for count, limit in ((10, 100), (100, 1_000))
+        for elapsed in [fanout[count, "sdk"]["elapsed_us"]]
+    ]
+    figures.append(("100,000 messages received a second", rates["sdk"] > 1e5, rates["sdk"]))
+    check = run["prefixes"]["1000"]
+    figures.append(("a check of 1,000 prefixes in less than 1,000 ns", check < 1000, check))
+    ratios = [
+        (f"to {count}", fanout[count, "nng"]["elapsed_us"] / fanout[count, "sdk"]["elapsed_us"])
+        for count in SUBSCRIBERS
+    ]
+    ratios.append(("receiving", rates["sdk"] / rates["nng"]))
+    targets = "; ".join(
+        [
+            *(f"{what} ({met(is_met)}: {value:,.0f})" for what, is_met, value in figures),
+            "twice as fast as pynng: "
+            + ", ".join(f"{what} ({met(ratio >= 2)}: {ratio:.1f})" for what, ratio in ratios),
+        ]
+    )
+    return "\n".join(
+        [
+            "### SP sockets",
+            "",
+            f"[SP sockets](sp.md) and pynng {run['pynng']} (NNG 1.11) in turns, over a Unix "
+            f"socket, messages of {len(BODY)} bytes. The subscribers of a fan-out are bare sockets "
+            "in another process, and so is the publisher that the receivers listen to, which "
+            f"writes as fast as it can.{measured(run)}",
+            "",
+            table(["", "SDK", "pynng", "times"], rows),
+            "",
+            f"A check whether one of the prefixes begins a message takes {checks} prefixes.",
+            "",
+            f"Targets: {targets}.",
+        ]
+    )
+
+
+# ---------------------------------------------------------------- fan-out
+
+
+def _fan_out(path: str, count: int, messages: int) -> tuple[float, float]:
+    async def run() -> tuple[float, float]:
+        async with PubSocket() as pub:
+            await pub.listen(f"ipc://{path}")
+            with _subscribers(path, count) as control:
+                await pub.wait_for_peers(count, timeout=30)
+                return _time(pub.send, control, messages)
+
+    return asyncio.run(run())
+
+
+def _nng_fans_out(path: str, count: int, messages: int) -> tuple[float, float]:
+    with pynng.Pub0() as pub:
+        pub.listen(f"ipc://{path}")
+        with _subscribers(path, count) as control:
+            return _time(pub.send, control, messages, lambda: len(pub.pipes) == count)
+
+
+def _time(
+    send: Callable[[bytes], object],
+    control: socket.socket,
+    messages: int,
+    ready: Callable[[], bool] = lambda: True,
+) -> tuple[float, float]:
+    """Median microseconds until all have a message; processor time of a message."""
+    control.settimeout(_PATIENCE)
+    assert control.recv(1) == b"r"
+    end = time.monotonic() + _PATIENCE
+    while not ready():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    elapsed: list[float] = []
+    cpu = time.process_time()
+    for _ in range(messages):
+        start = time.perf_counter()
+        send(BODY)
+        control.recv(1)
+        elapsed.append(time.perf_counter() - start)
+    cpu = time.process_time() - cpu
+    return statistics.median(elapsed) * 1e6, cpu / messages * 1e6
+
+
+@contextmanager
+def _subscribers(path: str, count: int) -> Iterator[socket.socket]:
+    ours, theirs = socket.socketpair()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_subscribe, args=(path, count, theirs)
+    )
+    process.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        ours.close()
+        process.terminate()
+        process.join()
+
+
+def _subscribe(path: str, count: int, control: socket.socket) -> None:
+    """Connect so often, and tell each time all connections have a message."""
+    poll = select.epoll()
+    sockets: list[socket.socket] = []
+    for _ in range(count):
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(path)
+        made.sendall(_HELLO_SUB)
+        made.recv(8)
+        poll.register(made.fileno(), select.EPOLLIN)
+        sockets.append(made)
+    control.send(b"r")
+    while True:
+        left = count
+        while left:
+            for file, _ in poll.poll():
+                if not os.read(file, len(_WIRE)):
+                    return
+                left -= 1
+        control.send(b"x")
+
+
+# ---------------------------------------------------------------- receive
+
+
+def _receive(path: str, seconds: float) -> float:
+    async def run() -> float:
+        async with SubSocket() as sub:
+            sub.subscribe(b"t")
+            await sub.listen(f"ipc://{path}")
+            with _flood(path):
+                await sub.wait_for_peers(timeout=30)
+                await sub.recv()
+                recv, count = sub.recv, 0
+                start = time.perf_counter()
+                while time.perf_counter() - start < seconds:
+                    for _ in range(1000):
+                        await recv()
+                    count += 1000
+                return count / (time.perf_counter() - start)
+
+    return asyncio.run(run())
+
+
+def _receive_blocking(path: str, seconds: float) -> float:
+    with blocking.SubSocket() as sub:
+        sub.subscribe(b"t")
+        sub.listen(f"ipc://{path}")
+        with _flood(path):
+            return _rate(sub.recv, seconds)
+
+
+def _nng_receives(path: str, seconds: float) -> float:
+    with pynng.Sub0() as sub:
+        sub.subscribe(b"t")
+        sub.listen(f"ipc://{path}")
+        with _flood(path):
+            return _rate(sub.recv, seconds)
+
+
+def _rate(recv: Callable[[], bytes], seconds: float) -> float:
+    recv()
+    count = 0
+    start = time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        for _ in range(1000):
+            recv()
+        count += 1000
+    return count / (time.perf_counter() - start)
+
+
+@contextmanager
+def _flood(path: str) -> Iterator[None]:
+    process = multiprocessing.get_context("spawn").Process(target=_publish, args=(path,))
+    process.start()
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _publish(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.connect(path)
+        made.sendall(_HELLO_PUB)
+        made.recv(8)
+        chunk = _WIRE * 500
+        while True:
+            made.sendall(chunk)
+
+
+# ---------------------------------------------------------------- prefixes
+
+
+def _check(count: int) -> float:
+    """Nanoseconds of one check with so many prefixes; half of the messages match."""
+    prefixes = Prefixes()
+    for n in range(count):
+        prefixes.add(b"sensor/%06d/" % (2 * n))
+    bodies = [b"sensor/%06d/temperature=25" % (n * 7919 % (2 * count)) for n in range(1000)]
+    prefixes.select(bodies)
+    best = float("inf")
+    for _ in range(20):
+        start = time.perf_counter()
+        prefixes.select(bodies)
+        best = min(best, time.perf_counter() - start)
+    return best / len(bodies) * 1e9
