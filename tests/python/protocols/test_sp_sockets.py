@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import socket
@@ -358,6 +359,21 @@ async def test_closing_leaves_no_task_thread_or_file(tmp_path: Path) -> None:
     assert asyncio.all_tasks() == tasks
     assert threading.active_count() == threads
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.statement("N-13")
+@pytest.mark.parametrize("scheme", ["tcp", "abstract", "ws"])
+async def test_closing_while_a_peer_connects_leaves_nothing_open(
+    tmp_path: Path, scheme: str
+) -> None:
+    for turns in range(12):
+        pub, sub = PubSocket(), SubSocket()
+        await sub.dial(await pub.listen(url(scheme, tmp_path)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await pub.close(linger=0)
+        await sub.close(linger=0)
+    gc.collect()  # what is still open warns, and a warning fails the test
 
 
 @pytest.mark.statement("N-13")

@@ -49,9 +49,22 @@ class Listener:
         url: The address as peers dial it, with the port that the system chose.
     """
 
-    def __init__(self, server: asyncio.Server, url: str, file: tuple[bytes, int] | None) -> None:
-        self._server = server
+    def __init__(
+        self,
+        bound: socket.socket,
+        url: str,
+        file: tuple[bytes, int] | None,
+        make: Callable[[], Pipe],
+        options: TlsOptions,
+    ) -> None:
+        self._bound = bound
         self._file = file
+        self._make = make
+        self._options = options
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._paused: asyncio.TimerHandle | None = None
+        self._loop.add_reader(bound.fileno(), self._accept)
         self.url = url
 
     @classmethod
@@ -96,19 +109,55 @@ class Listener:
                 raise
             url = address.with_port(bound.getsockname()[1])
         bound.setblocking(False)
-        server = await loop.create_server(
-            make, sock=bound, backlog=_BACKLOG, **tls_options(tls, timeout)
-        )
-        return cls(server, url, file)
+        bound.listen(_BACKLOG)
+        return cls(bound, url, file, make, tls_options(tls, timeout))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Accept nobody any more; a socket file is removed."""
-        self._server.close()
+        self._loop.remove_reader(self._bound.fileno())
+        if self._paused is not None:
+            self._paused.cancel()
+        self._bound.close()
+        tasks = set(self._connecting)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._file is not None:
             path, inode = self._file
             with contextlib.suppress(OSError):
                 if os.stat(path).st_ino == inode:
                     os.unlink(path)
+
+    # asyncio.Server and loop.sock_accept leave a connection open that comes while they are closed.
+    def _accept(self) -> None:
+        try:
+            accepted, _ = self._bound.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            _log.warning("%s accepts nobody for a second: %s", self.url, error)
+            self._loop.remove_reader(self._bound.fileno())
+            self._paused = self._loop.call_later(
+                1, self._loop.add_reader, self._bound.fileno(), self._accept
+            )
+            return
+        accepted.setblocking(False)
+        task = self._loop.create_task(self._connect(accepted))
+        self._connecting.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._connecting.discard(task)
+            if task.cancelled():
+                accepted.close()
+
+        task.add_done_callback(ended)
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make, accepted, **self._options)
+        except OSError as error:  # TLS that fails, or a peer that is gone
+            _log.debug("%s lost a peer that was connecting: %s", self.url, error)
+            accepted.close()
 
 
 def _bind_unix(path: bytes) -> tuple[socket.socket, tuple[bytes, int] | None]:

@@ -124,7 +124,7 @@ class Socket:
             address, url, lambda: self._pipe(address, None), ssl, self.hello_timeout
         )
         if self._closed:
-            listener.close()
+            await listener.close()
             raise Closed
         self._listeners.append(listener)
         return listener.url
@@ -214,14 +214,14 @@ class Socket:
         if self._closed:
             return
         self._closed = True
-        for listener in self._listeners:
-            listener.close()
         for dialer in self._dialers:
             dialer.close()
         if self.inbox is not None:
             self.inbox.close()
         self._wake()
         await asyncio.gather(*(d.task for d in self._dialers), return_exceptions=True)
+        await asyncio.gather(*(listener.close() for listener in self._listeners))
+        await asyncio.sleep(0)  # what was connecting is told that it is open, or has ended
         open_ = set(self._open)
         if linger > 0 and self.role is Role.PUB:
             with contextlib.suppress(TimeoutError):
