@@ -17,7 +17,7 @@ from hanzoai.pubsub.errors import (
     ProtocolError,
 )
 from hanzoai.pubsub.eventstream.codec import MAX_PAYLOAD, MAX_TOPIC, Decoder, encode_event
-from hanzoai.pubsub.streams import (
+from hanzoai.pubsub.links import (
     Backoff,
     Link,
     Target,

@@ -30,7 +30,7 @@ from hanzoai.pubsub.hub.codec import (
     Subscribed,
     encode,
 )
-from hanzoai.pubsub.streams import (
+from hanzoai.pubsub.links import (
     Backoff,
     Link,
     Target,
