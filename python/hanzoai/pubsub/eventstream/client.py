@@ -125,7 +125,7 @@ class EventStreamClient:
         wire = _encode(topic, body)
         try:
             async with asyncio.timeout(timeout), self._lock:
-                link = await self._publishing()
+                link = await self._publishing(topic)
                 try:
                     await link.write(wire)
                 except BaseException:
@@ -179,15 +179,16 @@ class EventStreamClient:
     ) -> None:
         await self.close()
 
-    async def _publishing(self) -> Link:
+    async def _publishing(self, topic: str | bytes) -> Link:
         if self._closed:
             raise ClosedError
         if self._link is not None and self._link.ended:
             await self._hang_up()
         if self._link is None:
             link = await Link.open(self._target, self._ssl, self._connect_timeout)
-            # The first event of a connection subscribes: to the empty topic, which nobody uses.
-            await link.write(encode_event(b""))
+            # The first event of a connection subscribes. Who may publish to a topic may mostly read
+            # it, too; a topic of its own could be forbidden, and then the server would hang up.
+            await link.write(_encode(topic, b""))
             self._discarding = asyncio.create_task(_discard(link))
             self._link = link
         return self._link
