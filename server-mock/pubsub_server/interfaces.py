@@ -148,7 +148,17 @@ class ConnectionLimiter(Protocol):
 # ---------------------------------------------------------------- who listens to what happens
 
 AuditAction = Literal["subscribe", "unsubscribe", "publish"]
-HookEvent = Literal["publish", "join", "leave", "update", "subscribe", "unsubscribe"]
+HookEvent = Literal[
+    "publish",
+    "join",
+    "leave",
+    "update",
+    "subscribe",
+    "unsubscribe",
+    "pubsub.subscribed",
+    "pubsub.unsubscribed",
+    "pubsub.published",
+]
 
 
 class Audit(Protocol):
@@ -230,6 +240,9 @@ class Stats:
         connections: The open ones, by the name of their encoder.
         refused: Requests, by error code.
         tokens_refused: Tokens, by error code.
+        local: Messages of a byte protocol that stayed among its own subscribers, by listener.
+        denied: Publishes of a byte protocol that the access rules do not allow, by listener.
+        broken: Connections of a byte protocol that the server closed, by listener and reason.
         answering: Seconds from a publish to its answer, where the backplane answers later.
         writing: Seconds from the first bytes that a loop turn has to send to the end of its
             writes.
@@ -254,6 +267,9 @@ class Stats:
     tokens: int = 0
     refused: dict[str, int] = field(default_factory=dict[str, int])
     tokens_refused: dict[str, int] = field(default_factory=dict[str, int])
+    local: dict[str, int] = field(default_factory=dict[str, int])
+    denied: dict[str, int] = field(default_factory=dict[str, int])
+    broken: dict[str, int] = field(default_factory=dict[str, int])
     answering: Distribution = field(default_factory=Distribution)
     writing: Distribution = field(default_factory=Distribution)
     publish_to_write: Distribution = field(default_factory=Distribution)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pubsub_server.errors import ServiceError
     from pubsub_server.interfaces import (
         Answers,
+        AuditAction,
         AuthOk,
         Caller,
         Identity,
@@ -176,6 +177,33 @@ class Service(Protocol):
 
     def send(self, connection: Connection, data: bytes) -> None:
         """Send bytes of the listener's own at the end of this loop turn, in order with the rest."""
+        ...
+
+    def budget(self, connection: Connection, count: int) -> tuple[int, int]:
+        """Take up to ``count`` publishes from the rate of a connection that has an identity.
+
+        For what a listener delivers itself; `put` does it for what goes through the hub.
+
+        Returns:
+            How many are granted, and in how many milliseconds the next one would be.
+        """
+        ...
+
+    def note(
+        self,
+        action: AuditAction,
+        connection: Connection,
+        topic: str,
+        refused: str | None = None,
+    ) -> None:
+        """Audit and count what a listener does or refuses itself.
+
+        Args:
+            action: What the client asked for.
+            connection: Who; it has an identity.
+            topic: Where.
+            refused: The error code, if it was refused.
+        """
         ...
 
     def reach(self, topic: str) -> int:

@@ -125,7 +125,7 @@ def held(name: str, identity: Identity) -> frozenset[str]:
         case "agent_access":
             return identity.agents
         case _:
-            return frozenset((identity.user_id,))
+            return frozenset() if identity.anonymous else frozenset((identity.user_id,))
 
 
 def describe(requirement: Requirement, bindings: Bindings) -> str:
@@ -167,7 +167,13 @@ def _parse_one(key: str, value: object, placeholders: frozenset[str]) -> Require
 
 
 def _flag(name: str, identity: Identity) -> bool:
-    return name == "authenticated" or (identity.service if name == "service" else identity.admin)
+    match name:
+        case "authenticated":
+            return not identity.anonymous
+        case "service":
+            return identity.service
+        case _:
+            return identity.admin
 
 
 def _both(one: Alternative, other: Alternative) -> Alternative:

@@ -15,6 +15,7 @@ from pubsub_server.auth.api_keys import ApiKeys, ApiKeysError
 from pubsub_server.auth.authenticators import OnAuth, RememberedTokens, TokenRouter
 from pubsub_server.auth.dev_tokens import DevTokens, KeyFileError
 from pubsub_server.auth.jwks import FetchFailed, JwksAuthenticator, KeySet
+from pubsub_server.settings.addresses import parse_address
 from pubsub_server.settings.config import LOOPBACK, Settings
 
 if TYPE_CHECKING:
@@ -47,6 +48,13 @@ def _problems(settings: Settings) -> Iterator[str]:
                 f"--dev listens on loopback only, not on {settings.host}; use --host 127.0.0.1, or "
                 "leave --dev out and configure IAM and TLS"
             )
+        for name in ("event_stream", "hub"):
+            address: str | None = getattr(settings, name)
+            if address is None or (parsed := parse_address(address)).path is not None:
+                continue
+            if parsed.host not in LOOPBACK:
+                flag = "--" + name.replace("_", "-")
+                yield f"--dev listens on loopback only, not on {parsed.host}; use {flag} 0"
         return
     if settings.jwks_url is None and settings.api_keys_file is None:
         yield (

@@ -57,6 +57,7 @@ class Identity:
         bulk: Whether it publishes in bulk: its batches over REST have a budget of their own.
         expires_at: Unix milliseconds when the token ends; None for one that does not.
         key_id: Identifies the token or API key, for audit; never the token itself.
+        anonymous: Whether nobody knows who it is: connections of a listener without an identity.
     """
 
     user_id: str
@@ -70,6 +71,7 @@ class Identity:
     bulk: bool = False
     expires_at: int | None = None
     key_id: str | None = None
+    anonymous: bool = False
 
     @property
     def service(self) -> bool:

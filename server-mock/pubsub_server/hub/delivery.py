@@ -314,7 +314,8 @@ class Delivery:
     def _hold(self, connection: Connection, size: int) -> None:
         connection.held += size
         pending = connection.pending
-        if connection.held > self._queue_bytes or (pending and len(pending) > HELD_PIECES):
+        limit = max(self._queue_bytes, connection.encoder.queue_bytes)
+        if connection.held > limit or (pending and len(pending) > HELD_PIECES):
             self._give_up(connection)
 
     def _give_up(self, connection: Connection) -> None:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pubsub_server.interfaces import (
         Answers,
         Audit,
+        AuditAction,
         Authenticator,
         Caller,
         ConnectionLimiter,
@@ -372,6 +373,26 @@ class Hub:
         """See `service.Service`."""
         self.core.delivery.settle()
         self.core.delivery.send(connection, data)
+
+    def budget(self, connection: Connection, count: int) -> tuple[int, int]:
+        """See `service.Service`."""
+        identity = connection.identity
+        if identity is None:
+            return 0, 1000
+        return self.core.rates.take(identity, connection.client_id, count)
+
+    def note(
+        self,
+        action: AuditAction,
+        connection: Connection,
+        topic: str,
+        refused: str | None = None,
+    ) -> None:
+        """See `service.Service`."""
+        if refused is not None:
+            self.core.count(ServiceError(refused, "", topic=topic))
+        if connection.identity is not None:
+            self.core.note(action, connection.identity, topic, connection, refused=refused)
 
     def reach(self, topic: str) -> int:
         """See `service.Service`."""

@@ -142,6 +142,25 @@ class _HubCollector(Collector):
             yield CounterMetricFamily(PREFIX + name.removesuffix("_total"), text, value)
         yield _by_code("refused", "Requests refused, by error code.", stats.refused)
         yield _by_code("tokens_refused", "Tokens refused, by error code.", stats.tokens_refused)
+        yield _by_label(
+            "local_messages",
+            "Messages that stayed among the subscribers of their listener: no other has a place for"
+            " their topic or size.",
+            "listener",
+            stats.local,
+        )
+        yield _by_label(
+            "denied_messages",
+            "Messages of byte protocols that the access rules do not allow.",
+            "listener",
+            stats.denied,
+        )
+        yield _by_label(
+            "broken_connections",
+            "Connections of byte protocols that the server closed, as `listener.reason`.",
+            "reason",
+            stats.broken,
+        )
         for timing in (
             Timing(
                 "publish_to_write_seconds",
@@ -177,9 +196,13 @@ def _labelled_gauge(name: str, text: str, label: str, values: Mapping[str, float
 
 
 def _by_code(name: str, text: str, counts: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(PREFIX + name, text, labels=("code",))
-    for code, count in counts.items():
-        family.add_metric((code,), count)
+    return _by_label(name, text, "code", counts)
+
+
+def _by_label(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(PREFIX + name, text, labels=(label,))
+    for value, count in counts.items():
+        family.add_metric((value,), count)
     return family
 
 

@@ -26,7 +26,8 @@ from pydantic import (
 
 from pubsub_server.auth.identity import DEFAULT_CLAIMS
 from pubsub_server.settings import conflicts
-from pubsub_server.settings.entries import HistoryClass, Webhook
+from pubsub_server.settings.addresses import parse_address
+from pubsub_server.settings.entries import HistoryClass, ListenerIdentity, Webhook
 from pubsub_server.settings.kinds import (
     Count,
     Items,
@@ -84,6 +85,20 @@ class Settings(BaseModel):
         le=256,
         description="processes on these ports, joined by `redis_url`, else by a Redis or Valkey"
         " of their own (extra `workers`)",
+    )
+    event_stream: str | None = Field(
+        default=None,
+        description="address of the event stream protocol: a port (loopback), `HOST:PORT` or"
+        " `unix:PATH`; 0 picks a free port",
+    )
+    hub: str | None = Field(
+        default=None, description="address of the hub protocol of pub0sub, likewise"
+    )
+    listener_identities: dict[Literal["event_stream", "hub"], ListenerIdentity] = Field(
+        default_factory=dict,
+        description="as whom connections of these listeners act, whose protocols have no tokens:"
+        " JSON, or a file with it; without an entry as nobody, who may do what rules grant to"
+        " unauthenticated clients",
     )
     cors_origins: Items = Field(
         default=("*",), description="origins whose pages may call the HTTP API; `*` is all"
@@ -337,6 +352,13 @@ class Settings(BaseModel):
     @classmethod
     def _object_list(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+
+    @field_validator("event_stream", "hub")
+    @classmethod
+    def _address(cls, address: str | None) -> str | None:
+        if address is not None:
+            parse_address(address)
+        return address
 
     @field_validator("audit_kafka")
     @classmethod

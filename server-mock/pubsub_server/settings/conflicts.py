@@ -25,6 +25,11 @@ def conflicts(settings: Settings) -> Iterator[str]:
         )
     if settings.http_port == settings.ws_port != 0:
         yield f"http_port and ws_port are both {settings.http_port}; give each a port of its own"
+    for name in ("event_stream", "hub"):
+        if getattr(settings, name) is not None and settings.workers > 1:
+            yield f"{name} is set with {settings.workers} workers; run one worker"
+        if name in settings.listener_identities and getattr(settings, name) is None:
+            yield f"listener_identities names {name}, which is off; set {name}, or leave it out"
     if settings.max_payload > settings.max_frame:
         yield (
             f"max_payload ({settings.max_payload}) is larger than max_frame ({settings.max_frame}),"

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, f
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_pattern
+from pubsub_server.auth.identity import Identity
 from pubsub_server.settings.kinds import seconds
 
 
@@ -18,7 +19,8 @@ class Webhook(BaseModel):
     Attributes:
         url: Where batches are posted: http or https.
         topics: Patterns whose events are sent.
-        events: Which events: `publish`, `join`, `leave`, `update`, `subscribe`, `unsubscribe`.
+        events: Which events: `publish`, `join`, `leave`, `update`, `subscribe`, `unsubscribe`; of
+            the event stream `pubsub.subscribed`, `pubsub.unsubscribed`, `pubsub.published`.
         secret: Key of the HMAC-SHA256 signature; at least 16 characters.
     """
 
@@ -27,7 +29,18 @@ class Webhook(BaseModel):
     url: str
     topics: tuple[str, ...] = ("**",)
     events: tuple[
-        Literal["publish", "join", "leave", "update", "subscribe", "unsubscribe"], ...
+        Literal[
+            "publish",
+            "join",
+            "leave",
+            "update",
+            "subscribe",
+            "unsubscribe",
+            "pubsub.subscribed",
+            "pubsub.unsubscribed",
+            "pubsub.published",
+        ],
+        ...,
     ] = ("publish",)
     secret: SecretStr
 
@@ -80,3 +93,39 @@ class HistoryClass(BaseModel):
             except InvalidTopic as error:
                 raise ValueError(f"{error.message} {error.remedy}") from None
         return topics
+
+
+class ListenerIdentity(BaseModel):
+    """As whom the connections of a listener act whose protocol has no tokens.
+
+    Attributes:
+        user: Identifies the person or service.
+        kind: `user`, `service` or `admin`.
+        name: Display name; default `user`.
+        orgs: Organizations it is a member of.
+        sessions_owned: Chat sessions it owns.
+        sessions_shared: Chat sessions shared with it.
+        agents: Agents it has access to.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    user: str = Field(min_length=1, max_length=128)
+    kind: Literal["user", "service", "admin"] = "user"
+    name: str | None = Field(default=None, max_length=128)
+    orgs: frozenset[str] = frozenset()
+    sessions_owned: frozenset[str] = frozenset()
+    sessions_shared: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
+
+    def identity(self) -> Identity:
+        """The identity that this stands for."""
+        return Identity(
+            self.user,
+            self.kind,
+            self.name or self.user,
+            orgs=self.orgs,
+            sessions_owned=self.sessions_owned,
+            sessions_shared=self.sessions_shared,
+            agents=self.agents,
+        )

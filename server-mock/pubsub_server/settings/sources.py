@@ -41,7 +41,9 @@ CLIENT_VARIABLES = frozenset({"URL", "TOKEN", "REST_URL", "CONFIG", "SOAK"})
 
 MASK = "********"
 
-_OBJECTS = frozenset({"webhooks", "history_classes", "org_limits", "jwt_claims"})
+_OBJECTS = frozenset(
+    {"webhooks", "history_classes", "org_limits", "jwt_claims", "listener_identities"}
+)
 """Settings that are lists or maps of objects: JSON in a flag or variable."""
 
 _SECRET = frozenset({"webhooks", "redis_url", "audit_kafka_password"})
@@ -254,11 +256,20 @@ def _structured(name: str, value: object) -> object:
         raise ValueError(f"is {str(value).lower()}; expected {_kind(name)}")
     if not isinstance(value, str) or name not in _OBJECTS:
         return value
+    if name == "listener_identities" and not value.lstrip().startswith("{"):
+        return _document(value)
     try:
         loaded: object = json.loads(value)
     except ValueError:
         raise ValueError(f"is not JSON; expected {_kind(name)}") from None
     return loaded
+
+
+def _document(path: str) -> object:
+    try:
+        return documents.parse(documents.read(Path(path)))
+    except documents.DocumentError as error:
+        raise ValueError(f"file {path}: {error}") from None
 
 
 def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
@@ -282,6 +293,9 @@ def _kind(name: str) -> str:
         "history_classes": "a list of {topics, max_messages, max_age}",
         "org_limits": 'a map of organization to count, for example {"acme": 500}',
         "jwt_claims": 'a map of field to claim, for example {"orgs": "owner"}',
+        "listener_identities": "a map of listener to {user, kind, orgs, …}, or a file with it",
+        "event_stream": "a port, HOST:PORT or unix:PATH",
+        "hub": "a port, HOST:PORT or unix:PATH",
         "redis_url": "a URL like redis://host:6379",
     }
     if name in special:

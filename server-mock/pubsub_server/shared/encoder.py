@@ -48,6 +48,8 @@ class Encoder(ABC):
         resubscribes: Whether a client whose subscription failed can subscribe again on the same
             connection. If not, the hub closes the connection.
         echoes: Whether a connection gets what it published itself.
+        queue_bytes: Unsent bytes that the hub holds for one connection before it counts as a slow
+            consumer, if that is more than the setting `send_queue_bytes`.
     """
 
     name: ClassVar[str]
@@ -56,6 +58,7 @@ class Encoder(ABC):
     presence: ClassVar[Attends] = Attends.NEVER
     resubscribes: ClassVar[bool] = True
     echoes: ClassVar[bool] = True
+    queue_bytes: ClassVar[int] = 0
 
     @abstractmethod
     def message(self, entry: Entry) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import orjson
 
 if TYPE_CHECKING:
@@ -29,3 +30,15 @@ def envelope(
     if draft.meta is not None:
         body["meta"] = orjson.Fragment(draft.meta)
     return orjson.dumps(body)
+
+
+class _Data(msgspec.Struct):
+    data: msgspec.Raw
+
+
+_DATA = msgspec.json.Decoder(_Data)
+
+
+def data_of(body: bytes) -> bytes:
+    """The JSON of a message's ``data``, as it stands in the envelope."""
+    return bytes(_DATA.decode(body).data)

@@ -1,0 +1,138 @@
+"""Bytes of byte protocols ↔ the JSON that HIP-56 carries, both ways without loss.
+
+Bytes are read as the first of these that fits:
+
+1. an object or array whose compact encoding is exactly these bytes: that JSON;
+2. valid UTF-8: a JSON string;
+3. anything else: ``{"$base64": "…"}``.
+
+JSON becomes bytes again: a string its UTF-8, ``{"$base64": "…"}`` the bytes it stands for, all else
+compact JSON. So ``to_bytes(to_json(data)) == data`` for all bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BASE64: Final = "$base64"
+"""The one key of an object that stands for bytes."""
+
+DEPTH_MAX: Final = 100
+"""Arrays and objects in each other; bytes with more are text, as not every JSON parser reads it."""
+
+_OPENING: Final = frozenset(b"{[")
+_QUOTE: Final = ord('"')
+_ENCODE: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False
+).encode
+
+
+def value_of(data: bytes) -> Any:
+    """The JSON value that these bytes are.
+
+    Args:
+        data: A payload of a byte protocol.
+
+    Returns:
+        A dict or list, a string, or ``{"$base64": "…"}``.
+    """
+    found = _document(data)
+    return _text(data) if found is None else found
+
+
+def bytes_of(value: Any) -> bytes:
+    """The bytes that stand for a JSON value.
+
+    Raises:
+        ValueError: The value cannot be written as JSON: NaN, an infinity, or half a character.
+        TypeError: It is no JSON value.
+    """
+    if isinstance(value, str):
+        return value.encode()
+    plain = _plain(value)
+    return _ENCODE(value).encode() if plain is None else plain
+
+
+def to_json(data: bytes) -> bytes:
+    """As `value_of`, encoded as JSON; nothing is encoded where the bytes are JSON already."""
+    if _document(data) is not None:
+        return data
+    return _ENCODE(_text(data)).encode()
+
+
+def to_bytes(encoded: bytes) -> bytes:
+    """As `bytes_of`, of a value that is encoded as compact JSON."""
+    if encoded[:1] == b'"':
+        return cast("str", json.loads(encoded)).encode()
+    if encoded.startswith(b'{"$base64":'):
+        plain = _plain(json.loads(encoded))
+        if plain is not None:
+            return plain
+    return encoded
+
+
+def _text(data: bytes) -> str | Mapping[str, str]:
+    """The JSON value of bytes that are no JSON document themselves."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {BASE64: b64encode(data).decode()}
+
+
+def _document(data: bytes) -> Any:
+    """The object or array that these bytes are the compact encoding of; None for other bytes."""
+    if not data or data[0] not in _OPENING:
+        return None
+    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(data) > DEPTH_MAX:
+        return None
+    try:
+        value = json.loads(data.decode(), parse_constant=_refuse)
+        if _ENCODE(value).encode() != data or _plain(value) is not None:
+            return None
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _plain(value: Any) -> bytes | None:
+    """The bytes of ``{"$base64": "…"}``; None for another value."""
+    if not isinstance(value, dict) or len(cast("dict[str, Any]", value)) != 1:
+        return None
+    text = cast("dict[str, Any]", value).get(BASE64)
+    if not isinstance(text, str):
+        return None
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        return None
+
+
+def _depth(data: bytes) -> int:
+    """How deep arrays and objects are nested, for JSON that may be wrong otherwise."""
+    depth = deepest = 0
+    quoted = escaped = False
+    for byte in data:
+        if quoted:
+            if escaped:
+                escaped = False
+            elif byte == 0x5C:
+                escaped = True
+            elif byte == _QUOTE:
+                quoted = False
+        elif byte == _QUOTE:
+            quoted = True
+        elif byte in _OPENING:
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"]}":
+            depth -= 1
+    return deepest
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

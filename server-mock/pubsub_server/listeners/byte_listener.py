@@ -1,0 +1,171 @@
+"""A listener of a byte protocol on TCP or a Unix socket: what its connections share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.topics import validate_topic
+from pubsub_server.auth.identity import Identity
+from pubsub_server.listeners.accepting import stop_accepting
+from pubsub_server.settings.addresses import Address
+from pubsub_server.tasks import Tasks
+
+if TYPE_CHECKING:
+    import ssl
+
+    from pubsub_server.interfaces import Policy
+    from pubsub_server.listeners.byte_session import ByteSession
+
+    Session: TypeAlias = ByteSession[Any]
+    from pubsub_server.service import Service
+    from pubsub_server.settings.config import Settings
+    from pubsub_server.shared.encoder import Encoder
+
+logger = logging.getLogger(__name__)
+
+NOBODY: Final = Identity("anonymous", anonymous=True)
+"""As whom connections act where the configuration names nobody."""
+
+
+class ByteListener(ABC):
+    """Connections of one protocol on one address.
+
+    Args:
+        service: The hub.
+        policy: The access rules, by which also what stays among these connections is judged.
+        settings: Limits and deadlines.
+        identity: As whom the connections act.
+
+    Attributes:
+        name: Of the setting with its address.
+        unread: Bytes of half-read frames, of all connections.
+    """
+
+    name: ClassVar[str]
+    encoder: ClassVar[Encoder]
+
+    def __init__(
+        self, service: Service, policy: Policy, settings: Settings, identity: Identity
+    ) -> None:
+        self.service = service
+        self.policy = policy
+        self.settings = settings
+        self.identity = identity
+        self.tasks = Tasks(asyncio.get_running_loop(), logger, self.name)
+        self.sessions: set[Session] = set()
+        self.unread = 0
+        self._server: asyncio.Server | None = None
+        self._empty: asyncio.Future[None] | None = None
+        stats = service.stats
+        stats.connections.setdefault(self.encoder.name, 0)
+        for counts in (stats.local, stats.denied):
+            counts.setdefault(self.name, 0)
+        if identity.anonymous:
+            logger.warning(
+                "connections of %s act as nobody: they may do what rules grant to unauthenticated"
+                " clients, by default nothing; listener_identities can name somebody",
+                self.name,
+            )
+
+    @abstractmethod
+    def session(self) -> Session:
+        """A new connection."""
+
+    async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
+        """Listen, and answer where.
+
+        Args:
+            address: TCP or a Unix socket. A socket file that nobody listens on is replaced.
+            tls: For TCP.
+
+        Raises:
+            OSError: The address is in use, or not of this machine.
+        """
+        loop = asyncio.get_running_loop()
+        if address.path is not None:
+            _remove_stale(address.path)
+            self._server = await loop.create_unix_server(self.session, address.path, backlog=4096)
+            os.chmod(address.path, 0o600)
+            return address
+        seconds = self.settings.auth_deadline / 1000 if tls is not None else None
+        self._server = await loop.create_server(
+            self.session,
+            address.host,
+            address.port,
+            ssl=tls,
+            backlog=4096,
+            ssl_handshake_timeout=seconds,
+        )
+        return Address(address.host, int(self._server.sockets[0].getsockname()[1]))
+
+    async def stop_listening(self) -> None:
+        """Take no new connections."""
+        await stop_accepting(self._server)
+
+    async def stop(self, seconds: float) -> None:
+        """Wait until every connection has closed, at most this long, and cut the rest."""
+        await self.stop_listening()
+        for session in list(self.sessions):
+            session.close(1001, "going_away")
+        if self.sessions:
+            self._empty = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._empty], timeout=seconds)
+        for session in list(self.sessions):
+            session.abort()
+        self.tasks.cancel()
+
+    # ------------------------------------------------------------ for its connections
+
+    def gone(self, session: Session) -> None:
+        """A connection has ended."""
+        self.sessions.discard(session)
+        if not self.sessions and self._empty is not None and not self._empty.done():
+            self._empty.set_result(None)
+
+    def broke(self, reason: str) -> None:
+        """Count a connection that the server closes."""
+        broken = self.service.stats.broken
+        name = f"{self.name}.{reason}"
+        broken[name] = broken.get(name, 0) + 1
+
+    def stayed(self) -> None:
+        """Count a message that stays among these connections."""
+        self.service.stats.local[self.name] += 1
+
+    def denied(self) -> None:
+        """Count a message that the rules do not allow."""
+        self.service.stats.denied[self.name] += 1
+
+
+def hub_topic(topic: bytes) -> str | None:
+    """The topic as HIP-56 names it; None where HIP-56 has no such topic."""
+    try:
+        return validate_topic(topic.decode("ascii"))
+    except (UnicodeDecodeError, InvalidTopic):
+        return None
+
+
+def shown(topic: bytes) -> str:
+    """The topic as rules and audit see it, whatever bytes it has."""
+    return topic.decode(errors="replace")
+
+
+def _remove_stale(path: str) -> None:
+    """Remove a socket file that nobody listens on."""
+    try:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return
+    except OSError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            os.unlink(path)

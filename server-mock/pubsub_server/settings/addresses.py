@@ -1,0 +1,48 @@
+"""Addresses of listeners: a port, `HOST:PORT` or `unix:PATH`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+LOOPBACK_HOST = "127.0.0.1"
+_HOST_PORT = re.compile(r"(?:(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):)?(\d{1,5})", re.ASCII)
+_PATH_MAX = 100
+"""Characters of the path of a Unix socket; the system takes few more."""
+
+
+class Address(NamedTuple):
+    """Where a listener listens.
+
+    Attributes:
+        host: A name or IP address; empty with `path`.
+        port: 0 picks a free one.
+        path: Of a Unix socket; None for TCP.
+    """
+
+    host: str
+    port: int
+    path: str | None = None
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Read an address; a port alone is on loopback.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    if text.startswith("unix:"):
+        path = text.removeprefix("unix:")
+        if not path or len(path) > _PATH_MAX:
+            raise ValueError(f"must name a path of 1 to {_PATH_MAX} characters after `unix:`")
+        return Address("", 0, path)
+    match = _HOST_PORT.fullmatch(text)
+    if match is None or int(match[2]) > 65_535:
+        raise ValueError("must be a port, HOST:PORT or unix:PATH")
+    host: str | None = match[1]
+    return Address((host or LOOPBACK_HOST).strip("[]"), int(match[2]))
