@@ -69,6 +69,7 @@ def ready_line(server: Server) -> str:
         "event": "ready",
         "http": server.http,
         "ws": server.ws,
+        **server.others,
         "pid": os.getpid(),
         "version": server_version(),
     }

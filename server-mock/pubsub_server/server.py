@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from hanzoai.pubsub.errors import InvalidTopic
 from pubsub_server.access import setup as access
@@ -17,9 +17,12 @@ from pubsub_server.backplanes.retention import retention
 from pubsub_server.hub.faults import Faults
 from pubsub_server.hub.hub import Hub
 from pubsub_server.instruments import Reading
+from pubsub_server.listeners.byte_listener import NOBODY
+from pubsub_server.listeners.event_stream.listener import EventStreamListener
 from pubsub_server.listeners.http.console import Console
 from pubsub_server.listeners.http.dev_sign_in import DevSignIn
 from pubsub_server.listeners.http.listener import HttpListener
+from pubsub_server.listeners.hub_protocol.listener import HubListener
 from pubsub_server.listeners.websocket.listener import WebSocketListener
 from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.audit import AuditLog, FileSink
@@ -28,6 +31,7 @@ from pubsub_server.observe.descriptors import Descriptors
 from pubsub_server.observe.loop_lag import LoopLag
 from pubsub_server.observe.metrics import Metrics
 from pubsub_server.observe.webhooks import WebhookSender
+from pubsub_server.settings.addresses import parse_address
 from pubsub_server.shared.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.shared.wall_clock import never_back, now_ms
 from pubsub_server.tasks import FAILURES
@@ -35,13 +39,16 @@ from pubsub_server.workers.pool import WorkerPool
 from pubsub_server.workers.ports import refused_port
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Iterator
 
+    from pubsub_server.access.policy import Policy
     from pubsub_server.auth.api_keys import ApiKeys
     from pubsub_server.auth.identity import Identity
     from pubsub_server.auth.jwks import JwksAuthenticator
     from pubsub_server.backplanes.redis.backplane import RedisBackplane
     from pubsub_server.instruments import Instrument
+    from pubsub_server.listeners.byte_listener import ByteListener
     from pubsub_server.listeners.pre_auth import PreAuthLimiter
     from pubsub_server.observe.audit import AuditSink
     from pubsub_server.observe.audit_streams import Carrier
@@ -69,6 +76,7 @@ class Server:
         dev_key: Signs development tokens; None without `dev`.
         http: Base URL of the HTTP API, after `start`.
         ws: URL of the WebSocket, after `start`.
+        others: URLs of the other listeners that are on, by name of their setting, after `start`.
         faults: What can be made to go wrong, with the setting `faults`.
         console: The page at `/`, after `start`.
     """
@@ -83,6 +91,7 @@ class Server:
         self.dev_key = dev_key if settings.dev and settings.dev_key_file is None else None
         self.http = ""
         self.ws = ""
+        self.others: dict[str, str] = {}
         self.faults: Faults | None = None
         self.console: Console | None = None
         self._hub: Hub | None = None
@@ -102,6 +111,7 @@ class Server:
         self._tracing: Tracing | None = None
         self._http_listener: HttpListener | None = None
         self._ws_listener: WebSocketListener | None = None
+        self._byte_listeners: list[ByteListener] = []
 
     @property
     def hub(self) -> Hub:
@@ -152,7 +162,7 @@ class Server:
         def left() -> float:
             return max(0.0, end - loop.time())
 
-        for listener in (self._http_listener, self._ws_listener):
+        for listener in (self._http_listener, self._ws_listener, *self._byte_listeners):
             if listener is not None:
                 await listener.stop_listening()
         if self._hub is not None:
@@ -161,7 +171,7 @@ class Server:
                     async with asyncio.timeout(left() * MEETING):
                         await self._hub.conclude(self.meeting.meet)
             await self._hub.drain(left(), settings.spread / 1000, self._hurry)
-        listeners = (self._ws_listener, self._http_listener)
+        listeners = (self._ws_listener, self._http_listener, *self._byte_listeners)
         await asyncio.gather(*(each.stop(left()) for each in listeners if each is not None))
         if self._pool is not None:
             await self._pool.close()
@@ -232,6 +242,7 @@ class Server:
         self._ws_listener = WebSocketListener(hub, settings)
         http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
         ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
+        await self._start_byte_listeners(policy, tls)
         console.ws_port = ws_port
         webhooks.start()
         lag.start()
@@ -247,6 +258,33 @@ class Server:
         self.http = f"http{secure}://{host}:{http_port}"
         self.ws = f"ws{secure}://{host}:{ws_port}/ws"
         self._ready = True
+
+    async def _start_byte_listeners(self, policy: Policy, tls: ssl.SSLContext | None) -> None:
+        """Start the listeners of other protocols that the settings ask for."""
+        settings, hub = self.settings, self.hub
+        hooks = self._webhooks if settings.webhooks else None
+        if settings.event_stream is not None:
+            listener = EventStreamListener(
+                hub, policy, settings, _acting(settings, "event_stream"), hooks
+            )
+            await self._open(listener, settings.event_stream, "events", tls)
+        if settings.hub is not None:
+            other = HubListener(hub, policy, settings, _acting(settings, "hub"))
+            await self._open(other, settings.hub, "hub", tls)
+
+    async def _open(
+        self, listener: ByteListener, text: str, scheme: str, tls: ssl.SSLContext | None
+    ) -> None:
+        self._byte_listeners.append(listener)
+        try:
+            bound = await listener.start(parse_address(text), tls)
+        except (OSError, OverflowError) as error:
+            flag = "--" + listener.name.replace("_", "-")
+            said = getattr(error, "strerror", None) or error
+            raise StartError(f"cannot listen on {text} ({flag}): {said}") from None
+        secure = "s" if tls is not None and bound.path is None else ""
+        url = f"{scheme}+{bound}" if bound.path is not None else f"{scheme}{secure}://{bound}"
+        self.others[listener.name] = url
 
     def reopen(self) -> None:
         """Opens the audit log anew, as after a rotation."""
@@ -338,6 +376,12 @@ class Server:
 
     def _token_checked(self, identity: Identity | None, refused: str | None) -> None:
         self.hub.stats.token(refused)
+
+
+def _acting(settings: Settings, name: Literal["event_stream", "hub"]) -> Identity:
+    """As whom connections of a listener act."""
+    entry = settings.listener_identities.get(name)
+    return NOBODY if entry is None else entry.identity()
 
 
 def _rates(settings: Settings) -> RateLimiter:

@@ -95,7 +95,7 @@ class Settings(BaseModel):
         default=None, description="address of the hub protocol of pub0sub, likewise"
     )
     listener_identities: dict[Literal["event_stream", "hub"], ListenerIdentity] = Field(
-        default_factory=dict,
+        default_factory=dict[Literal["event_stream", "hub"], ListenerIdentity],
         description="as whom connections of these listeners act, whose protocols have no tokens:"
         " JSON, or a file with it; without an entry as nobody, who may do what rules grant to"
         " unauthenticated clients",

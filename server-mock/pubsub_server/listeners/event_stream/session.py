@@ -1,0 +1,150 @@
+"""One connection of the event stream: its first event subscribes, the others are published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.eventstream.codec import ALL_TOPICS, Decoder, Event, encode_event
+from hanzoai.pubsub.payload_bytes import to_json
+from pubsub_server.errors import ServiceError
+from pubsub_server.listeners.byte_listener import hub_topic, shown
+from pubsub_server.listeners.byte_session import AT_ONCE, ByteSession
+from pubsub_server.shared.requests import Draft, SubscribeRequest
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Coroutine
+
+    from pubsub_server.interfaces import Published
+    from pubsub_server.listeners.event_stream.listener import EventStreamListener
+
+EVERYTHING = "**"
+"""What the wildcard of the event stream is to the hub."""
+
+
+class EventSession(ByteSession[Event]):
+    """See `byte_session.ByteSession`.
+
+    Args:
+        listener: What all connections share.
+    """
+
+    def __init__(self, listener: EventStreamListener) -> None:
+        super().__init__(listener, Decoder())
+        self._events = listener
+        self._topic: bytes | None = None
+
+    def handle(self, requests: deque[Event]) -> Coroutine[Any, Any, None] | None:
+        """See `byte_session.ByteSession`."""
+        if self._topic is None:
+            self._subscribe(requests.popleft().topic)
+            return None
+        drafts: list[Draft] = []
+        sizes: list[int] = []
+        while requests and len(drafts) < AT_ONCE:
+            event = requests[0]
+            draft = self._draft(event)
+            if draft is None:
+                if drafts:
+                    break
+                return self._keep(requests.popleft())
+            requests.popleft()
+            drafts.append(draft)
+            sizes.append(len(event.payload))
+        left = iter(sizes)
+        return self.publish(drafts, lambda draft, answer: self._answered(draft, answer, next(left)))
+
+    def left(self) -> None:
+        """See `byte_session.ByteSession`."""
+        topic, self._topic = self._topic, None
+        if topic is None:
+            return
+        local = self._events.local
+        if topic == ALL_TOPICS:
+            local.discard_everything(self)
+        else:
+            local.discard(self, topic)
+        self._events.tell("pubsub.unsubscribed", topic)
+
+    def overdue(self, now: float) -> str | None:
+        """See `byte_session.ByteSession`."""
+        return "no_subscription" if self._topic is None else None
+
+    # ------------------------------------------------------------ subscribing
+
+    def _subscribe(self, topic: bytes) -> None:
+        listener = self._events
+        everything = topic == ALL_TOPICS
+        name = EVERYTHING if everything else hub_topic(topic)
+        allowed = (
+            listener.policy.may_subscribe_pattern(listener.identity, EVERYTHING)
+            if everything
+            else listener.policy.may_subscribe(listener.identity, shown(topic))
+        )
+        if not allowed:
+            listener.service.note("subscribe", self.connection, name or shown(topic), "forbidden")
+            self.break_off("forbidden")
+            return
+        self._topic = topic
+        if everything:
+            listener.local.add_everything(self)
+        else:
+            listener.local.add(self, topic)
+        if name is not None:
+            request = SubscribeRequest((name,), presence=False)
+            listener.service.subscribe(self.connection, request)
+        else:
+            listener.service.note("subscribe", self.connection, shown(topic))
+        listener.tell("pubsub.subscribed", topic)
+
+    # ------------------------------------------------------------ publishing
+
+    def _draft(self, event: Event) -> Draft | None:
+        """The event as the hub takes it; None for one that stays here."""
+        name = hub_topic(event.topic)
+        if name is None:
+            return None
+        data = to_json(event.payload)
+        if len(data) > self._events.settings.max_payload:
+            return None
+        return Draft(name, "message", data, None, None, None)
+
+    def _answered(self, draft: Draft, answer: Published | ServiceError, size: int) -> None:
+        if not isinstance(answer, ServiceError):
+            self._events.tell("pubsub.published", draft.topic.encode(), size)
+        elif answer.code == "forbidden":
+            self._events.denied()
+        else:
+            # The protocol cannot say that an event is lost; a closed connection does.
+            self.break_off(answer.code)
+
+    def _keep(self, event: Event) -> Coroutine[Any, Any, None] | None:
+        """Publish an event that stays among the subscribers of this listener."""
+        listener = self._events
+        text = shown(event.topic)
+        if not listener.policy.may_publish(listener.identity, text):
+            listener.denied()
+            listener.service.note("publish", self.connection, text, "forbidden")
+            return None
+        granted, _ = listener.service.budget(self.connection, 1)
+        if granted:
+            self._deliver(event)
+            return None
+        return self._keep_later(event)
+
+    async def _keep_later(self, event: Event) -> None:
+        await self.within_rate()
+        if not self.closing:
+            self._deliver(event)
+
+    def _deliver(self, event: Event) -> None:
+        listener = self._events
+        listener.stayed()
+        text = shown(event.topic)
+        listener.service.note("publish", self.connection, text)
+        data = encode_event(event.topic, event.payload)
+        readable = listener.policy.may_subscribe(listener.identity, text)
+        for session, named in listener.local.subscribers(event.topic):
+            if session is not self and not session.closing and (named or readable):
+                listener.service.send(session.connection, data)
+        listener.tell("pubsub.published", event.topic, len(event.payload))

@@ -1,0 +1,173 @@
+"""One connection of the hub protocol: requests in order, an answer to each."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.hub.codec import (
+    ADD,
+    SUBSCRIBE,
+    Add,
+    Publish,
+    Published,
+    Push,
+    Remove,
+    Removed,
+    Request,
+    RequestDecoder,
+    Subscribe,
+    encode,
+)
+from hanzoai.pubsub.payload_bytes import to_json
+from pubsub_server.errors import ServiceError
+from pubsub_server.listeners.byte_listener import hub_topic, shown
+from pubsub_server.listeners.byte_session import ByteSession
+from pubsub_server.listeners.hub_protocol.encoder import answer, reference
+from pubsub_server.shared.requests import Draft, SubscribeRequest, UnsubscribeRequest
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Coroutine, Sequence
+
+    from pubsub_server.interfaces import Published as Taken
+    from pubsub_server.listeners.hub_protocol.listener import HubListener
+
+
+class HubSession(ByteSession[Request]):
+    """See `byte_session.ByteSession`.
+
+    Args:
+        listener: What all connections share.
+    """
+
+    def __init__(self, listener: HubListener) -> None:
+        super().__init__(listener, RequestDecoder())
+        self._hub = listener
+        # Of this connection as a subscriber; 0 before it is one.
+        self._id = 0
+        # What it is subscribed to; those topics that the hub has are there, too.
+        self._topics: set[bytes] = set()
+
+    def handle(self, requests: deque[Request]) -> Coroutine[Any, Any, None] | None:
+        """See `byte_session.ByteSession`."""
+        match requests.popleft():
+            case Publish(topics, data):
+                return self._publish(topics, data)
+            case Subscribe(topics):
+                if topics and not self._id:
+                    self._id = secrets.randbits(63) | 1
+                self._subscribe(SUBSCRIBE, self._id if topics else 0, topics)
+            case Add(id_, topics):
+                # The id of another client changes nothing, and adds nothing.
+                self._subscribe(ADD, id_, topics if id_ and id_ == self._id else ())
+            case Remove(id_, topics):
+                self._unsubscribe(topics if id_ and id_ == self._id else ())
+        return None
+
+    def left(self) -> None:
+        """See `byte_session.ByteSession`."""
+        for topic in self._topics:
+            self._hub.local.discard(self, topic)
+        self._topics.clear()
+
+    # ------------------------------------------------------------ subscribing
+
+    def _subscribe(self, opcode: int, id: int, topics: Sequence[bytes]) -> None:
+        listener, kept = self._hub, 0
+        named: list[str] = []
+        for topic in dict.fromkeys(topics):
+            if topic in self._topics:
+                # The answer to the first request of a subscriber counts what it has.
+                kept += opcode == SUBSCRIBE
+                continue
+            name, text = hub_topic(topic), shown(topic)
+            if not listener.policy.may_subscribe(listener.identity, text):
+                listener.service.note("subscribe", self.connection, text, "forbidden")
+                continue
+            if len(self._topics) >= listener.settings.max_subscriptions:
+                listener.service.note("subscribe", self.connection, text, "subscription_limit")
+                continue
+            self._topics.add(topic)
+            listener.local.add(self, topic)
+            if name is None:
+                listener.service.note("subscribe", self.connection, text)
+                kept += 1
+            else:
+                named.append(name)
+        if named:
+            request = SubscribeRequest(
+                tuple(named), presence=False, ref=reference(opcode, id, kept)
+            )
+            listener.service.subscribe(self.connection, request)
+        else:
+            listener.service.send(self.connection, answer(opcode, id, kept, 0))
+
+    def _unsubscribe(self, topics: Sequence[bytes]) -> None:
+        listener = self._hub
+        ended = [topic for topic in dict.fromkeys(topics) if topic in self._topics]
+        named: list[str] = []
+        for topic in ended:
+            self._topics.discard(topic)
+            listener.local.discard(self, topic)
+            name = hub_topic(topic)
+            if name is None:
+                listener.service.note("unsubscribe", self.connection, shown(topic))
+            else:
+                named.append(name)
+        if named:
+            listener.service.unsubscribe(self.connection, UnsubscribeRequest(tuple(named)))
+        listener.service.send(self.connection, encode(Removed(len(ended))))
+
+    # ------------------------------------------------------------ publishing
+
+    async def _publish(self, topics: Sequence[bytes], data: bytes) -> None:
+        payload = to_json(data)
+        fits = len(payload) <= self._hub.settings.max_payload
+        reached = 0
+        for topic in topics:
+            if self.closing:
+                return
+            name = hub_topic(topic) if fits else None
+            if name is None:
+                reached += await self._keep(topic, data)
+            else:
+                reached += await self._one(Draft(name, "message", payload, None, None, None))
+        if not self.closing:
+            self._hub.service.send(self.connection, encode(Published(reached)))
+
+    async def _one(self, draft: Draft) -> int:
+        """Publish by the hub; how many subscribers of this node it has."""
+        listener = self._hub
+        found = 0
+
+        def answered(draft: Draft, answer: Taken | ServiceError) -> None:
+            nonlocal found
+            if not isinstance(answer, ServiceError):
+                found = listener.service.reach(draft.topic)
+            elif answer.code == "forbidden":
+                listener.denied()
+
+        work = self.publish([draft], answered)
+        if work is not None:
+            await work
+        return found
+
+    async def _keep(self, topic: bytes, data: bytes) -> int:
+        """Publish among the subscribers of this listener; how many there are."""
+        listener, text = self._hub, shown(topic)
+        if not listener.policy.may_publish(listener.identity, text):
+            listener.denied()
+            listener.service.note("publish", self.connection, text, "forbidden")
+            return 0
+        await self.within_rate()
+        if self.closing:
+            return 0
+        listener.stayed()
+        listener.service.note("publish", self.connection, text)
+        push, reached = encode(Push(topic, data)), 0
+        for session, _ in listener.local.subscribers(topic):
+            if not session.closing:
+                listener.service.send(session.connection, push)
+                reached += 1
+        return reached

@@ -1,0 +1,78 @@
+"""The event stream and the hub protocol on several nodes: as on one, over the store."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from pubsub_server.testing import RunningServer, running_server
+from tests.cluster.waiting import until
+from tests.server.protocols.peers import events, hub
+
+if TYPE_CHECKING:
+    from tests.cluster.store import Store
+
+EVENTS = 300
+
+
+async def node(stack: AsyncExitStack, store: Store, **settings: Any) -> RunningServer:
+    who = {"user": "bus", "kind": "admin"}
+    given = {
+        "redis_durable": True,
+        "redis_url": store.url,
+        "event_stream": "0",
+        "hub": "0",
+        "listener_identities": {"event_stream": who, "hub": who},
+        "publish_rate_service": 1e6,
+        **settings,
+    }
+    return await stack.enter_async_context(running_server(**given))
+
+
+async def subscribed(server: RunningServer, count: int) -> None:
+    await until(lambda: server.stats.subscriptions, count)
+    # The store has answered, too: the protocol itself does not say when that is.
+    await until(lambda: any(each.busy for each in server.hub._open), False)
+
+
+async def test_events_cross_nodes_in_order_and_never_come_back_to_their_sender(
+    store: Store,
+) -> None:
+    async with AsyncExitStack() as stack:
+        here, there = await node(stack, store), await node(stack, store)
+        sender = await stack.enter_async_context(
+            events(here.server.others["event_stream"], b"status")
+        )
+        near = await stack.enter_async_context(events(here.server.others["event_stream"], b"*"))
+        far = await stack.enter_async_context(
+            events(there.server.others["event_stream"], b"status")
+        )
+        await subscribed(here, 2)
+        await subscribed(there, 1)
+        for number in range(EVENTS):
+            sender.event(b"status", b"%d" % number)
+        for reader in (near, far):
+            got = [await reader.next() for _ in range(EVENTS)]
+            assert got == [(b"status", b"%d" % number) for number in range(EVENTS)]
+        far.event(b"status", b"the first that the sender gets")
+        assert await sender.next() == (b"status", b"the first that the sender gets")
+        await until(lambda: len(here.hub.core.echoes), 0)
+
+
+async def test_a_hub_client_counts_its_node_and_reaches_the_others(store: Store) -> None:
+    async with AsyncExitStack() as stack:
+        here, there = await node(stack, store), await node(stack, store)
+        near = await stack.enter_async_context(hub(here.server.others["hub"]))
+        far = await stack.enter_async_context(hub(there.server.others["hub"]))
+        sender = await stack.enter_async_context(hub(here.server.others["hub"]))
+        await near.subscribe(b"status", b"other")
+        await far.subscribe(b"status")
+        assert await near.add(0, b"status") == 0
+        assert await sender.publish(b"x", b"status", b"other") == 2
+        assert await sender.publish(b"y", b"status") == 1
+        assert [await near.pushed() for _ in range(3)] == [
+            (b"status", b"x"),
+            (b"other", b"x"),
+            (b"status", b"y"),
+        ]
+        assert [await far.pushed() for _ in range(2)] == [(b"status", b"x"), (b"status", b"y")]

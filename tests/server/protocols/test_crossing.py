@@ -1,0 +1,177 @@
+"""What goes in by one protocol comes out by every other; docs/protocols.md has the matrix.
+
+`HANZO_PUBSUB_WRITE=1 pytest tests/server/protocols/test_crossing.py` writes it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from hanzoai.pubsub import PermissionDenied, PubSubClient
+from hanzoai.pubsub.payload_bytes import bytes_of, value_of
+from pubsub_server.testing import running_server
+from tests.server.protocols.peers import EventPeer, HubPeer, events, hub, until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pubsub_server.testing import RunningServer
+
+PAGE = Path(__file__).parents[3] / "docs" / "protocols.md"
+BEGIN, END = "<!-- matrix: written by tests/server/protocols/test_crossing.py -->\n", "<!-- end -->"
+TOPIC, SECRET = "demo.crossing", "secret.plans"
+VALUES = [b'{"n":1}', b"text", b"17", b'{ "spaced": 1 }', b"\xff\x00", b""]
+WRITERS = ("REST", "WebSocket", "event stream", "hub")
+READERS = ("WebSocket", "SSE", "REST history", "event stream", "hub")
+
+
+class Town:
+    """A server with a client of every protocol, all of the same user."""
+
+    def __init__(self, server: RunningServer, ps: PubSubClient, http: httpx.AsyncClient) -> None:
+        self.server = server
+        self.ps = ps
+        self.http = http
+        self.event_url = server.server.others["event_stream"]
+        self.hub_url = server.server.others["hub"]
+
+    async def post(self, topic: str, data: bytes) -> httpx.Response:
+        body = {"type": "t", "data": value_of(data)}
+        return await self.http.post(f"/v1/topics/{topic}/messages", json=body)
+
+
+async def town(stack: AsyncExitStack, kind: str) -> Town:
+    who = {"user": "alice", "kind": kind}
+    server = await stack.enter_async_context(
+        running_server(
+            event_stream="0",
+            hub="0",
+            listener_identities={"event_stream": who, "hub": who},
+            publish_rate_user=1e6,
+            publish_rate_service=1e6,
+        )
+    )
+    token = server.token("alice", kind="service" if kind == "service" else "user")
+    ps = await stack.enter_async_context(PubSubClient(url=server.ws, token=token))
+    http = await stack.enter_async_context(
+        httpx.AsyncClient(base_url=server.http, headers={"Authorization": f"Bearer {token}"})
+    )
+    return Town(server, ps, http)
+
+
+async def test_every_value_goes_from_each_protocol_to_each_other() -> None:
+    async with AsyncExitStack() as stack:
+        here = await town(stack, "service")
+        opened = await here.ps.subscribe(TOPIC)
+        streaming = await stack.enter_async_context(
+            PubSubClient(
+                url=here.server.ws,
+                rest_url=here.server.http,
+                token=here.server.token("bob"),
+                transport="sse",
+            )
+        )
+        streamed = await streaming.subscribe(TOPIC)
+        reader = await stack.enter_async_context(events(here.event_url, TOPIC.encode()))
+        pushes = await stack.enter_async_context(hub(here.hub_url))
+        await pushes.subscribe(TOPIC.encode())
+        sender = await stack.enter_async_context(events(here.event_url, b"demo.sender"))
+        publisher = await stack.enter_async_context(hub(here.hub_url))
+        await until(lambda: here.server.stats.subscriptions == 5)
+
+        writers: dict[str, Callable[[bytes], Awaitable[object]]] = {
+            "REST": lambda data: here.post(TOPIC, data),
+            "WebSocket": lambda data: here.ps.publish(TOPIC, {"type": "t", "data": value_of(data)}),
+            "event stream": lambda data: send(sender, data),
+            "hub": lambda data: publisher.publish(data, TOPIC.encode()),
+        }
+        cells: dict[tuple[str, str], int] = {}
+        for writer, write in writers.items():
+            for data in VALUES:
+                await write(data)
+                live = [(await anext(aiter(each))).data for each in (opened, streamed)]
+                page = (await here.http.get(f"/v1/topics/{TOPIC}/history?limit=1")).json()
+                got = [
+                    *map(bytes_of, (*live, page["messages"][-1]["data"])),
+                    (await reader.next())[1],
+                    (await pushes.pushed())[1],
+                ]
+                for name, heard in zip(READERS, got, strict=True):
+                    cells[writer, name] = cells.get((writer, name), 0) + (heard == data)
+        assert set(cells.values()) == {len(VALUES)}
+    async with AsyncExitStack() as stack:
+        denied = await denials(await town(stack, "user"), stack)
+    written(matrix(cells, denied))
+
+
+async def send(peer: EventPeer, data: bytes) -> None:
+    peer.event(TOPIC.encode(), data)
+
+
+async def denials(here: Town, stack: AsyncExitStack) -> tuple[dict[str, str], dict[str, str]]:
+    """What each protocol says where the rules deny."""
+    topic = SECRET.encode()
+    writing: dict[str, str] = {}
+    reading: dict[str, str] = {}
+    writing["REST"] = f"status {(await here.post(SECRET, b'x')).status_code}"
+    reading["REST history"] = (
+        f"status {(await here.http.get(f'/v1/topics/{SECRET}/history')).status_code}"
+    )
+    reading["SSE"] = f"status {(await here.http.get(f'/v1/subscribe?topics={SECRET}')).status_code}"
+    for name, work in (
+        (writing, here.ps.publish(SECRET, {"type": "t", "data": 1})),
+        (reading, _subscribed(here.ps)),
+    ):
+        try:
+            await work
+        except PermissionDenied as error:
+            name["WebSocket"] = f"`{error.code}`"
+    async with events(here.event_url, topic) as closed:
+        assert await closed.ended() == b""
+        reading["event stream"] = "closed"
+    sender = await stack.enter_async_context(events(here.event_url, b"demo.a"))
+    sender.event(topic, b"x")
+    await until(lambda: here.server.stats.denied["event_stream"] == 1)
+    writing["event stream"] = "dropped, counted"
+    client: HubPeer = await stack.enter_async_context(hub(here.hub_url))
+    _, count = await client.subscribe(topic)
+    reading["hub"] = f"count {count}"
+    writing["hub"] = f"count {await client.publish(b'x', topic)}"
+    assert here.server.stats.published == 0
+    return writing, reading
+
+
+async def _subscribed(ps: PubSubClient) -> None:
+    await ps.subscribe(SECRET)
+
+
+def matrix(cells: dict[tuple[str, str], int], denied: tuple[dict[str, str], dict[str, str]]) -> str:
+    writing, reading = denied
+    rows = [["published over", *(f"read over {name}" for name in READERS), "where denied"]]
+    for writer in WRITERS:
+        row = [f"{cells[writer, name]} of {len(VALUES)}" for name in READERS]
+        rows.append([writer, *row, writing[writer]])
+    rows.append(["where denied", *(reading[name] for name in READERS), ""])
+    lines = ["| " + " | ".join(row).rstrip() + " |\n" for row in rows]
+    return "".join([lines[0], "|" + "---|" * len(rows[0]) + "\n", *lines[1:]])
+
+
+def written(table: str) -> None:
+    """Compare with the page; or write it."""
+    page = PAGE.read_text(encoding="utf-8")
+    head, _, rest = page.partition(BEGIN)
+    shown, _, tail = rest.partition(END)
+    if os.environ.get("HANZO_PUBSUB_WRITE"):
+        PAGE.write_text(f"{head}{BEGIN}{table}{END}{tail}", encoding="utf-8")
+    else:
+        assert shown == table
+
+
+def test_values_have_one_reading_each() -> None:
+    readings: list[Any] = [value_of(data) for data in VALUES]
+    assert readings == [{"n": 1}, "text", "17", '{ "spaced": 1 }', {"$base64": "/wA="}, ""]

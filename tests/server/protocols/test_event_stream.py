@@ -1,0 +1,256 @@
+"""The event stream, by a peer that knows only its bytes."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub import PubSubClient
+from pubsub_server.testing import running_server
+from tests.server.protocols.peers import EventPeer, events, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from pubsub_server.testing import RunningServer
+
+ADMIN = {"event_stream": {"user": "bus", "kind": "admin"}}
+
+
+class Broker:
+    """A server with an event stream."""
+
+    def __init__(self, server: RunningServer) -> None:
+        self.server = server
+        self.url = server.server.others["event_stream"]
+
+    async def has(self, count: int) -> None:
+        """Wait until it has this many subscriptions."""
+        await until(lambda: self.server.stats.subscriptions >= count)
+
+    async def has_local(self, count: int) -> None:
+        (listener,) = self.server.server._byte_listeners
+        await until(lambda: len(listener.local) >= count)  # type: ignore[attr-defined]
+
+
+@asynccontextmanager
+async def broker(**settings: Any) -> AsyncGenerator[Broker]:
+    given = {
+        "event_stream": "0",
+        "listener_identities": ADMIN,
+        "publish_rate_service": 1e6,
+        **settings,
+    }
+    async with running_server(**given) as server:
+        yield Broker(server)
+
+
+@pytest.mark.statement("P-03", "P-05", "P-10", "P-15", "P-22")
+async def test_events_reach_all_subscribers_of_their_topic_in_order_and_not_their_sender() -> None:
+    async with (
+        broker() as node,
+        events(node.url, b"status") as one,
+        events(node.url, b"status") as two,
+        events(node.url, b"metrics") as other,
+    ):
+        await node.has(3)
+        for number in range(50):
+            one.event(b"status", b"%d" % number)
+        two.event(b"status", b"back")
+        two.event(b"metrics", b'{"cpu":42}')
+        assert [await two.next() for _ in range(50)] == [
+            (b"status", b"%d" % number) for number in range(50)
+        ]
+        assert await one.next() == (b"status", b"back")
+        assert await other.next() == (b"metrics", b'{"cpu":42}')
+
+
+async def test_the_captured_bytes_work_in_one_write_and_in_single_bytes() -> None:
+    subscribe = bytes.fromhex("000673746174757300000000")
+    publish = bytes.fromhex("0006737461747573000000066f6e6c696e65")
+    async with broker() as node, events(node.url) as one, events(node.url) as two:
+        one.write(subscribe)
+        await node.has(1)
+        for byte in subscribe + publish:
+            two.write(bytes((byte,)))
+            await two.writer.drain()
+        assert await one.read(len(publish)) == publish
+
+
+@pytest.mark.statement("P-11", "P-12", "P-20")
+async def test_a_star_alone_takes_everything_and_other_stars_are_topics() -> None:
+    async with (
+        broker() as node,
+        events(node.url, b"*") as everything,
+        events(node.url, b"events.*") as literal,
+    ):
+        await node.has(1)
+        await node.has_local(1)
+        for topic in (b"status", b"events.new", b"events.*", b"*", b"", b"a b/\xff"):
+            literal.event(topic, b"x")
+        got = [await everything.next() for _ in range(6)]
+        assert sorted(topic for topic, _ in got) == sorted(
+            [b"status", b"events.new", b"events.*", b"*", b"", b"a b/\xff"]
+        )
+        everything.event(b"events.*", b"back")
+        assert await literal.next() == (b"events.*", b"back")
+        assert node.server.stats.local == {"event_stream": 5}
+
+
+@pytest.mark.statement("P-17", "P-18")
+async def test_the_largest_topic_and_payload_pass_whole_and_one_byte_more_closes() -> None:
+    topic, payload = b"t" * 1024, bytes(range(256)) * 65_536
+    async with (
+        broker() as node,
+        events(node.url, topic) as reader,
+        events(node.url, b"sender") as sender,
+    ):
+        await node.has_local(2)
+        sender.event(topic, payload)
+        assert await reader.next() == (topic, payload)
+        sender.write(b"\0\x01a" + (2**24 + 1).to_bytes(4, "big"))
+        assert await sender.ended() == b""
+        async with events(node.url, b"t" * 1025) as wrong:
+            assert await wrong.ended() == b""
+        assert node.server.stats.broken == {
+            "event_stream.oversize": 1,
+            "event_stream.topic_too_long": 1,
+        }
+
+
+async def test_a_reader_that_stops_holds_up_nobody_and_costs_a_bounded_queue() -> None:
+    piece = b"x" * 200_000
+    async with (
+        broker(max_payload=300_000) as node,
+        events(node.url, b"load") as stopped,
+        events(node.url, b"load") as reader,
+        events(node.url, b"sender") as sender,
+    ):
+        await node.has(3)
+        stopped.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(300):
+            sender.event(b"load", piece)
+            await sender.writer.drain()
+            assert await reader.next() == (b"load", piece)
+        await until(lambda: node.server.stats.slow_consumers == 1)
+        assert sum(each.held for each in node.server.hub._open) == 0
+
+
+async def test_an_event_is_read_and_published_by_the_sdk_too() -> None:
+    async with (
+        broker() as node,
+        PubSubClient(url=node.server.ws, token=node.server.service_token()) as ps,
+        events(node.url, b"demo.a") as peer,
+    ):
+        subscription = await ps.subscribe("demo.a")
+        await node.has(2)
+        values: list[tuple[bytes, Any]] = [
+            (b'{"n":1}', {"n": 1}),
+            (b"text", "text"),
+            (b"17", "17"),
+            (b'{ "spaced": 1 }', '{ "spaced": 1 }'),
+            (b"\xff\x00", {"$base64": "/wA="}),
+            (b"", ""),
+        ]
+        for data, _ in values:
+            peer.event(b"demo.a", data)
+        heard = [message.data async for message in _first(subscription, len(values))]
+        assert heard == [value for _, value in values]
+        for data, value in values:
+            await ps.publish("demo.a", {"type": "t", "data": value})
+            assert await peer.next() == (b"demo.a", data)
+
+
+async def _first(messages: Any, count: int) -> AsyncGenerator[Any]:
+    async for message in messages:
+        yield message
+        count -= 1
+        if not count:
+            return
+
+
+async def test_without_an_identity_nothing_is_allowed_and_with_one_what_the_rules_say() -> None:
+    async with broker(listener_identities={}) as node, events(node.url, b"demo.a") as peer:
+        assert await peer.ended() == b""
+        assert node.server.stats.broken == {"event_stream.forbidden": 1}
+    alice = {"event_stream": {"user": "alice", "orgs": ["acme"]}}
+    async with (
+        broker(listener_identities=alice) as node,
+        events(node.url, b"org.acme.news") as peer,
+        events(node.url, b"org.acme.news") as reader,
+    ):
+        await node.has(2)
+        peer.event(b"org.acme.news", b"no user may publish here")
+        peer.event(b"demo.a", b"but here")
+        await until(lambda: node.server.stats.published == 1)
+        assert node.server.stats.denied == {"event_stream": 1}
+        async with events(node.url, b"org.other.news") as stranger:
+            assert await stranger.ended() == b""
+        reader.writer.write_eof()
+        assert await reader.ended() == b""
+
+
+async def test_a_publisher_above_the_rate_is_slowed_down_and_loses_nothing() -> None:
+    async with (
+        broker(publish_rate_service=200, publish_burst=100) as node,
+        events(node.url, b"demo.a") as reader,
+        events(node.url, b"demo.b") as sender,
+    ):
+        await node.has(2)
+        for number in range(80):
+            sender.event(b"demo.a" if number % 4 else b"a local topic", b"%d" % number)
+        got = [await reader.next() for _ in range(60)]
+        assert [payload for _, payload in got] == [b"%d" % n for n in range(80) if n % 4]
+
+
+@pytest.mark.statement("P-07", "P-16")
+async def test_a_subscription_ends_with_its_connection_and_nothing_is_replayed() -> None:
+    async with broker() as node, events(node.url, b"demo.b") as sender:
+        async with events(node.url, b"demo.a"):
+            await node.has(2)
+        await until(lambda: node.server.stats.subscriptions == 1)
+        sender.event(b"demo.a", b"missed")
+        await until(lambda: node.server.stats.published == 1)
+        async with events(node.url, b"demo.a") as again:
+            await node.has(2)
+            sender.event(b"demo.a", b"seen")
+            assert await again.next() == (b"demo.a", b"seen")
+
+
+async def test_half_an_event_and_silence_or_no_subscription_close() -> None:
+    async with (
+        broker(body_timeout=100, auth_deadline=100) as node,
+        events(node.url, b"demo.a") as half,
+        events(node.url) as silent,
+    ):
+        half.write(b"\0\x06sta")
+        assert await half.ended() == b""
+        assert await silent.ended() == b""
+        assert node.server.stats.broken == {
+            "event_stream.half_a_frame": 1,
+            "event_stream.no_subscription": 1,
+        }
+
+
+async def test_a_unix_socket_serves_its_owner_and_replaces_a_stale_file(tmp_path: Path) -> None:
+    path = tmp_path / "events.sock"
+    for _ in range(2):
+        async with broker(event_stream=f"unix:{path}") as node:
+            assert node.url == f"events+unix:{path}"
+            assert path.stat().st_mode & 0o777 == 0o600
+            async with events(node.url, b"a") as one, events(node.url, b"a") as two:
+                await node.has(2)
+                one.event(b"a", b"x")
+                assert await two.next() == (b"a", b"x")
+
+
+async def test_peers_are_closed_when_the_server_stops() -> None:
+    async with broker() as node:
+        async with events(node.url, b"a") as peer:
+            await node.has(1)
+            await node.server.server.stop()
+            assert await peer.ended() == b""
+        assert isinstance(peer, EventPeer)

@@ -1,0 +1,210 @@
+"""The hub protocol, by a peer that knows only its bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import resource
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub import PubSubClient
+from pubsub_server.testing import running_server
+from tests.server.protocols.peers import hub, names, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from pubsub_server.testing import RunningServer
+
+SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
+ADMIN = {"hub": {"user": "relay", "kind": "admin"}}
+
+
+@asynccontextmanager
+async def relay(**settings: Any) -> AsyncGenerator[tuple[RunningServer, str]]:
+    given = {"hub": "0", "listener_identities": ADMIN, "publish_rate_service": 1e6, **settings}
+    async with running_server(**given) as server:
+        yield server, server.server.others["hub"]
+
+
+async def test_the_captured_bytes_of_the_existing_hub_work_also_byte_by_byte() -> None:
+    two = bytes.fromhex("07746f7069635f3107746f7069635f32")
+    subscribe = bytes.fromhex("040000001102") + two
+    publish = bytes.fromhex("020000001a02") + two + bytes.fromhex("0000000568656c6c6f")
+    async with relay() as (_, url), hub(url) as reader, hub(url) as sender:
+        for byte in subscribe:
+            reader.write(bytes((byte,)))
+            await reader.writer.drain()
+        assert await reader.read(1) == b"\x05"
+        id = await reader.number(8)
+        assert id
+        assert await reader.number(4) == 2
+        # Two requests in one write.
+        sender.write(publish + publish)
+        assert await sender.read(10) == bytes.fromhex("0300000002") * 2
+        for topic in (b"topic_1", b"topic_2") * 2:
+            push = b"\x06\0\0\0\x07" + topic + bytes.fromhex("0000000568656c6c6f")
+            assert await reader.read(len(push)) == push
+
+
+@pytest.mark.statement("Z-01", "Z-02", "Z-05", "Z-25")
+async def test_counts_are_exact_over_topics_subscribers_and_listeners() -> None:
+    async with (
+        relay(event_stream="0") as (server, url),
+        PubSubClient(url=server.ws, token=server.service_token()) as ps,
+        hub(url) as one,
+        hub(url) as two,
+        hub(url) as sender,
+    ):
+        subscription = await ps.subscribe("demo.a")
+        id_, count = await one.subscribe(b"demo.a", b"demo.b", b"no such topic", b"demo.a")
+        assert count == 3
+        assert (await two.subscribe(b"demo.a"))[1] == 1
+        assert await sender.publish(b"x", b"demo.a") == 3
+        assert await sender.publish(b"y", b"demo.a", b"demo.b", b"demo.c") == 4
+        assert await sender.publish(b"z", b"demo.b", b"demo.b") == 2
+        assert await sender.publish(b"w", b"no such topic", b"") == 1
+        got = [await one.pushed() for _ in range(6)]
+        assert [data for topic, data in got if topic == b"demo.a"] == [b"x", b"y"]
+        assert [data for topic, data in got if topic == b"demo.b"] == [b"y", b"z", b"z"]
+        assert got[-1] == (b"no such topic", b"w")
+        assert [await two.pushed() for _ in range(2)] == [(b"demo.a", b"x"), (b"demo.a", b"y")]
+        assert await one.add(id_, b"demo.a", b"demo.d") == 1
+        assert await one.remove(id_, b"demo.a", b"demo.d", b"never") == 2
+        assert await sender.publish(b"x", b"demo.a", b"demo.d") == 2
+        assert (await anext(aiter(subscription))).data == "x"
+
+
+async def test_an_id_of_another_client_changes_nothing() -> None:
+    async with relay() as (_, url), hub(url) as one, hub(url) as mallory, hub(url) as sender:
+        id_, _ = await one.subscribe(b"a")
+        own, _ = await mallory.subscribe(b"b")
+        assert own != id_
+        for stranger in (id_, 0, 12345):
+            assert await mallory.remove(stranger, b"a") == 0
+            assert await mallory.add(stranger, b"c") == 0
+        assert await sender.publish(b"x", b"a", b"b", b"c") == 2
+        assert await one.pushed() == (b"a", b"x")
+
+
+async def test_nothing_to_subscribe_gets_no_id_and_nothing_to_publish_reaches_nobody() -> None:
+    async with relay() as (_, url), hub(url) as peer:
+        assert await peer.subscribe() == (0, 0)
+        assert await peer.publish(b"x") == 0
+
+
+async def test_a_publisher_hears_itself_if_it_is_subscribed() -> None:
+    async with relay() as (_, url), hub(url) as peer:
+        await peer.subscribe(b"a")
+        peer.request(2, names(b"a") + b"\0\0\0\x01x")
+        push, reply = b"\x06\0\0\0\x01a\0\0\0\x01x", b"\x03\0\0\0\x01"
+        # The order of the two is not defined.
+        assert await peer.read(16) in {push + reply, reply + push}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        *((bytes((opcode,)) + b"\0\0\0\x01\0", "bad_opcode") for opcode in (0, 1, 3, 5, 6, 8)),
+        *((bytes((opcode,)) + b"\0\0\0\x01\0", "bad_opcode") for opcode in (10, 11, 255)),
+        (b"\x02\0\0\0\0", "bad_length"),
+        (b"\x02\0\0\0\x07\x01\x01a\0\0\0\x05", "bad_length"),
+        (b"\x04\0\0\0\x03\x02\x01a", "bad_length"),
+        (b"\x02\xff\xff\xff\xff", "oversize"),
+    ],
+)
+async def test_what_no_client_sends_closes_it_and_nobody_else(wrong: bytes, reason: str) -> None:
+    async with relay() as (server, url), hub(url) as good, hub(url) as bad:
+        await good.subscribe(b"a")
+        bad.write(wrong)
+        assert await bad.ended() == b""
+        assert server.stats.broken == {f"hub.{reason}": 1}
+        assert await good.add(1, b"a") == 0
+
+
+async def test_what_the_rules_deny_is_answered_with_0() -> None:
+    alice = {"hub": {"user": "alice"}}
+    async with relay(listener_identities=alice) as (server, url), hub(url) as peer:
+        _, count = await peer.subscribe(b"demo.a", b"org.acme.news")
+        assert count == 1
+        assert await peer.publish(b"x", b"org.acme.news") == 0
+        assert await peer.publish(b"x", b"demo.b") == 0
+        assert server.stats.denied == {"hub": 1}
+    async with relay(listener_identities={}) as (_, url), hub(url) as nobody:
+        assert (await nobody.subscribe(b"demo.a"))[1] == 0
+        assert await nobody.publish(b"x", b"demo.a") == 0
+
+
+async def test_a_publisher_above_the_rate_waits_for_its_answer() -> None:
+    async with (
+        relay(publish_rate_service=200, publish_burst=50) as (_, url),
+        hub(url) as reader,
+        hub(url) as sender,
+    ):
+        await reader.subscribe(b"demo.a")
+        for number in range(40):
+            sender.request(2, names(b"demo.a") + b"\0\0\0\x02%02d" % number)
+        assert [(await reader.pushed())[1] for _ in range(40)] == [b"%02d" % n for n in range(40)]
+        assert await sender.read(200) == bytes.fromhex("0300000001") * 40
+
+
+@pytest.mark.statement("Z-01")
+async def test_a_message_of_16_mib_passes_whole() -> None:
+    data = bytes(range(256)) * 65_536
+    async with relay() as (server, url), hub(url) as reader, hub(url) as sender:
+        await reader.subscribe(b"a")
+        assert await sender.publish(data, b"a") == 1
+        assert await reader.pushed() == (b"a", data)
+        assert server.stats.local["hub"] == 1
+
+
+@pytest.mark.statement("Z-03")
+async def test_many_clients_at_once_are_served() -> None:
+    many = 8_000 if SOAK else 300
+    if SOAK:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    limits: dict[str, Any] = {"connections_per_user": 10_000}
+    async with AsyncExitStack() as stack:
+        server, url = await stack.enter_async_context(relay(**limits))
+        peers = [await stack.enter_async_context(hub(url)) for _ in range(many)]
+        await asyncio.gather(*(peer.subscribe(b"demo.a") for peer in peers))
+        assert await peers[0].publish(b"x", b"demo.b") == 0
+        sender = await stack.enter_async_context(hub(url))
+        assert await sender.publish(b"x", b"demo.a") == many
+        assert {await peer.pushed() for peer in peers} == {(b"demo.a", b"x")}
+        assert server.stats.connections["hub"] == many + 1
+    await until(lambda: server.stats.connections["hub"] == 0)
+
+
+async def test_garbage_ends_its_sender_and_disturbs_nobody() -> None:
+    chance = random.Random(13)
+    async with relay(event_stream="0", body_timeout=200, auth_deadline=200) as (server, url):
+        broken = server.stats.broken
+        async with hub(url) as good, hub(url) as sender:
+            await good.subscribe(b"demo.a")
+            for number in range(200):
+                other = server.server.others["event_stream"] if number % 2 else url
+                async with hub(other) as mallory:
+                    mallory.write(chance.randbytes(chance.randrange(1, 400)))
+                    assert not (await mallory.ended()).startswith(b"\x05")
+            assert await sender.publish(b"x", b"demo.a") == 1
+            assert await good.pushed() == (b"demo.a", b"x")
+        assert sum(broken.values()) == 200
+        assert not any(listener.unread for listener in server.server._byte_listeners)
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_publish_leaves_nothing_behind() -> None:
+    async with relay(publish_rate_service=10, publish_burst=1) as (server, url):
+        async with hub(url) as peer:
+            for _ in range(20):
+                peer.request(2, names(b"demo.a") + b"\0\0\0\x01x")
+            assert await peer.read(5)
+            peer.writer.transport.abort()
+        await until(lambda: server.stats.connections["hub"] == 0)
+        (listener,) = server.server._byte_listeners
+        assert (listener.sessions, listener.unread) == (set(), 0)
