@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.sp.codec import Framing
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.memory import open_memory
@@ -23,6 +24,7 @@ from pubsub_server.listeners.http.console import Console
 from pubsub_server.listeners.http.dev_sign_in import DevSignIn
 from pubsub_server.listeners.http.listener import HttpListener
 from pubsub_server.listeners.hub_protocol.listener import HubListener
+from pubsub_server.listeners.sp_pub.listener import SpListener
 from pubsub_server.listeners.websocket.listener import WebSocketListener
 from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.audit import AuditLog, FileSink
@@ -31,7 +33,7 @@ from pubsub_server.observe.descriptors import Descriptors
 from pubsub_server.observe.loop_lag import LoopLag
 from pubsub_server.observe.metrics import Metrics
 from pubsub_server.observe.webhooks import WebhookSender
-from pubsub_server.settings.addresses import parse_address
+from pubsub_server.settings.addresses import parse_address, parse_sp_url
 from pubsub_server.shared.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.shared.wall_clock import never_back, now_ms
 from pubsub_server.tasks import FAILURES
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from pubsub_server.observe.audit import AuditSink
     from pubsub_server.observe.audit_streams import Carrier
     from pubsub_server.observe.tracing import Tracing
+    from pubsub_server.settings.addresses import Address
     from pubsub_server.settings.config import Settings
     from pubsub_server.workers.meeting import Meeting
 
@@ -271,20 +274,35 @@ class Server:
         if settings.hub is not None:
             other = HubListener(hub, policy, settings, _acting(settings, "hub"))
             await self._open(other, settings.hub, "hub", tls)
+        if settings.sp_pub is not None:
+            await self._open_sp(settings.sp_pub, policy, tls)
+
+    async def _open_sp(self, url: str, policy: Policy, tls: ssl.SSLContext | None) -> None:
+        settings, address = self.settings, parse_sp_url(url)
+        framing = Framing.TCP if address.path is None else Framing.IPC
+        listener = SpListener(self.hub, policy, settings, _acting(settings, "sp_pub"), framing)
+        bound = await self._bound(listener, address, url, tls)
+        scheme = "tls+tcp" if tls is not None else "tcp"
+        self.others[listener.name] = url if bound.path is not None else f"{scheme}://{bound}"
 
     async def _open(
         self, listener: ByteListener, text: str, scheme: str, tls: ssl.SSLContext | None
     ) -> None:
+        bound = await self._bound(listener, parse_address(text), text, tls)
+        secure = "s" if tls is not None and bound.path is None else ""
+        url = f"{scheme}+{bound}" if bound.path is not None else f"{scheme}{secure}://{bound}"
+        self.others[listener.name] = url
+
+    async def _bound(
+        self, listener: ByteListener, address: Address, text: str, tls: ssl.SSLContext | None
+    ) -> Address:
         self._byte_listeners.append(listener)
         try:
-            bound = await listener.start(parse_address(text), tls)
+            return await listener.start(address, tls)
         except (OSError, OverflowError) as error:
             flag = "--" + listener.name.replace("_", "-")
             said = getattr(error, "strerror", None) or error
             raise StartError(f"cannot listen on {text} ({flag}): {said}") from None
-        secure = "s" if tls is not None and bound.path is None else ""
-        url = f"{scheme}+{bound}" if bound.path is not None else f"{scheme}{secure}://{bound}"
-        self.others[listener.name] = url
 
     def reopen(self) -> None:
         """Opens the audit log anew, as after a rotation."""
@@ -378,7 +396,7 @@ class Server:
         self.hub.stats.token(refused)
 
 
-def _acting(settings: Settings, name: Literal["event_stream", "hub"]) -> Identity:
+def _acting(settings: Settings, name: Literal["event_stream", "hub", "sp_pub"]) -> Identity:
     """As whom connections of a listener act."""
     entry = settings.listener_identities.get(name)
     return NOBODY if entry is None else entry.identity()

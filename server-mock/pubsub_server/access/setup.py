@@ -15,7 +15,7 @@ from pubsub_server.auth.api_keys import ApiKeys, ApiKeysError
 from pubsub_server.auth.authenticators import OnAuth, RememberedTokens, TokenRouter
 from pubsub_server.auth.dev_tokens import DevTokens, KeyFileError
 from pubsub_server.auth.jwks import FetchFailed, JwksAuthenticator, KeySet
-from pubsub_server.settings.addresses import parse_address
+from pubsub_server.settings.addresses import LOOPBACK_HOST, parse_address, parse_sp_url
 from pubsub_server.settings.config import LOOPBACK, Settings
 
 if TYPE_CHECKING:
@@ -48,13 +48,20 @@ def _problems(settings: Settings) -> Iterator[str]:
                 f"--dev listens on loopback only, not on {settings.host}; use --host 127.0.0.1, or "
                 "leave --dev out and configure IAM and TLS"
             )
-        for name in ("event_stream", "hub"):
+        for name, parse in (
+            ("event_stream", parse_address),
+            ("hub", parse_address),
+            ("sp_pub", parse_sp_url),
+        ):
             address: str | None = getattr(settings, name)
-            if address is None or (parsed := parse_address(address)).path is not None:
+            if address is None or (parsed := parse(address)).path is not None:
                 continue
             if parsed.host not in LOOPBACK:
                 flag = "--" + name.replace("_", "-")
-                yield f"--dev listens on loopback only, not on {parsed.host}; use {flag} 0"
+                yield (
+                    f"--dev listens on loopback only, not on {parsed.host}; use {LOOPBACK_HOST}"
+                    f" with {flag}"
+                )
         return
     if settings.jwks_url is None and settings.api_keys_file is None:
         yield (

@@ -45,11 +45,13 @@ class ByteListener(ABC):
 
     Attributes:
         name: Of the setting with its address.
+        encoder: What its connections are opened with.
+        first_within: Seconds until a client has to say what it wants; see `ByteSession.overdue`.
         unread: Bytes of half-read frames, of all connections.
     """
 
     name: ClassVar[str]
-    encoder: ClassVar[Encoder]
+    encoder: Encoder
 
     def __init__(
         self, service: Service, policy: Policy, settings: Settings, identity: Identity
@@ -61,6 +63,7 @@ class ByteListener(ABC):
         self.tasks = Tasks(asyncio.get_running_loop(), logger, self.name)
         self.sessions: set[Session] = set()
         self.unread = 0
+        self.first_within = settings.auth_deadline / 1000
         self._server: asyncio.Server | None = None
         self._empty: asyncio.Future[None] | None = None
         stats = service.stats
@@ -90,9 +93,12 @@ class ByteListener(ABC):
         """
         loop = asyncio.get_running_loop()
         if address.path is not None:
-            _remove_stale(address.path)
+            abstract = address.path.startswith("\0")
+            if not abstract:
+                _remove_stale(address.path)
             self._server = await loop.create_unix_server(self.session, address.path, backlog=4096)
-            os.chmod(address.path, 0o600)
+            if not abstract:
+                os.chmod(address.path, 0o600)
             return address
         seconds = self.settings.auth_deadline / 1000 if tls is not None else None
         self._server = await loop.create_server(

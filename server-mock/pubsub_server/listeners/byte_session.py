@@ -202,11 +202,12 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         try:
             await self._listener.service.enter(connection, self._listener.identity)
         except ServiceError as error:
-            self._listener.broke(error.code)
-            self._listener.service.end(connection, error)
+            if not self._closing:
+                self._listener.broke(error.code)
+                self._listener.service.end(connection, error)
             return
         self._working = False
-        self._watch(self._listener.settings.auth_deadline / 1000)
+        self._watch(self._listener.first_within)
         self._advance()
 
     def data_received(self, data: bytes) -> None:

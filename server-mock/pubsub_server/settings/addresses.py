@@ -1,4 +1,4 @@
-"""Addresses of listeners: a port, `HOST:PORT` or `unix:PATH`."""
+"""Addresses of listeners: a port, `HOST:PORT`, `unix:PATH`, or a URL of SP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Address(NamedTuple):
     Attributes:
         host: A name or IP address; empty with `path`.
         port: 0 picks a free one.
-        path: Of a Unix socket; None for TCP.
+        path: Of a Unix socket; None for TCP. An abstract one, of Linux, begins with NUL.
     """
 
     host: str
@@ -46,3 +46,17 @@ def parse_address(text: str) -> Address:
         raise ValueError("must be a port, HOST:PORT or unix:PATH")
     host: str | None = match[1]
     return Address((host or LOOPBACK_HOST).strip("[]"), int(match[2]))
+
+
+def parse_sp_url(url: str) -> Address:
+    """Read the URL of an SP socket: `tcp://HOST:PORT`, `ipc://PATH` or `abstract://NAME`.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme == "tcp":
+        return parse_address(rest.replace("*:", "0.0.0.0:", 1) if rest.startswith("*:") else rest)
+    if scheme in {"ipc", "abstract"} and 0 < len(rest) <= _PATH_MAX:
+        return Address("", 0, rest if scheme == "ipc" else f"\0{rest}")
+    raise ValueError("must be tcp://HOST:PORT, ipc://PATH or abstract://NAME")

@@ -26,7 +26,7 @@ from pydantic import (
 
 from pubsub_server.auth.identity import DEFAULT_CLAIMS
 from pubsub_server.settings import conflicts
-from pubsub_server.settings.addresses import parse_address
+from pubsub_server.settings.addresses import parse_address, parse_sp_url
 from pubsub_server.settings.entries import HistoryClass, ListenerIdentity, Webhook
 from pubsub_server.settings.kinds import (
     Count,
@@ -94,8 +94,13 @@ class Settings(BaseModel):
     hub: str | None = Field(
         default=None, description="address of the hub protocol of pub0sub, likewise"
     )
-    listener_identities: dict[Literal["event_stream", "hub"], ListenerIdentity] = Field(
-        default_factory=dict[Literal["event_stream", "hub"], ListenerIdentity],
+    sp_pub: str | None = Field(
+        default=None,
+        description="URL on which SP subscribers (NNG) get all topics: `tcp://HOST:PORT`,"
+        " `ipc://PATH` or `abstract://NAME`",
+    )
+    listener_identities: dict[Literal["event_stream", "hub", "sp_pub"], ListenerIdentity] = Field(
+        default_factory=dict[Literal["event_stream", "hub", "sp_pub"], ListenerIdentity],
         description="as whom connections of these listeners act, whose protocols have no tokens:"
         " JSON, or a file with it; without an entry as nobody, who may do what rules grant to"
         " unauthenticated clients",
@@ -359,6 +364,13 @@ class Settings(BaseModel):
         if address is not None:
             parse_address(address)
         return address
+
+    @field_validator("sp_pub")
+    @classmethod
+    def _sp_url(cls, url: str | None) -> str | None:
+        if url is not None:
+            parse_sp_url(url)
+        return url
 
     @field_validator("audit_kafka")
     @classmethod

@@ -25,7 +25,7 @@ def conflicts(settings: Settings) -> Iterator[str]:
         )
     if settings.http_port == settings.ws_port != 0:
         yield f"http_port and ws_port are both {settings.http_port}; give each a port of its own"
-    for name in ("event_stream", "hub"):
+    for name in ("event_stream", "hub", "sp_pub"):
         if getattr(settings, name) is not None and settings.workers > 1:
             yield f"{name} is set with {settings.workers} workers; run one worker"
         if name in settings.listener_identities and getattr(settings, name) is None:

@@ -296,6 +296,7 @@ def _kind(name: str) -> str:
         "listener_identities": "a map of listener to {user, kind, orgs, …}, or a file with it",
         "event_stream": "a port, HOST:PORT or unix:PATH",
         "hub": "a port, HOST:PORT or unix:PATH",
+        "sp_pub": "tcp://HOST:PORT, ipc://PATH or abstract://NAME",
         "redis_url": "a URL like redis://host:6379",
     }
     if name in special:

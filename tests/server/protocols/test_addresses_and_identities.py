@@ -58,7 +58,7 @@ async def test_an_address_in_use_and_one_that_others_reach_are_refused() -> None
         with pytest.raises(StartError, match=rf"cannot listen on {port} \(--hub\)"):
             async with running_server(hub=port):
                 pass
-    with pytest.raises(StartError, match=r"loopback only, not on 0\.0\.0\.0; use --event-stream 0"):
+    with pytest.raises(StartError, match=r"not on 0\.0\.0\.0; use 127\.0\.0\.1 with --event"):
         async with running_server(event_stream="0.0.0.0:0"):
             pass
 

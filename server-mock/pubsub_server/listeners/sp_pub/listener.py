@@ -1,0 +1,50 @@
+"""The listener of SP subscribers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server.listeners.byte_listener import ByteListener
+from pubsub_server.listeners.sp_pub.encoder import ENCODERS
+from pubsub_server.listeners.sp_pub.session import SpSession
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.sp.codec import Framing
+    from pubsub_server.auth.identity import Identity
+    from pubsub_server.interfaces import Policy
+    from pubsub_server.service import Service
+    from pubsub_server.settings.config import Settings
+
+HELLO_SECONDS: Final = 10.0
+"""For the hello of a subscriber."""
+
+
+class SpListener(ByteListener):
+    """SP subscribers on one address.
+
+    Args:
+        service: The hub.
+        policy: The access rules.
+        settings: Limits and deadlines.
+        identity: As whom the connections act.
+        framing: Of the transport.
+    """
+
+    name = "sp_pub"
+
+    def __init__(
+        self,
+        service: Service,
+        policy: Policy,
+        settings: Settings,
+        identity: Identity,
+        framing: Framing,
+    ) -> None:
+        self.framing = framing
+        self.encoder = ENCODERS[framing]
+        super().__init__(service, policy, settings, identity)
+        self.first_within = HELLO_SECONDS
+
+    def session(self) -> SpSession:
+        """See `byte_listener.ByteListener`."""
+        return SpSession(self)
