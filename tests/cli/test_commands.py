@@ -14,6 +14,7 @@ import pytest
 from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.main import main
+from hanzoai.pubsub.streams import stream_writer
 from pubsub_server.testing import RunningServer, running_server
 
 if TYPE_CHECKING:
@@ -335,3 +336,27 @@ async def test_doctor_tells_tokens_apart_that_a_real_server_refuses(
     token = server.token(user, ttl=ttl) if user else "ey.forged.token"
     outcome = await run("doctor", "--token", token)
     assert outcome.records[0]["cause"]["code"] == code
+
+
+async def test_stream_writes_standard_input_and_prints_it(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    text = "Hello wörld \U0001f468\u200d\U0001f469 漢字\n\x1b[31mred"
+    written = await run("stream", "demo.answer", "--write", "--id", "r1", stdin=text)
+    assert (written.code, written.out, written.err) == (Exit.OK, "", "")
+    raw = await run("stream", "demo.answer", "--raw")
+    assert (raw.code, raw.out) == (Exit.OK, f"{text}\n")
+    events = (await run("stream", "demo.answer", "--id", "r1")).records
+    assert [event["event"] for event in events] == ["started", "delta", "done"]
+    assert events[-1]["text"] == text
+
+
+async def test_a_stream_that_is_cancelled_ends_both_commands(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]], ps: PubSubClient
+) -> None:
+    async with stream_writer(ps, "demo.answer", id="r1") as writer:
+        await writer.write("half")
+        await writer.abort("enough")
+    outcome = await run("stream", "demo.answer", "--raw", "--id", "r1")
+    assert (outcome.code, outcome.out) == (Exit.FAILED, "half\n")
+    assert outcome.note("aborted")["reason"] == "enough"

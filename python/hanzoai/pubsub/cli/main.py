@@ -23,6 +23,7 @@ GROUP: Final = "hanzo_pubsub.commands"
 COMMANDS: Final[dict[str, str]] = {
     "publish": "publish one message, or one JSON a line from standard input",
     "subscribe": "print messages as they come",
+    "stream": "print a token stream as it grows, or write standard input as one",
     "history": "print retained messages of a topic",
     "presence": "print who is present on a topic",
     "topics": "list active topics (needs an administrator's token)",

@@ -1,0 +1,128 @@
+"""`hanzo-pubsub stream`: an answer as it grows, or standard input written as one."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import re
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from hanzoai.pubsub.cli.arguments import Parser, connection_arguments
+from hanzoai.pubsub.cli.exits import Exit
+from hanzoai.pubsub.cli.output import Output, encode
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
+from hanzoai.pubsub.cli.writer import Writer
+from hanzoai.pubsub.streams import (
+    Aborted,
+    Delta,
+    Done,
+    Gap,
+    Snapshot,
+    Stalled,
+    StreamEvent,
+    stream_reader,
+    stream_writer,
+)
+
+if TYPE_CHECKING:
+    import io
+    from argparse import Namespace
+    from collections.abc import AsyncIterator, Sequence
+
+    from hanzoai.pubsub.client import PubSubClient
+
+_CHUNK: Final = 65_536
+_CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+"""What could move the cursor of a terminal, or worse."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command."""
+    args = _parser().parse_args(argv)
+    output = Output(as_json=args.json)
+    return run(output, args, lambda: _stream(args, output))
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "stream",
+        "Print a token stream as it grows: on a terminal and with --raw the text, elsewhere one"
+        "\nevent a line as JSON. With --write, write standard input as a stream, in place of a"
+        "\nmodel. The exit code is 1 where the stream ends before the answer is complete.",
+    )
+    parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
+    parser.add_argument("--write", action="store_true", help="write standard input")
+    parser.add_argument("--raw", action="store_true", help="print the text alone")
+    parser.add_argument(
+        "--id", help="id of the stream; read: latest, next or an id, default: latest"
+    )
+    connection_arguments(parser, timeout="for the first connection; default: 10s")
+    return parser
+
+
+async def _stream(args: Namespace, output: Output) -> int:
+    ps = build_client(args, output)
+    try:
+        await ps.connect(args.timeout or DEFAULT_TIMEOUT)
+        return await (_write if args.write else _read)(ps, args, output)
+    finally:
+        await ps.close(None if args.write else 0)
+
+
+async def _write(ps: PubSubClient, args: Namespace, output: Output) -> int:
+    writer = stream_writer(ps, args.topic, id=args.id)
+    async with writer:
+        await writer.pipe(_input())
+    if writer.cancelled:
+        output.note("cancelled", "a reader cancelled the stream", id=writer.id)
+        return Exit.FAILED
+    return Exit.OK
+
+
+async def _input() -> AsyncIterator[str]:
+    """Standard input as it comes; no character is cut."""
+    source = cast("io.BufferedReader", sys.stdin.buffer)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while chunk := await asyncio.to_thread(source.read1, _CHUNK):
+        yield decoder.decode(chunk)
+    yield decoder.decode(b"", final=True)
+
+
+async def _read(ps: PubSubClient, args: Namespace, output: Output) -> int:
+    out = Writer(output)
+    bare = args.raw or output.pretty
+    shown = ""
+    async with stream_reader(ps, args.topic, id=args.id or "latest") as reader:
+        async for event in reader:
+            if not bare:
+                await out.write(encode(_json(event)) + "\n")
+                continue
+            text = ""
+            if isinstance(event, Delta):
+                text = event.text
+                shown += text
+            elif isinstance(event, Snapshot | Done | Aborted):
+                # A terminal takes nothing back: what differs is printed anew.
+                same = event.text.startswith(shown)
+                text = event.text.removeprefix(shown) if same else f"\n{event.text}"
+                shown = event.text
+            elif isinstance(event, Gap):
+                output.note("gap", f"tokens {event.first} to {event.last} are missing")
+            elif isinstance(event, Stalled):
+                output.note("stalled", f"nothing came for {event.seconds:g} s")
+            await out.write(text if args.raw else _CONTROL.sub("", text))
+        final = await reader.final()
+    if bare:
+        await out.write("\n")
+    if final.status == "aborted":
+        output.note("aborted", f"the stream was aborted: {final.reason}", reason=final.reason)
+        return Exit.FAILED
+    return Exit.OK
+
+
+def _json(event: StreamEvent) -> dict[str, Any]:
+    return {"event": type(event).__name__.lower(), **asdict(event)}
