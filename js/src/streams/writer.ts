@@ -15,6 +15,9 @@ import { type EndKind, type PublishFrame, type WriterEffect, Writing } from './w
 /** Messages of a topic that are asked for: what a server keeps by default. */
 const RETAINED = 100;
 
+/** Clients of which the log says already that readers cannot cancel. */
+const told = new WeakSet<Client>();
+
 /** What `writeStream` takes. */
 export interface WriteStreamOptions {
   /** Id of the stream, for example that of the response, at most 100 characters; default random. */
@@ -100,13 +103,19 @@ export class StreamWriter implements AsyncDisposable {
 
   /** @internal Begin: publish the start of the stream. */
   async open(): Promise<this> {
-    const { id, meta, window, listen = true, takeOver, epoch = 0 } = this._options;
+    const { meta, window, listen = true, takeOver, epoch = 0 } = this._options;
     const before = takeOver ? await this._readBefore() : { epoch };
     this._core = new Writing(this.id, before.epoch, word(), { ...before, meta, window });
     if (listen) {
       const onMessage = (message: Message): void => this._hear(message);
       this._subscription = this._client.subscribe(this._topic, { onMessage }).catch((error) => {
-        if (!this._isFinished) this._warn(`Readers cannot cancel or steer ${id}: ${error.message}`);
+        if (!this._isFinished && !told.has(this._client)) {
+          told.add(this._client);
+          this._warn(
+            `Readers cannot cancel or steer the stream ${this.id}, nor others that this client ` +
+              `may not read: ${error.message}`,
+          );
+        }
         return undefined;
       });
     }

@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import logging
 import secrets
+import weakref
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -33,6 +34,9 @@ logger = logging.getLogger("hanzoai.pubsub")
 
 RETAINED: Final = 100
 """Messages of a topic that are asked for: what a server keeps by default."""
+
+_told: Final[weakref.WeakSet[PubSubClient]] = weakref.WeakSet()
+"""Clients of which the log says already that readers cannot cancel."""
 
 _PARTING: Final = 5.0
 """Seconds that a program that is interrupted waits for the abort to be published."""
@@ -388,9 +392,13 @@ class StreamWriter:
         try:
             await subscription
         except PubSubError as error:
-            if not self._finished:
+            if not self._finished and self._client not in _told:
+                _told.add(self._client)
                 logger.warning(
-                    "Readers cannot cancel or steer the stream %s: %s", self._id, error.message
+                    "Readers cannot cancel or steer the stream %s, nor others that this client may "
+                    "not read: %s",
+                    self._id,
+                    error.message,
                 )
 
     def _hear(self, message: Message) -> None:
