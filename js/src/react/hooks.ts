@@ -1,6 +1,6 @@
 /** What components call. */
 
-import { useCallback, useMemo, useSyncExternalStore } from 'react';
+import { useCallback, useMemo, useRef, useSyncExternalStore } from 'react';
 
 import type { PubSub } from '../client.js';
 import type { PublishOptions } from '../runtime/publishing.js';
@@ -9,6 +9,7 @@ import { usersOf } from '../users.js';
 import type {
   AnyPayload,
   JsonObject,
+  Message,
   Outgoing,
   PresenceMember,
   Published,
@@ -28,6 +29,22 @@ export interface TopicView<Data = AnyPayload> extends Omit<TopicState<Data>, 'me
   readonly publish: (message: Outgoing<Data>, options?: PublishOptions) => Promise<Published>;
   /** Subscribe again, where the status is `failed`; see `ConnectionView.retry`. */
   readonly retry: () => void;
+}
+
+/** What `useTopic` takes of one component alone, beside what its store shares. */
+export interface TopicHandlers<Value, Data = AnyPayload> {
+  /**
+   * Called with each message that comes while the component is there: once, in order, however many
+   * come between two frames.
+   */
+  readonly onMessage?: ((message: Message<Data>) => void) | undefined;
+  /**
+   * Makes `value` of the one before and the next message; it sees the messages that are there
+   * already, then each that comes.
+   */
+  readonly reduce?: ((value: Value, message: Message<Data>) => Value) | undefined;
+  /** `value` before any message. */
+  readonly initial?: Value | undefined;
 }
 
 /** What `usePresence` gives. */
@@ -63,16 +80,67 @@ export interface ConnectionView {
  * Components that use the same topics share one subscription, which outlives the last of them by
  * 500 ms.
  */
-export function useTopic(topics: Topics, options: TopicOptions = {}): TopicView {
+export function useTopic<Value = undefined>(
+  topics: Topics,
+  options: TopicOptions & TopicHandlers<Value> = {},
+): TopicView & { readonly value: Value } {
   const client = usePubSub();
   const key = keyOf(topics);
-  const state = useStore(key, options);
+  const { onMessage, reduce, initial, ...wish } = options;
+  const state = useStore(key, wish);
+  const value = useReduced(key, onMessage, reduce, initial as Value);
   const retry = useRetry(key);
   const publish = useCallback<TopicView['publish']>(
     (message, given) => client.publish(topicOf(key), message, given),
     [client, key],
   );
-  return useMemo(() => ({ ...state, publish, retry }), [state, publish, retry]);
+  return useMemo(() => ({ ...state, value, publish, retry }), [state, value, publish, retry]);
+}
+
+/** What the messages of a store amount to, as of the last frame. */
+function useReduced<Value>(
+  key: string,
+  onMessage: TopicHandlers<Value>['onMessage'],
+  reduce: TopicHandlers<Value>['reduce'],
+  initial: Value,
+): Value {
+  const client = usePubSub();
+  const given = useRef({ onMessage, reduce, initial });
+  given.current = { onMessage, reduce, initial };
+  const shown = useRef(initial);
+  const isAsked = Boolean(onMessage || reduce);
+  const listen = useCallback(
+    (changed: () => void) => {
+      if (!key || !isAsked) return () => {};
+      const store = openStore(client, key);
+      let value = given.current.initial;
+      const fold = (message: Message): void => {
+        const { reduce } = given.current;
+        if (reduce) value = reduce(value, message);
+      };
+      const draw = (): void => {
+        shown.current = value;
+        changed();
+      };
+      store.held.forEach(fold);
+      draw();
+      const stopHearing = store.hear((message) => {
+        fold(message);
+        given.current.onMessage?.(message);
+      });
+      const stopDrawing = store.drawn(draw);
+      return () => {
+        stopHearing();
+        stopDrawing();
+      };
+    },
+    [client, key, isAsked],
+  );
+  return useSyncExternalStore(
+    listen,
+    () => shown.current,
+    () => initial,
+  );
 }
 
 /** Who is present on a topic; by a subscription to exactly the topic, this client is. */

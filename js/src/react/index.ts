@@ -9,6 +9,7 @@ import type { Allowed, PayloadOf, StateName } from '../values.js';
 import {
   type ConnectionView,
   type PresenceView,
+  type TopicHandlers,
   type Topics,
   type TopicView,
   useConnection,
@@ -18,19 +19,39 @@ import {
 } from './hooks.js';
 import { type ProviderProps, PubSubProvider, usePubSub } from './provider.js';
 import type { TopicOptions } from './topic_store.js';
+import { type StreamOptions, type StreamStatus, type StreamView, useStream } from './use_stream.js';
 
 export type { TopicStatus } from './topic_store.js';
-export type { ConnectionView, PresenceView, ProviderProps, TopicOptions, TopicView };
-export { PubSubProvider, useConnection, useConnectionState, usePresence, usePubSub, useTopic };
+export type {
+  ConnectionView,
+  PresenceView,
+  ProviderProps,
+  StreamOptions,
+  StreamStatus,
+  StreamView,
+  TopicHandlers,
+  TopicOptions,
+  TopicView,
+};
+export {
+  PubSubProvider,
+  useConnection,
+  useConnectionState,
+  usePresence,
+  usePubSub,
+  useStream,
+  useTopic,
+};
 
 /** The provider and the hooks, for the topics of one program. */
 export interface Hooks<Map extends object> {
   readonly PubSubProvider: (props: ProviderProps<Map>) => ReactNode;
   readonly usePubSub: () => PubSub<Map>;
-  readonly useTopic: <Topic extends string>(
+  readonly useTopic: <Topic extends string, Value = undefined>(
     topics: Topics<Topic & Allowed<Map, Topic>>,
-    options?: TopicOptions,
-  ) => TopicView<PayloadOf<Map, Topic>>;
+    options?: TopicOptions & TopicHandlers<Value, PayloadOf<Map, Topic>>,
+  ) => TopicView<PayloadOf<Map, Topic>> & { readonly value: Value };
+  readonly useStream: (topic: string | null | undefined, options?: StreamOptions) => StreamView;
   readonly usePresence: (topic: string | null | undefined) => PresenceView;
   readonly useConnection: () => ConnectionView;
   readonly useConnectionState: () => StateName;
@@ -42,6 +63,7 @@ export function createHooks<Map extends object>(): Hooks<Map> {
     PubSubProvider,
     usePubSub,
     useTopic,
+    useStream,
     usePresence,
     useConnection,
     useConnectionState,

@@ -7,7 +7,7 @@ import { createStore, type Pace, type TopicStore } from './topic_store.js';
 const HIDDEN = 100;
 
 /** That of the page; without one, a timer. */
-const page: Pace = {
+export const page: Pace = {
   frame(draw) {
     globalThis.requestAnimationFrame?.(draw);
     setTimeout(draw, HIDDEN);

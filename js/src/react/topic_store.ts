@@ -80,6 +80,20 @@ export interface TopicStore {
    * @returns Ends the use.
    */
   use(wish: TopicOptions | undefined, changed: () => void): () => void;
+  /**
+   * Have a function called with each message that comes from now on, in order.
+   *
+   * @returns Stops it.
+   */
+  hear(listener: (message: Message) => void): () => void;
+  /**
+   * Have a function called when something is drawn, without using the store.
+   *
+   * @returns Stops it.
+   */
+  drawn(listener: () => void): () => void;
+  /** Messages that are there already, the newest ones. */
+  readonly held: readonly Message[];
   /** Subscribe again to what has failed, from where it stood. */
   retry(): void;
 }
@@ -108,6 +122,8 @@ export function createStore(
   ended: () => void,
 ): TopicStore {
   const listeners = new Set<() => void>();
+  const drawers = new Set<() => void>();
+  const hearers = new Set<(message: Message) => void>();
   const over = new AbortController();
   const present = new Map<string, readonly PresenceMember[]>();
   let state = IDLE;
@@ -131,6 +147,7 @@ export function createStore(
     }
     state = { ...state, ...next, messages };
     next = undefined;
+    for (const drawer of drawers) drawer();
     for (const listener of listeners) listener();
   };
 
@@ -143,6 +160,16 @@ export function createStore(
   const take = (event: SubscriptionEvent): void => {
     if (event.kind === 'message') {
       arrived.push(event.message);
+      for (const hear of hearers) {
+        try {
+          hear(event.message);
+        } catch (error) {
+          // It is the program's, and ends no subscription.
+          queueMicrotask(() => {
+            throw error;
+          });
+        }
+      }
       // Pages that are hidden draw seldom.
       if (arrived.length > limit) arrived.shift();
       show({ last: event.message });
@@ -229,6 +256,19 @@ export function createStore(
           ended();
         });
       };
+    },
+    hear(listener) {
+      const hearer = (message: Message): void => listener(message);
+      hearers.add(hearer);
+      return () => hearers.delete(hearer);
+    },
+    drawn(listener) {
+      const drawer = (): void => listener();
+      drawers.add(drawer);
+      return () => drawers.delete(drawer);
+    },
+    get held() {
+      return [...state.messages, ...arrived];
     },
     retry() {
       const parts = failed;

@@ -1,0 +1,57 @@
+/** A token stream and reduced messages in React: the test writes them. */
+
+import { PubSubProvider, type StreamView, useStream, useTopic } from '@hanzoai/pubsub/react';
+import { StrictMode, useState } from 'react';
+import { createRoot } from 'react-dom/client';
+
+/** What the test sees. */
+export interface Shown {
+  heard: number[];
+  texts: string[];
+  stream: StreamView | undefined;
+  renderings: number;
+  /** Show or take away the answer. */
+  show(visible: boolean): void;
+}
+
+const shown: Shown = {
+  heard: [],
+  texts: [],
+  stream: undefined,
+  renderings: 0,
+  show: () => {},
+};
+Object.assign(globalThis, { shown });
+
+function Answer() {
+  const stream = useStream('demo.answer');
+  shown.stream = stream;
+  shown.renderings += 1;
+  if (shown.texts.at(-1) !== stream.text) shown.texts.push(stream.text);
+  return <p id="answer">{`${stream.status} ${stream.text}`}</p>;
+}
+
+function Numbers() {
+  const { value, status } = useTopic('demo.numbers', {
+    limit: 10,
+    onMessage: ({ data }) => shown.heard.push(Number(data)),
+    reduce: (sum: number, { data }) => sum + Number(data),
+    initial: 0,
+  });
+  return <p id="sum">{`${status} ${value}`}</p>;
+}
+
+function App() {
+  const [isVisible, show] = useState(true);
+  shown.show = show;
+  return (
+    <StrictMode>
+      <PubSubProvider options={given.options}>
+        <Numbers />
+        {isVisible && <Answer />}
+      </PubSubProvider>
+    </StrictMode>
+  );
+}
+
+createRoot(document.body.appendChild(document.createElement('div'))).render(<App />);

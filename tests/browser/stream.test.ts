@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
+
+import { writeStream } from '../../js/src/streams/index.js';
+import { addresses, openPage, startServer, until } from './harness.js';
+import type { Shown } from './pages/stream.js';
+
+declare const shown: Shown;
+
+const TEXT = 'Hello wörld \u{1f468}\u200d\u{1f469}\u200d\u{1f467} 漢字 é '.repeat(12);
+
+async function shows(page: Page, selector: string, wanted: string): Promise<void> {
+  const found = ([selector, wanted]: string[]) =>
+    document.querySelector(selector as string)?.textContent === wanted;
+  await until(page, found, [selector, wanted]);
+}
+
+async function* model(text: string) {
+  for (const piece of text.match(/.{1,3}/gs) ?? []) {
+    await new Promise((resolve) => setTimeout(resolve, 1000 / 150));
+    yield piece;
+  }
+}
+
+test('an answer grows with the frames, survives a remount, and is cancelled by a click', async (t) => {
+  const server = await startServer(t);
+  const options = { ...addresses(server), token: server.token('--user', 'bob', '--service') };
+  const page = await openPage(t, { entry: 'pages/stream.tsx', given: { options } });
+  const gateway = server.client({ token: server.token('--user', 'gateway', '--service') });
+  await shows(page, '#answer', 'waiting ');
+  const writer = await writeStream(gateway, 'demo.answer');
+  const piping = writer.pipe(model(TEXT));
+  await until(page, () => (shown.stream?.text.length ?? 0) > 100);
+  await page.evaluate(() => shown.show(false));
+  await page.evaluate(() => shown.show(true));
+  await piping;
+  await shows(page, '#answer', `done ${TEXT}`);
+  const texts = await page.evaluate(() => shown.texts);
+  assert.ok(texts.every((text) => TEXT.startsWith(text)));
+
+  await page.evaluate(() => shown.show(false));
+  const next = await writeStream(gateway, 'demo.answer');
+  await next.write('to be continued');
+  await page.evaluate(() => shown.show(true));
+  await shows(page, '#answer', 'streaming to be continued');
+  await page.evaluate(() => shown.stream?.cancel('enough'));
+  await shows(page, '#answer', 'aborted to be continued');
+  assert.ok(next.signal.aborted);
+});
+
+test('each message is heard once and in order, however few are kept and drawn', async (t) => {
+  const server = await startServer(t, '--publish-rate-service', '10000');
+  const options = { ...addresses(server), token: server.token('--user', 'bob', '--service') };
+  const page = await openPage(t, { entry: 'pages/stream.tsx', given: { options } });
+  const gateway = server.client({ token: server.token('--user', 'gateway', '--service') });
+  await shows(page, '#sum', 'live 0');
+  await gateway.publishMany(
+    Array.from({ length: 1_000 }, (_, n) => ['demo.numbers', { data: n }] as const),
+  );
+  await shows(page, '#sum', `live ${(999 * 1_000) / 2}`);
+  assert.deepEqual(
+    await page.evaluate(() => shown.heard),
+    Array.from({ length: 1_000 }, (_, n) => n),
+  );
+});
