@@ -20,7 +20,7 @@ from hanzoai.pubsub.sp.prefixes import Prefixes
 from tests.bench.tables import measured, met, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
     from tests.bench.processes import Json
 
@@ -181,7 +181,7 @@ def _time(
 
 
 @contextmanager
-def _subscribers(path: str, count: int) -> Iterator[socket.socket]:
+def _subscribers(path: str, count: int) -> Generator[socket.socket]:
     ours, theirs = socket.socketpair()
     process = multiprocessing.get_context("spawn").Process(
         target=_subscribe, args=(path, count, theirs)
@@ -268,7 +268,7 @@ def _rate(recv: Callable[[], bytes], seconds: float) -> float:
 
 
 @contextmanager
-def _flood(path: str) -> Iterator[None]:
+def _flood(path: str) -> Generator[None]:
     process = multiprocessing.get_context("spawn").Process(target=_publish, args=(path,))
     process.start()
     try:

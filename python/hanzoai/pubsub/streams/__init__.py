@@ -87,7 +87,17 @@ def stream_writer(
 
 
 def stream_writer(
-    client: PubSubClient | PubSub, topic: str, **options: Any
+    client: PubSubClient | PubSub,
+    topic: str,
+    *,
+    id: str | None = None,
+    epoch: int = 0,
+    take_over: bool = False,
+    meta: Mapping[str, Any] | None = None,
+    window: float = 0.04,
+    listen: bool = True,
+    allow: Callable[[str], bool] | None = None,
+    on_steer: Callable[[Any, str], Any] | None = None,
 ) -> StreamWriter | BlockingStreamWriter:
     """A writer of a stream; use it with ``async with``, or with ``with`` for the blocking client.
 
@@ -106,16 +116,29 @@ def stream_writer(
             whom the server lets publish to the topic.
         on_steer: Called with what a reader sends by ``steer``, and the id of its sender; a function
             or a coroutine function.
-        **options: All of these but the first two, by name.
 
     Raises:
         UsageError: ``take_over`` without ``id``.
         InvalidOption: An option is of a wrong type.
     """
+
+    def made(ps: PubSubClient) -> StreamWriter:
+        return StreamWriter(
+            ps,
+            topic,
+            id=id,
+            epoch=epoch,
+            take_over=take_over,
+            meta=meta,
+            window=window,
+            listen=listen,
+            allow=allow,
+            on_steer=on_steer,
+        )
+
     if isinstance(client, PubSub):
-        writer, call = inside(client, lambda ps: StreamWriter(ps, topic, **options))
-        return BlockingStreamWriter(writer, call)
-    return StreamWriter(client, topic, **options)
+        return BlockingStreamWriter(*inside(client, made))
+    return made(client)
 
 
 @overload
@@ -141,7 +164,12 @@ def stream_reader(
 
 
 def stream_reader(
-    client: PubSubClient | PubSub, topic: str, **options: Any
+    client: PubSubClient | PubSub,
+    topic: str,
+    *,
+    id: str = "latest",
+    sender: str = "",
+    on_cancel: Callable[[str, str], Awaitable[object]] | None = None,
 ) -> StreamReader | BlockingStreamReader:
     """A reader of a stream; iterate it, or wait for its ``final()``.
 
@@ -153,15 +181,17 @@ def stream_reader(
         sender: Only frames of this sender count; default: of the sender of the first frame.
         on_cancel: Called with the id of the stream and the reason in place of publishing
             ``stream.cancel``, where cancelling goes through a route of your own.
-        **options: All of these but the first two, by name.
 
     Raises:
         InvalidOption: An option is of a wrong type.
     """
+
+    def made(ps: PubSubClient) -> StreamReader:
+        return StreamReader(ps, topic, id=id, sender=sender, on_cancel=on_cancel)
+
     if isinstance(client, PubSub):
-        reader, call = inside(client, lambda ps: StreamReader(ps, topic, **options))
-        return BlockingStreamReader(reader, call)
-    return StreamReader(client, topic, **options)
+        return BlockingStreamReader(*inside(client, made))
+    return made(client)
 
 
 __all__ = [
