@@ -289,7 +289,7 @@ class Server:
         self, listener: ByteListener, text: str, scheme: str, tls: ssl.SSLContext | None
     ) -> None:
         bound = await self._bound(listener, parse_address(text), text, tls)
-        secure = "s" if tls is not None and bound.path is None else ""
+        secure = "+tls" if tls is not None else ""
         url = f"{scheme}+{bound}" if bound.path is not None else f"{scheme}{secure}://{bound}"
         self.others[listener.name] = url
 

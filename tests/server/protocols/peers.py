@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncGenerator
 
 BOUND = 20.0
@@ -89,9 +90,11 @@ def names(*topics: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def events(url: str, topic: bytes | None = None) -> AsyncGenerator[EventPeer]:
+async def events(
+    url: str, topic: bytes | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[EventPeer]:
     """An event stream; with a topic, one that is subscribed."""
-    async with _opened(url) as streams:
+    async with _opened(url, tls) as streams:
         peer = EventPeer(*streams)
         if topic is not None:
             peer.event(topic)
@@ -107,14 +110,14 @@ async def hub(url: str) -> AsyncGenerator[HubPeer]:
 
 @asynccontextmanager
 async def _opened(
-    url: str,
+    url: str, tls: ssl.SSLContext | None = None
 ) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     _, _, path = url.partition("+unix:")
     if path:
         reader, writer = await asyncio.open_unix_connection(path)
     else:
         host, _, port = url.partition("://")[2].rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
     try:
         yield reader, writer
     finally:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 
 from hanzoai.pubsub import PubSubClient
 from pubsub_server.testing import running_server
@@ -245,6 +247,27 @@ async def test_a_unix_socket_serves_its_owner_and_replaces_a_stale_file(tmp_path
                 await node.has(2)
                 one.event(b"a", b"x")
                 assert await two.next() == (b"a", b"x")
+
+
+async def test_with_a_certificate_the_listener_speaks_tls(tmp_path: Path) -> None:
+    authority, chain, key = trustme.CA(), tmp_path / "chain.pem", tmp_path / "key.pem"
+    issued = authority.issue_cert("127.0.0.1")
+    chain.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    key.write_bytes(issued.private_key_pem.bytes())
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    async with (
+        broker(tls_cert=chain, tls_key=key) as node,
+        events(node.url, b"a", trusting) as one,
+        events(node.url, b"a", trusting) as two,
+        events(node.url) as plain,
+    ):
+        assert node.url.startswith("events+tls://127.0.0.1:")
+        await node.has(2)
+        one.event(b"a", b"x" * 100_000)
+        assert await two.next() == (b"a", b"x" * 100_000)
+        plain.event(b"a")
+        assert await plain.ended() == b""
 
 
 async def test_peers_are_closed_when_the_server_stops() -> None:
