@@ -245,7 +245,7 @@ class Server:
         self._ws_listener = WebSocketListener(hub, settings)
         http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
         ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
-        await self._start_byte_listeners(policy, tls)
+        await self._start_byte_listeners(policy)
         console.ws_port = ws_port
         webhooks.start()
         lag.start()
@@ -262,9 +262,10 @@ class Server:
         self.ws = f"ws{secure}://{host}:{ws_port}/ws"
         self._ready = True
 
-    async def _start_byte_listeners(self, policy: Policy, tls: ssl.SSLContext | None) -> None:
+    async def _start_byte_listeners(self, policy: Policy) -> None:
         """Start the listeners of other protocols that the settings ask for."""
         settings, hub = self.settings, self.hub
+        tls = access.build_listener_tls(settings)
         hooks = self._webhooks if settings.webhooks else None
         if settings.event_stream is not None:
             listener = EventStreamListener(
@@ -297,6 +298,11 @@ class Server:
         self, listener: ByteListener, address: Address, text: str, tls: ssl.SSLContext | None
     ) -> Address:
         self._byte_listeners.append(listener)
+        entry = self.settings.listener_identities.get(listener.name)
+        if entry is not None:
+            listener.certified = {
+                name: each.identity() for name, each in entry.certificates.items()
+            }
         try:
             return await listener.start(address, tls)
         except (OSError, OverflowError) as error:

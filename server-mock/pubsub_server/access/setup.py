@@ -161,6 +161,25 @@ def build_tls(settings: Settings) -> ssl.SSLContext | None:
     return context
 
 
+def build_listener_tls(settings: Settings) -> ssl.SSLContext | None:
+    """As `build_tls`, for the listeners of byte protocols: these may demand certificates.
+
+    Raises:
+        StartError: As `build_tls`, or the authorities cannot be read.
+    """
+    context = build_tls(settings)
+    if context is None or settings.listener_client_ca is None:
+        return context
+    try:
+        context.load_verify_locations(settings.listener_client_ca)
+    except (OSError, ssl.SSLError) as error:
+        said = error.strerror or error
+        file = settings.listener_client_ca
+        raise StartError(f"listener_client_ca {file} cannot be used: {said}") from None
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
 class _Fetcher:
     """Fetches a JWKS document over HTTP."""
 

@@ -8,7 +8,7 @@ import os
 import socket
 import stat
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
@@ -19,6 +19,7 @@ from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Iterator, Mapping
 
     from pubsub_server.interfaces import Policy
     from pubsub_server.listeners.byte_session import ByteSession
@@ -44,13 +45,14 @@ class ByteListener(ABC):
         identity: As whom the connections act.
 
     Attributes:
+        certified: As whom others act, by a name of their client certificate.
         name: Of the setting with its address.
         encoder: What its connections are opened with.
         first_within: Seconds until a client has to say what it wants; see `ByteSession.overdue`.
         unread: Bytes of half-read frames, of all connections.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[Literal["event_stream", "hub", "sp_pub"]]
     encoder: Encoder
 
     def __init__(
@@ -60,6 +62,7 @@ class ByteListener(ABC):
         self.policy = policy
         self.settings = settings
         self.identity = identity
+        self.certified: Mapping[str, Identity] = {}
         self.tasks = Tasks(asyncio.get_running_loop(), logger, self.name)
         self.sessions: set[Session] = set()
         self.unread = 0
@@ -129,6 +132,17 @@ class ByteListener(ABC):
 
     # ------------------------------------------------------------ for its connections
 
+    def identify(self, certificate: object) -> Identity:
+        """As whom a connection acts.
+
+        Args:
+            certificate: Of the client, checked, as `ssl.SSLSocket.getpeercert` has it; or None.
+        """
+        for name in _names(certificate):
+            if name in self.certified:
+                return self.certified[name]
+        return self.identity
+
     def gone(self, session: Session) -> None:
         """A connection has ended."""
         self.sessions.discard(session)
@@ -161,6 +175,17 @@ def hub_topic(topic: bytes) -> str | None:
 def shown(topic: bytes) -> str:
     """The topic as rules and audit see it, whatever bytes it has."""
     return topic.decode(errors="replace")
+
+
+def _names(certificate: object) -> Iterator[str]:
+    """The common name of a certificate and its alternative names."""
+    if not isinstance(certificate, dict):
+        return
+    fields = cast("dict[str, Any]", certificate)
+    for part in fields.get("subject", ()):
+        yield from (value for key, value in part if key == "commonName")
+    for _, value in fields.get("subjectAltName", ()):
+        yield value
 
 
 def _remove_stale(path: str) -> None:

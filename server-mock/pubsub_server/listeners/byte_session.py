@@ -69,10 +69,14 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     Args:
         listener: What all connections share.
         decoder: Reads its requests.
+
+    Attributes:
+        identity: As whom it acts.
     """
 
     def __init__(self, listener: ByteListener, decoder: Decoder[_R]) -> None:
         self._listener = listener
+        self.identity = listener.identity
         self._decoder = decoder
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
@@ -134,7 +138,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         Returns:
             What has to be awaited, unless all is done.
         """
-        done = self._listener.service.put(self._listener.identity, drafts, self.connection)
+        done = self._listener.service.put(self.identity, drafts, self.connection)
         if isinstance(done, list) and _too_often(done) is None:
             for draft, answer in zip(drafts, done, strict=True):
                 answered(draft, answer)
@@ -165,9 +169,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
                 size *= 2
             if self._closing:
                 return
-            done = self._listener.service.put(
-                self._listener.identity, drafts[:size], self.connection
-            )
+            done = self._listener.service.put(self.identity, drafts[:size], self.connection)
 
     async def within_rate(self) -> None:
         """Wait until the rate allows one more message, for one that the hub does not see."""
@@ -184,6 +186,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         made = self._transport = cast("asyncio.Transport", transport)
         listener = self._listener
         listener.sessions.add(self)
+        self.identity = listener.identify(made.get_extra_info("peercert"))
         made.set_write_buffer_limits(high=SOFT_BYTES)
         _probe(made)
         if len(listener.sessions) > listener.settings.max_connections:
@@ -200,7 +203,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
 
     async def _enter(self, connection: Connection) -> None:
         try:
-            await self._listener.service.enter(connection, self._listener.identity)
+            await self._listener.service.enter(connection, self.identity)
         except ServiceError as error:
             if not self._closing:
                 self._listener.broke(error.code)

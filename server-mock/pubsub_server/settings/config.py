@@ -99,6 +99,11 @@ class Settings(BaseModel):
         description="URL on which SP subscribers (NNG) get all topics: `tcp://HOST:PORT`,"
         " `ipc://PATH` or `abstract://NAME`",
     )
+    listener_client_ca: Path | None = Field(
+        default=None,
+        description="authorities, PEM; the TLS listeners of these protocols then demand a client"
+        " certificate of one of them, whose name may choose the identity",
+    )
     listener_identities: dict[Literal["event_stream", "hub", "sp_pub"], ListenerIdentity] = Field(
         default_factory=dict[Literal["event_stream", "hub", "sp_pub"], ListenerIdentity],
         description="as whom connections of these listeners act, whose protocols have no tokens:"

@@ -30,6 +30,8 @@ def conflicts(settings: Settings) -> Iterator[str]:
             yield f"{name} is set with {settings.workers} workers; run one worker"
         if name in settings.listener_identities and getattr(settings, name) is None:
             yield f"listener_identities names {name}, which is off; set {name}, or leave it out"
+    if settings.listener_client_ca is not None and settings.tls_cert is None:
+        yield "listener_client_ca is set without tls_cert and tls_key; set these, too"
     if settings.max_payload > settings.max_frame:
         yield (
             f"max_payload ({settings.max_payload}) is larger than max_frame ({settings.max_frame}),"

@@ -106,6 +106,7 @@ class ListenerIdentity(BaseModel):
         sessions_owned: Chat sessions it owns.
         sessions_shared: Chat sessions shared with it.
         agents: Agents it has access to.
+        certificates: Others, by a name of the client certificate, with `listener_client_ca`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -117,6 +118,7 @@ class ListenerIdentity(BaseModel):
     sessions_owned: frozenset[str] = frozenset()
     sessions_shared: frozenset[str] = frozenset()
     agents: frozenset[str] = frozenset()
+    certificates: dict[str, ListenerIdentity] = Field(default_factory=dict[str, "ListenerIdentity"])
 
     def identity(self) -> Identity:
         """The identity that this stands for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -268,6 +269,46 @@ async def test_with_a_certificate_the_listener_speaks_tls(tmp_path: Path) -> Non
         assert await two.next() == (b"a", b"x" * 100_000)
         plain.event(b"a")
         assert await plain.ended() == b""
+
+
+async def test_a_client_certificate_is_demanded_and_its_name_chooses_the_identity(
+    tmp_path: Path,
+) -> None:
+    authority, stranger = trustme.CA(), trustme.CA()
+    paths = {name: tmp_path / f"{name}.pem" for name in ("chain", "key", "ca")}
+    issued = authority.issue_cert("127.0.0.1")
+    paths["chain"].write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    paths["key"].write_bytes(issued.private_key_pem.bytes())
+    authority.cert_pem.write_to_path(str(paths["ca"]))
+
+    def showing(issuer: trustme.CA | None, name: str = "") -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        if issuer is not None:
+            issuer.issue_cert(name).configure_cert(context)
+        return context
+
+    sensors = {"user": "sensors", "orgs": ["acme"]}
+    who = {"event_stream": {"user": "bus", "certificates": {"sensor-7.example": sensors}}}
+    async with (
+        broker(
+            tls_cert=paths["chain"],
+            tls_key=paths["key"],
+            listener_client_ca=paths["ca"],
+            listener_identities=who,
+        ) as node,
+        events(node.url, b"org.acme.a", showing(authority, "sensor-7.example")) as sensor,
+        events(node.url, b"org.acme.a", showing(authority, "other.example")) as other,
+    ):
+        await node.has(1)
+        assert await other.ended() == b""
+        assert node.server.stats.broken == {"event_stream.forbidden": 1}
+        for wrong in (showing(None), showing(stranger, "sensor-7.example")):
+            with contextlib.suppress(ssl.SSLError, ConnectionResetError):
+                async with events(node.url, b"demo.a", wrong) as refused:
+                    assert await refused.ended() == b""
+        assert node.server.stats.connections["events"] == 1
+        assert isinstance(sensor, EventPeer)
 
 
 async def test_peers_are_closed_when_the_server_stops() -> None:

@@ -77,9 +77,9 @@ class EventSession(ByteSession[Event]):
         everything = topic == ALL_TOPICS
         name = EVERYTHING if everything else hub_topic(topic)
         allowed = (
-            listener.policy.may_subscribe_pattern(listener.identity, EVERYTHING)
+            listener.policy.may_subscribe_pattern(self.identity, EVERYTHING)
             if everything
-            else listener.policy.may_subscribe(listener.identity, shown(topic))
+            else listener.policy.may_subscribe(self.identity, shown(topic))
         )
         if not allowed:
             listener.service.note("subscribe", self.connection, name or shown(topic), "forbidden")
@@ -122,7 +122,7 @@ class EventSession(ByteSession[Event]):
         """Publish an event that stays among the subscribers of this listener."""
         listener = self._events
         text = shown(event.topic)
-        if not listener.policy.may_publish(listener.identity, text):
+        if not listener.policy.may_publish(self.identity, text):
             listener.denied()
             listener.service.note("publish", self.connection, text, "forbidden")
             return None
@@ -143,8 +143,9 @@ class EventSession(ByteSession[Event]):
         text = shown(event.topic)
         listener.service.note("publish", self.connection, text)
         data = encode_event(event.topic, event.payload)
-        readable = listener.policy.may_subscribe(listener.identity, text)
         for session, named in listener.local.subscribers(event.topic):
-            if session is not self and not session.closing and (named or readable):
+            if session is self or session.closing:
+                continue
+            if named or listener.policy.may_subscribe(session.identity, text):
                 listener.service.send(session.connection, data)
         listener.tell("pubsub.published", event.topic, len(event.payload))

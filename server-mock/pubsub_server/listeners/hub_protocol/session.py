@@ -82,7 +82,7 @@ class HubSession(ByteSession[Request]):
                 kept += opcode == SUBSCRIBE
                 continue
             name, text = hub_topic(topic), shown(topic)
-            if not listener.policy.may_subscribe(listener.identity, text):
+            if not listener.policy.may_subscribe(self.identity, text):
                 listener.service.note("subscribe", self.connection, text, "forbidden")
                 continue
             if len(self._topics) >= listener.settings.max_subscriptions:
@@ -156,7 +156,7 @@ class HubSession(ByteSession[Request]):
     async def _keep(self, topic: bytes, data: bytes) -> int:
         """Publish among the subscribers of this listener; how many there are."""
         listener, text = self._hub, shown(topic)
-        if not listener.policy.may_publish(listener.identity, text):
+        if not listener.policy.may_publish(self.identity, text):
             listener.denied()
             listener.service.note("publish", self.connection, text, "forbidden")
             return 0

@@ -57,7 +57,7 @@ class SpSession(ByteSession[bytes]):
 
     def _subscribe(self) -> None:
         listener = self._sp
-        if listener.policy.may_subscribe_pattern(listener.identity, EVERYTHING):
+        if listener.policy.may_subscribe_pattern(self.identity, EVERYTHING):
             request = SubscribeRequest((EVERYTHING,), presence=False)
             listener.service.subscribe(self.connection, request)
         else:
