@@ -163,6 +163,20 @@ async def test_the_first_connection_has_to_succeed() -> None:
             await client.subscribe("x").open()
 
 
+async def test_half_an_event_before_a_cut_spoils_no_later_one() -> None:
+    halves = [bytes.fromhex("000173000000ff61"), bytes.fromhex("0001730000000162")]
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(7)
+        writer.write(halves.pop(0) if halves else b"")
+        writer.close()
+
+    async with await asyncio.start_server(cut, "127.0.0.1", 0) as server:
+        url = f"events://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with EventStreamClient(url, reconnect_min=0.01) as client:
+            assert await client.subscribe("s").recv(timeout=10) == Event("s", b"b")
+
+
 async def test_what_is_no_event_stream_is_told() -> None:
     async def wrong(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

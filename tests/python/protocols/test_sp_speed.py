@@ -25,7 +25,11 @@ async def test_all_peers_of_one_kind_are_sent_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[bytes] = []
-    monkeypatch.setattr(Pipe, "send", lambda _pipe, data: sent.append(data))
+
+    def send(_: Pipe, data: bytes) -> None:
+        sent.append(data)
+
+    monkeypatch.setattr(Pipe, "send", send)
     async with PubSocket() as pub, SubSocket() as one, SubSocket() as two, SubSocket() as three:
         for sub in (one, two):
             await sub.dial(await pub.listen(url("ipc", tmp_path)))
