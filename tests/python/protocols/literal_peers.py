@@ -32,11 +32,14 @@ class Listener:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def stop(self) -> None:
+    def close(self) -> None:
         if self._server is not None:
             self._server.close()
         for writer in list(self.writers):
             writer.transport.abort()
+
+    async def stop(self) -> None:
+        self.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
