@@ -237,7 +237,7 @@ export class Writing {
     }
     const pause = Math.max(this._window, Math.min(this._trip, WIDEST));
     const interval =
-      Math.min(SELDOM, Math.floor((INTERVAL * pause) / WINDOW)) *
+      Math.max(INTERVAL, Math.min(SELDOM, Math.floor((INTERVAL * pause) / WINDOW))) *
       (1 + Math.floor(this._size / UNSENT));
     const snapshotAt = this._snapped + interval;
     const isOpened = this._opened;

@@ -300,7 +300,8 @@ class Writing:
             self._begun = at
             return [self._flight]
         pause = max(self._window, min(self._trip, WIDEST))
-        interval = min(SELDOM, INTERVAL * pause // WINDOW) * (1 + self._size // UNSENT)
+        interval = max(INTERVAL, min(SELDOM, INTERVAL * pause // WINDOW))
+        interval *= 1 + self._size // UNSENT
         snapshot_at = self._snapped + interval
         due = self._snapshot or self._since >= EVERY or at >= snapshot_at
         if self._opened and due and (self._pending or not self._end):
