@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,12 +17,14 @@ from tests.spark.cluster.marks import Mark
 from tests.spark.cluster.scene import BATCH, PAD, PARTITIONS, ROWS, SOAK, TOPICS, scene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
     from tests.spark.cluster.driver import Driver, Plan
+    from tests.spark.cluster.scene import Scene
 
     Drivers = Callable[[Mapping[str, str]], Driver]
+    Source = Callable[[Driver, Scene, Path], Awaitable[tuple[dict[str, Any], Plan]]]
 
 pytestmark = pytest.mark.timeout(900 if SOAK else 600)
 
@@ -84,59 +86,54 @@ async def test_random_ids_repeat_what_an_executor_had_published_when_it_was_kill
     assert account.suppressed == 0
 
 
-async def test_a_stream_is_published_once_while_executors_and_the_driver_are_killed(
-    drivers: Drivers, tmp_path: Path
-) -> None:
-    driver = drivers({})
-    source = tmp_path / "source"
+async def files(driver: Driver, server: Scene, folder: Path) -> tuple[dict[str, Any], Plan]:
+    """A stream of files, in batches."""
+    source = folder / "source"
     source.mkdir()
     rows_a_file = ROWS // FILES
-    marks = deep_in_batches(driver, rows_a_file * FILES_A_BATCH // TASKS)
-    async with scene(tmp_path, "stream") as server:
-        for number in range(FILES):
-            some = range(number * rows_a_file, (number + 1) * rows_a_file)
-            lines = [
-                json.dumps(
-                    {
-                        "topic": server.topics[n % TOPICS],
-                        "data": json.dumps({"n": n, "pad": "x" * PAD}),
-                    }
-                )
-                for n in some
-            ]
-            (source / f"{number:03}.json").write_text("\n".join(lines))
-        job = server.job(
-            "stream",
-            source=str(source),
-            files=FILES_A_BATCH,
-            checkpoint=str(tmp_path / "checkpoint"),
-        )
-        account = await server.play(driver, job, marks)
-    assert account.fate == (0, 0)
-    assert account.runs == 2
-    assert account.suppressed > 0
-    assert not account.gaps
+    for number in range(FILES):
+        some = range(number * rows_a_file, (number + 1) * rows_a_file)
+        lines = [
+            json.dumps(
+                {
+                    "topic": server.topics[n % TOPICS],
+                    "data": json.dumps({"n": n, "pad": "x" * PAD}),
+                }
+            )
+            for n in some
+        ]
+        (source / f"{number:03}.json").write_text("\n".join(lines))
+    checkpoint = str(folder / "checkpoint")
+    job = server.job("stream", source=str(source), files=FILES_A_BATCH, checkpoint=checkpoint)
+    return job, deep_in_batches(driver, rows_a_file * FILES_A_BATCH // TASKS)
 
 
-async def test_topics_are_read_and_published_once_while_executors_and_the_driver_are_killed(
-    drivers: Drivers, tmp_path: Path
+async def topics(driver: Driver, server: Scene, folder: Path) -> tuple[dict[str, Any], Plan]:
+    """A stream of topics, in batches."""
+    rows = [
+        {"topic": f"jobs.source.{n % TOPICS}", "data": json.dumps({"n": n, "pad": "x" * PAD})}
+        for n in range(ROWS)
+    ]
+    config = PubSubConfig(server.url, token_file=str(server.token_file))
+    await asyncio.to_thread(publish_partition, rows, config)
+    source = server.options(
+        topicsPattern="jobs.source.*",
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger=str(ROWS // BATCHES),
+        minPartitions=str(TOPICS),
+    )
+    job = server.job("relay", source=source, checkpoint=str(folder / "checkpoint"))
+    return job, deep_in_batches(driver, ROWS // BATCHES // TOPICS)
+
+
+# The sink is the same for every source; that of topics is the product's own.
+@pytest.mark.parametrize("source", [topics, files] if SOAK else [topics])
+async def test_a_stream_is_published_once_while_executors_and_the_driver_are_killed(
+    drivers: Drivers, tmp_path: Path, source: Source
 ) -> None:
     driver = drivers({})
-    marks = deep_in_batches(driver, ROWS // BATCHES // TOPICS)
-    async with scene(tmp_path, "relay", kind="admin") as server:
-        rows = [
-            {"topic": f"jobs.source.{n % TOPICS}", "data": json.dumps({"n": n, "pad": "x" * PAD})}
-            for n in range(ROWS)
-        ]
-        config = PubSubConfig(server.url, token_file=str(server.token_file))
-        await asyncio.to_thread(publish_partition, rows, config)
-        source = server.options(
-            topicsPattern="jobs.source.*",
-            startingOffsets="earliest",
-            maxOffsetsPerTrigger=str(ROWS // BATCHES),
-            minPartitions=str(TOPICS),
-        )
-        job = server.job("relay", source=source, checkpoint=str(tmp_path / "checkpoint"))
+    async with scene(tmp_path, "stream", kind="admin") as server:
+        job, marks = await source(driver, server, tmp_path)
         account = await server.play(driver, job, marks)
     assert account.fate == (0, 0)
     assert account.runs == 2
