@@ -67,7 +67,7 @@ class Reader:
         self._port = port
         self._now = now
         self._last: dict[str, int] = {}
-        # Topics that were asked for again, behind this position, as one had been skipped.
+        # By topic, the message that skipped a position, for which the topic was asked for again.
         self._doubted: dict[str, int] = {}
 
     async def run(self) -> None:
@@ -114,9 +114,10 @@ class Reader:
         topic, seq = envelope["topic"], envelope.get("seq")
         last = self._last.get(topic)
         skipped = not replayed and last is not None and seq is not None and seq > last + 1
-        if skipped and last is not None and self._doubted.get(topic) != last:
-            # It may be had behind this position; asked for once, it is not there.
-            self._doubted[topic] = last
+        if skipped and seq is not None and self._doubted.get(topic, -1) < seq:
+            # The log may have what lies before this message; asked for once, it does not. An answer
+            # from before this message says nothing about it: the store may have been empty.
+            self._doubted[topic] = seq
             raise _AgainError
         if seq is not None:
             self._last[topic] = max(seq, last or 0)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 START_WITHIN: Final = 180.0
 END_WITHIN: Final = 30.0
 AGAIN_AFTER: Final = 0.2
+LOOK_AGAIN_AFTER: Final = 0.02
 RULES: Final = {
     "rules": [
         {
@@ -239,9 +240,18 @@ class World:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pids[0], signal.SIGKILL)
         if fault.on == "bus":
-            # It is replaced after half a second.
-            await asyncio.sleep(1.5)
+            await self._replaced(pids[0])
             self.losses.append(Loss(begun, self._now()))
+
+    async def _replaced(self, bus: int) -> None:
+        """Wait until the server has started another bus, and it takes connections."""
+        async with asyncio.timeout(START_WITHIN):
+            while True:
+                for pid in self.nodes[0].pids[1:]:
+                    address = _address(pid)
+                    if pid != bus and address and await _answers(address):
+                        return
+                await asyncio.sleep(LOOK_AGAIN_AFTER)
 
     async def _store_suffers(self, fault: Fault) -> None:
         store = self._store
@@ -293,6 +303,21 @@ def _command(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except FileNotFoundError:
         return b""
+
+
+def _address(pid: int) -> str | None:
+    """The socket of a bus; None for another process."""
+    _, found, address = _command(pid).strip(b"\0 ").partition(b"unixsocket:")
+    return address.decode() if found else None
+
+
+async def _answers(address: str) -> bool:
+    try:
+        _, writer = await asyncio.open_unix_connection(address)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def logs(folder: Path) -> dict[str, Any]:

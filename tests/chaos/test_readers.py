@@ -1,0 +1,48 @@
+"""The bare readers of a run: when they ask again, and what they write down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.chaos.readers import SocketReader, _AgainError
+from tests.chaos.records import Client, Gap, Message, Subscription
+
+TOPIC = "team.blue.busy"
+
+
+def reader() -> SocketReader:
+    subscription = Subscription("socket0", (TOPIC,), ("team.**",), 0.0)
+    found = SocketReader(subscription, Client("socket0", "websocket"), "token", 1, lambda: 1.0)
+    found._answered({"positions": {TOPIC: 10}})
+    return found
+
+
+def message(seq: int) -> dict[str, Any]:
+    return {"topic": TOPIC, "id": f"m{seq}", "seq": seq, "data": None}
+
+
+def test_a_message_behind_a_hole_is_asked_for_though_the_answer_before_it_was_empty() -> None:
+    one = reader()
+    with pytest.raises(_AgainError):
+        one._take(message(1_000), replayed=False)
+    # By now the store has lost that numbering, too, and the topic has no log.
+    one._answered({"history": []})
+    with pytest.raises(_AgainError):
+        one._take(message(2_000), replayed=False)
+    one._answered({"reset": [TOPIC], "history": [message(2_000)]})
+    gap, heard = one.subscription.heard
+    assert isinstance(gap, Gap)
+    assert (gap.reason, gap.first) == ("log_reset", 11)
+    assert isinstance(heard, Message)
+    assert heard.seq == 2_000
+
+
+def test_a_message_that_no_answer_has_is_asked_for_once() -> None:
+    one = reader()
+    with pytest.raises(_AgainError):
+        one._take(message(12), replayed=False)
+    one._answered({"history": []})
+    one._take(message(12), replayed=False)
+    assert [entry.seq for entry in one.subscription.heard if isinstance(entry, Message)] == [12]
