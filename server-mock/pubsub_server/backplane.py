@@ -80,6 +80,16 @@ class Standing:
     at: int | None = None
 
 
+class Origin(Protocol):
+    """Where a publish comes from.
+
+    Attributes:
+        closed: Whether its answer cannot be sent any more.
+    """
+
+    closed: bool
+
+
 class Backplane(Protocol):
     """Keeps the logs and joins the nodes.
 
@@ -93,8 +103,16 @@ class Backplane(Protocol):
 
     lasting: bool
 
-    def start(self, deliver: Callable[[Entry], None]) -> None:
-        """Begin to deliver; called again, deliver to another from then on."""
+    def start(
+        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+    ) -> None:
+        """Begin to deliver; called again, deliver to another from then on.
+
+        Args:
+            deliver: Called with each message.
+            lack: Called with a topic before the first message behind a hole that no log fills. None
+                leaves the one of the call before.
+        """
         ...
 
     @property
@@ -115,13 +133,18 @@ class Backplane(Protocol):
         ...
 
     def publish(
-        self, drafts: Sequence[Draft], sender: tuple[str, str]
+        self,
+        drafts: Sequence[Draft],
+        sender: tuple[str, str],
+        origin: Origin | None = None,
     ) -> list[Published | ServiceError] | Awaitable[list[Published | ServiceError]]:
         """Number, keep and deliver. An id that this sender has used is not delivered again.
 
         Args:
             drafts: Checked and allowed publications.
             sender: Kind and id of who publishes.
+            origin: The connection of a publisher that repeats what is not acknowledged. What waits
+                when it closes may be refused.
         """
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pubsub_server.backplane import Entry
-from pubsub_server.backplanes.redis.reader import LEAP, Chosen, Wanted, choose
+from pubsub_server.backplanes.redis.reader import LEAP, Chosen, Wanted, choose, choose_without_log
 from pubsub_server.backplanes.redis.records import Log
 
 NOW = 9_000
@@ -51,6 +51,19 @@ def test_a_numbering_that_is_yet_to_be_delivered_is_told_when_it_comes() -> None
 
 def test_a_subscriber_that_has_all_of_a_former_numbering_is_moved_to_the_new_one_at_once() -> None:
     assert behind(9, 9, START, START + 1) == ([], START - 1, False, True)
+
+
+def test_a_log_that_is_lost_with_messages_that_were_delivered_here_is_told() -> None:
+    former, between = 3_000_000, 6_000_000
+    wanted = Wanted(None, {"demo.x": former}, None)
+    choice = choose_without_log("demo.x", wanted, between)
+    assert choice is not None
+    assert told(choice) == ([], between, False, True)
+    # The subscriber has everything that was delivered, or nothing was.
+    assert [choose_without_log("demo.x", wanted, stood) for stood in (former, 0, None)] == [
+        None
+    ] * 3
+    assert choose_without_log("demo.x", Wanted(0, {}, None), between) is None
 
 
 def test_a_replay_by_time_over_two_numberings_says_so_and_lacks_nothing() -> None:

@@ -58,15 +58,49 @@ def item(id: str, sender: str) -> Item:
     return Item("demo.x", id, sender, -1, Parts(b"", b"", b"", b""), 0)
 
 
+class Publisher:
+    """A connection."""
+
+    closed = False
+
+
+def lane_to(store: Store, load: Load, tasks: Tasks) -> Lane:
+    place: Any = Place()
+    keep: Any = Keep()
+    link: Any = store
+    return Lane(link, place, keep, Memory(1, 1, 1), PATIENCE, load, tasks)
+
+
+async def test_a_publisher_that_repeats_is_not_overtaken_by_what_its_former_connection_sent() -> (
+    None
+):
+    # The answer to id1 was lost with its connection, and then the store was lost.
+    store, load = Store(), Load()
+    tasks = Tasks(asyncio.get_running_loop(), logging.getLogger("test"), "writer")
+    lane = lane_to(store, load, tasks)
+    former = Publisher()
+    asked = lane.publish([item("id2", "ana")], former)
+    await store.asked.wait()
+    waiting, other = lane.publish([item("id3", "ana")], former), lane.publish([item("id9", "ben")])
+    former.closed = True
+    repeated = [lane.publish([item(id, "ana")], Publisher()) for id in ("id1", "id2", "id3")]
+    store.away = False
+    for each in (other, *repeated):
+        assert isinstance((await each)[0], Published)
+    assert store.taken == ["id9", "id1", "id2", "id3"]
+    results = await asked + await waiting
+    assert {getattr(each, "code", "") for each in results} == {"unavailable"}
+    assert (load.messages, load.bytes) == (0, 0)
+    await lane.close()
+    await tasks.stop()
+
+
 async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too() -> None:
     loop = asyncio.get_running_loop()
     now = [loop.time()]
     store, load = Store(), Load()
     tasks = Tasks(loop, logging.getLogger("test"), "writer")
-    place: Any = Place()
-    keep: Any = Keep()
-    link: Any = store
-    lane = Lane(link, place, keep, Memory(1, 1, 1), PATIENCE, load, tasks)
+    lane = lane_to(store, load, tasks)
 
     class Clock:
         time = staticmethod(lambda: now[0])

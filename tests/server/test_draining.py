@@ -24,6 +24,7 @@ from tests.server.test_history import memory_store
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
+    from pubsub_server.backplane import Origin
 
 HOUR = 3600.0
 
@@ -37,11 +38,11 @@ class Slow(MemoryBackplane):
         self.gate = asyncio.Event()
 
     def publish(  # type: ignore[override]
-        self, drafts: Sequence[Draft], sender: tuple[str, str]
+        self, drafts: Sequence[Draft], sender: tuple[str, str], origin: Origin | None = None
     ) -> Awaitable[list[Published | ServiceError]]:
         async def later() -> list[Published | ServiceError]:
             await self.gate.wait()
-            return MemoryBackplane.publish(self, drafts, sender)
+            return MemoryBackplane.publish(self, drafts, sender, origin)
 
         return later()
 

@@ -14,7 +14,7 @@ from pubsub_server.interfaces import Page, Published, TopicReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pubsub_server.backplane import Standing
+    from pubsub_server.backplane import Origin, Standing
     from pubsub_server.errors import ServiceError
     from pubsub_server.instruments import Instrument
     from pubsub_server.settings.config import Settings
@@ -37,7 +37,9 @@ class MemoryBackplane:
         self._wall = wall
         self._deliver: Callable[[Entry], None] | None = None
 
-    def start(self, deliver: Callable[[Entry], None]) -> None:
+    def start(
+        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+    ) -> None:
         """See `backplane.Backplane`."""
         self._deliver = deliver
 
@@ -48,7 +50,10 @@ class MemoryBackplane:
         """Everything is here still."""
 
     def publish(
-        self, drafts: Sequence[Draft], sender: tuple[str, str]
+        self,
+        drafts: Sequence[Draft],
+        sender: tuple[str, str],
+        origin: Origin | None = None,
     ) -> list[Published | ServiceError]:
         """See `backplane.Backplane`."""
         now = self._wall()

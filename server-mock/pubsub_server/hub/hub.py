@@ -190,7 +190,7 @@ class Hub:
             self.end,
             self._tasks.spawn,
         )
-        core.backplane.start(self.deliver)
+        core.backplane.start(self.deliver, self._lacks)
         core.backplane.watch(self._hearing)
         core.wheel.add(self, clock_() + EXPIRE_EVERY)
 
@@ -413,6 +413,13 @@ class Hub:
             core.tracing.delivering(
                 entry, len(route), functools.partial(core.delivery.message, route, entry, but)
             )
+
+    def _lacks(self, topic: str) -> None:
+        """Messages of a topic are missing: let those go that cannot see it, and ask for it."""
+        for connection in list(self.core.router.route(topic)):
+            if topic not in connection.patterns:
+                said = f"messages of {topic} were missed here; reconnect to be told which"
+                self.end(connection, ServiceError("going_away", said, topic=topic))
 
     async def history(
         self,

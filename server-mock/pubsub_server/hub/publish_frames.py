@@ -49,7 +49,8 @@ class PublishFrames:
         Raises:
             ServiceError: It cannot be performed.
         """
-        outcome = self._publishing.one(identity, asked.draft, connection)
+        waits = asked.ref is not None
+        outcome = self._publishing.one(identity, asked.draft, connection, asked=waits)
         if isinstance(outcome, Published | ServiceError):
             self._answer_one(connection, outcome, asked.ref)
         else:
@@ -66,7 +67,8 @@ class PublishFrames:
             raise ServiceError(
                 "invalid_frame", f"a batch has at most {most} messages", field="messages"
             )
-        results = self._publishing.publish(identity, asked.items, connection)
+        waits = asked.ref is not None
+        results = self._publishing.publish(identity, asked.items, connection, asked=waits)
         if isinstance(results, list):
             self._answer(connection, asked, results)
         else:

@@ -40,12 +40,19 @@ class Publishing:
         self._attendance = attendance
 
     def one(
-        self, identity: Identity, draft: Draft, connection: Connection
+        self, identity: Identity, draft: Draft, connection: Connection, *, asked: bool = True
     ) -> Result | Awaitable[list[Result]]:
-        """Publish a message alone, what sockets bring most; as `publish` of one item."""
+        """Publish a message alone, what sockets bring most; as `publish` of one item.
+
+        Args:
+            identity: Who publishes.
+            draft: The message.
+            connection: It came by.
+            asked: Whether an answer is waited for, so that an unanswered publish is repeated.
+        """
         core = self._core
         if core.tracing is not None:
-            results = self.publish(identity, [draft], connection)
+            results = self.publish(identity, [draft], connection, asked=asked)
             return results[0] if isinstance(results, list) else results
         granted, wait = core.rates.take(identity, connection.client_id, 1)
         outcome = (
@@ -58,7 +65,8 @@ class Publishing:
                 self._refused(identity, draft, connection, outcome)
             return outcome
         drafts = [draft]
-        done = core.backplane.publish(drafts, (identity.kind, identity.user_id))
+        origin = connection if asked else None
+        done = core.backplane.publish(drafts, (identity.kind, identity.user_id), origin)
         if isinstance(done, list):
             self._published(identity, draft, done[0], connection)
             return done[0]
@@ -71,14 +79,24 @@ class Publishing:
         connection: Connection | None,
         *,
         batch: bool = False,
+        asked: bool = False,
     ) -> list[Result] | Awaitable[list[Result]]:
-        """Publish in order; one answer an item. An item that is an error already stays one."""
+        """Publish in order; one answer an item. An item that is an error already stays one.
+
+        Args:
+            identity: Who publishes.
+            items: The messages.
+            connection: They came by; None for a request.
+            batch: Whether they came as a batch over REST.
+            asked: As in `one`.
+        """
+        origin = connection if asked else None
         tracing = self._core.tracing
         if tracing is not None:
             return tracing.publishing(
-                items, functools.partial(self._publish, identity, items, connection, batch)
+                items, functools.partial(self._publish, identity, items, connection, batch, origin)
             )
-        return self._publish(identity, items, connection, batch)
+        return self._publish(identity, items, connection, batch, origin)
 
     def _publish(
         self,
@@ -86,6 +104,7 @@ class Publishing:
         items: Sequence[Draft | ServiceError],
         connection: Connection | None,
         batch: bool,
+        origin: Connection | None,
     ) -> list[Result] | Awaitable[list[Result]]:
         core = self._core
         wanted = 0
@@ -98,8 +117,8 @@ class Publishing:
         elif wanted:
             budget = core.rates.share(identity, wanted, batch=batch)
         if isinstance(budget, tuple):
-            return self._take(identity, items, connection, batch, *budget)
-        return self._when_granted(identity, items, connection, batch, budget)
+            return self._take(identity, items, connection, batch, origin, *budget)
+        return self._when_granted(identity, items, connection, batch, origin, budget)
 
     async def _when_granted(
         self,
@@ -107,9 +126,10 @@ class Publishing:
         items: Sequence[Draft | ServiceError],
         connection: Connection | None,
         batch: bool,
+        origin: Connection | None,
         budget: Awaitable[tuple[int, int]],
     ) -> list[Result]:
-        results = self._take(identity, items, connection, batch, *await budget)
+        results = self._take(identity, items, connection, batch, origin, *await budget)
         return results if isinstance(results, list) else await results
 
     def _take(
@@ -118,6 +138,7 @@ class Publishing:
         items: Sequence[Draft | ServiceError],
         connection: Connection | None,
         batch: bool,
+        origin: Connection | None,
         granted: int,
         wait: int,
     ) -> list[Result] | Awaitable[list[Result]]:
@@ -145,7 +166,7 @@ class Publishing:
         sender = (identity.kind, identity.user_id)
         if connection is not None:
             core.echoes.expect(connection, drafts)
-        done = core.backplane.publish(drafts, sender)
+        done = core.backplane.publish(drafts, sender, origin)
         if isinstance(done, list):
             return self._join(identity, drafts, results, done, connection)
         return self._later(identity, drafts, results, done, connection)

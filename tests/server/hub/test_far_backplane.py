@@ -12,7 +12,7 @@ from tests.server.test_history import memory_store
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from pubsub_server.backplane import Replay
+    from pubsub_server.backplane import Origin, Replay
     from pubsub_server.interfaces import Published
 
 
@@ -31,11 +31,11 @@ class FarBackplane(MemoryBackplane):
             raise ServiceError("unavailable", "the store does not answer", retry_after_ms=100)
 
     def publish(  # type: ignore[override]
-        self, drafts: Sequence[Draft], sender: tuple[str, str]
+        self, drafts: Sequence[Draft], sender: tuple[str, str], origin: Origin | None = None
     ) -> Awaitable[list[Published | ServiceError]]:
         async def later() -> list[Published | ServiceError]:
             await self._wait()
-            return MemoryBackplane.publish(self, drafts, sender)
+            return MemoryBackplane.publish(self, drafts, sender, origin)
 
         return later()
 

@@ -15,7 +15,14 @@ from pubsub_server.backplanes.redis.feeds import Feeds
 from pubsub_server.backplanes.redis.life import Life
 from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
 from pubsub_server.backplanes.redis.positions import Names, Positions
-from pubsub_server.backplanes.redis.reader import Chosen, Reader, Wanted, choose, gather
+from pubsub_server.backplanes.redis.reader import (
+    Chosen,
+    Reader,
+    Wanted,
+    choose,
+    choose_without_log,
+    gather,
+)
 from pubsub_server.backplanes.redis.records import split
 from pubsub_server.backplanes.redis.roster import RedisRoster
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
-    from pubsub_server.backplane import Entry, Replay, Standing
+    from pubsub_server.backplane import Entry, Origin, Replay, Standing
     from pubsub_server.backplanes.redis.community import Community
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
@@ -90,14 +97,19 @@ class RedisBackplane:
         self._tracks = Tracks(REMEMBERED_TOPICS)
         self._reader = Reader(link, layout)
         self._deliveries = Deliveries(
-            self._tracks, self._reader, self._tasks, lambda payload: self.roster.take(payload)
+            self._tracks,
+            self._reader,
+            self._tasks,
+            self._told,
+            self._sure,
         )
         self._feed = Feeds(
             link,
             layout,
             self._deliveries.take,
-            lambda shards: self._catching_up.restored(shards),
+            self._restored,
             community.feed_timeout,
+            self._interrupted,
         )
         self._positions = Positions(link, layout)
         self._names = Names(link, layout)
@@ -140,9 +152,11 @@ class RedisBackplane:
 
     # ------------------------------------------------------------ life
 
-    def start(self, deliver: Callable[[Entry], None]) -> None:
+    def start(
+        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+    ) -> None:
         """See `backplane.Backplane`."""
-        self._deliveries.start(deliver)
+        self._deliveries.start(deliver, lack)
         self._feed.start()
         self._life.start(self.roster, self.connections)
 
@@ -205,7 +219,10 @@ class RedisBackplane:
     # ------------------------------------------------------------ publish and deliver
 
     def publish(
-        self, drafts: Sequence[Draft], sender: tuple[str, str]
+        self,
+        drafts: Sequence[Draft],
+        sender: tuple[str, str],
+        origin: Origin | None = None,
     ) -> asyncio.Future[list[Published | ServiceError]]:
         """See `backplane.Backplane`."""
         items: list[Item] = []
@@ -216,7 +233,21 @@ class RedisBackplane:
             floor = (track and track.last) or 0
             ttl = -1 if draft.ttl is None else draft.ttl * 1000
             items.append(Item(draft.topic, id, own, ttl, split(draft, id, sender), floor))
-        return self._writer.publish(items)
+        # Without an id of its own nothing can be repeated.
+        repeats = origin is not None and all(draft.id for draft in drafts)
+        return self._writer.publish(items, origin if repeats else None)
+
+    def _told(self, payload: bytes) -> None:
+        self.roster.take(payload)
+
+    async def _restored(self, shards: Sequence[int]) -> None:
+        await self._catching_up.restored(shards)
+
+    def _interrupted(self, shards: Sequence[int]) -> None:
+        self._catching_up.interrupted(shards)
+
+    def _sure(self, topic: str) -> bool:
+        return self._catching_up.sure(topic)
 
     def _matching(self, topic: str) -> bool:
         return topic in self._tracks or bool(self._trie.match(topic))
@@ -278,8 +309,13 @@ class RedisBackplane:
             if track is not None and track.last is None:
                 last = None if log is None else log.last or None
                 self._deliveries.settle(track, last)
-            if log is not None:
-                found.append(choose(topic, log, wanted, now, stood))
+            chosen = (
+                choose_without_log(topic, wanted, stood)
+                if log is None
+                else choose(topic, log, wanted, now, stood)
+            )
+            if chosen is not None:
+                found.append(chosen)
         return gather(found, unbroken)
 
     async def _search(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backplanes.redis.deliveries import AGAIN_AFTER, AGAIN_AT_MOST
@@ -74,6 +75,10 @@ class CatchingUp:
         self._doubted: set[int] = set()
         # Shards of which messages may not have come.
         self._anew: set[int] = set()
+        # By shard, connections to its channels that were begun; and how many of them there were
+        # when this node had looked for everything that had not come.
+        self._begun: Counter[int] = Counter()
+        self._proven: Counter[int] = Counter()
         self._next_sweep = 0.0
 
     def sweep(self) -> None:
@@ -81,6 +86,16 @@ class CatchingUp:
         if self._loop.time() >= self._next_sweep:
             self._next_sweep = self._loop.time() + SWEEP_EVERY
             self._tasks.spawn(self._sweep())
+
+    def interrupted(self, shards: Sequence[int]) -> None:
+        """A connection to these shards begins; this node may have missed messages before it."""
+        self._begun.update(shards)
+
+    def sure(self, topic: str) -> bool:
+        """Whether this node has heard all that the topic's shard published up to now."""
+        shard = self._layout.shard(topic)
+        # Nobody was subscribed before this node looked for the first time.
+        return shard not in self._caught_up or self._begun[shard] == self._proven[shard]
 
     async def restored(self, shards: Sequence[int]) -> None:
         """These are heard again, after a time in which they may not have been."""
@@ -128,6 +143,7 @@ class CatchingUp:
         # Another server may have another clock.
         since = max(1, caught_up - (CLOCKS_MS if anew else SWEEP_MARGIN_MS)) if caught_up else 0
         self._anew.discard(shard)
+        begun = self._begun[shard]
         try:
             sweep = await self._reader.sweep(shard, since)
             before = self._unbroken.get(shard, sweep.unbroken)
@@ -136,7 +152,11 @@ class CatchingUp:
             if anew:
                 named = (track.topic for track in self._tracks.named)
                 moved.update(topic for topic in named if self._layout.shard(topic) == shard)
+            moved.update(self._unproven(shard))
             await self._compare(moved, since)
+            self._proven[shard] = begun
+            # What has come meanwhile waits still, and nothing comes to wait any more.
+            await self._compare(self._unproven(shard), since)
         except Exception as error:
             if anew:
                 self._anew.add(shard)
@@ -152,8 +172,8 @@ class CatchingUp:
         known: dict[str, int] = {}
         for topic in moved:
             track = self._tracks.get(topic)
-            if track is None:
-                await self._discover(topic, since)
+            if track is None or track.unproven:
+                await self._deliveries.discover(topic, since)
             elif track.last is not None:
                 known[topic] = track.last
         stands = await self._reader.stands(known, self._silence)
@@ -163,8 +183,5 @@ class CatchingUp:
                 track.held = []
                 self._deliveries.heal(track)
 
-    async def _discover(self, topic: str, since: int) -> None:
-        """A topic that a pattern matches has begun, and this node has heard nothing of it."""
-        log = await self._reader.one(topic, "since", since)
-        if log is not None:
-            self._deliveries.catch_up(log.entries)
+    def _unproven(self, shard: int) -> list[str]:
+        return [each for each in self._deliveries.unproven if self._layout.shard(each) == shard]

@@ -33,24 +33,42 @@ class Deliveries:
         reader: Of the logs.
         tasks: Keeps what fetches.
         told: Given what nodes tell each other of their members.
+        sure: Whether this node has heard all that a topic's shard has published of late.
 
     Attributes:
         healed: Holes that were filled from a log.
     """
 
     def __init__(
-        self, tracks: Tracks, reader: Reader, tasks: Tasks, told: Callable[[bytes], None]
+        self,
+        tracks: Tracks,
+        reader: Reader,
+        tasks: Tasks,
+        told: Callable[[bytes], None],
+        sure: Callable[[str], bool] = lambda topic: True,
     ) -> None:
         self._tracks = tracks
         self._reader = reader
         self._tasks = tasks
         self._told = told
+        self._sure = sure
         self._deliver: Callable[[Entry], None] = lambda entry: None
+        self._lack: Callable[[str], None] = lambda topic: None
+        # Their first messages wait until the log has been asked for what precedes them.
+        self._unproven: dict[str, Track] = {}
         self.healed = 0
 
-    def start(self, deliver: Callable[[Entry], None]) -> None:
-        """From now on messages are delivered by this."""
+    def start(
+        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+    ) -> None:
+        """See `backplane.Backplane`."""
         self._deliver = deliver
+        self._lack = lack or self._lack
+
+    @property
+    def unproven(self) -> list[str]:
+        """Topics new to this node, whose first messages wait for `discover`."""
+        return list(self._unproven)
 
     def take(self, payload: bytes) -> None:
         """Take what a channel has brought; never raises."""
@@ -66,11 +84,37 @@ class Deliveries:
     def catch_up(self, found: Iterable[Entry]) -> None:
         """Take messages of one topic, oldest first."""
         for entry in found:
+            new = entry.seq is not None and entry.topic not in self._tracks
+            if new and not self._sure(entry.topic):
+                self._open(entry.topic)
             deliver, hole = self._tracks.take(entry)
             if deliver:
                 self._deliver(entry)
             elif hole is not None:
                 self.heal(hole)
+
+    async def discover(self, topic: str, since: int) -> None:
+        """Deliver the messages of a topic that is new to this node, oldest first.
+
+        A subscriber by pattern has no position of such a topic, so it cannot see that something
+        lacks before the first message that it gets.
+
+        Args:
+            topic: One that a pattern matches.
+            since: Messages that are not newer than this, Unix ms, are not delivered.
+        """
+        known = self._tracks.get(topic)
+        if known is not None and not known.unproven:
+            return
+        track = self._open(topic)
+        log = await self._reader.one(topic, "since", since)
+        if self._unproven.pop(topic, None) is not track or self._tracks.get(topic) is not track:
+            return
+        found = () if log is None else log.entries
+        if log is not None and log.lost > since and not (found and found[0].seq == log.start):
+            self._lack(topic)
+        if self._pass_on(track, None if log is None else log.last, found):
+            self.heal(track)
 
     def settle(self, track: Track, last: int | None) -> None:
         """Deliver what waited while a topic was opening.
@@ -103,7 +147,17 @@ class Deliveries:
                 continue
             self.healed += 1
             found = () if log is None else log.entries
+            if log is not None:
+                first = max(track.last, log.start - 1) + 1
+                if first <= log.last and (not found or found[0].seq != first):
+                    self._lack(track.topic)
             self._pass_on(track, None if log is None else log.last, found)
+
+    def _open(self, topic: str) -> Track:
+        track = self._unproven.get(topic)
+        if track is None or self._tracks.get(topic) is not track:
+            track = self._unproven[topic] = self._tracks.hold(topic)
+        return track
 
     def _pass_on(self, track: Track, last: int | None, found: Sequence[Entry] = ()) -> bool:
         ready, again = self._tracks.settle(track, last, found)

@@ -47,6 +47,7 @@ class Feed:
         restored: Awaited whenever a connection stands and all channels are confirmed.
         timeout: Seconds without hearing its own node after which a feed counts as silent.
         changed: Called when `hears` changes.
+        begun: Called before a new connection hears its first message.
 
     Attributes:
         up: Whether a connection stands and all channels are confirmed.
@@ -61,12 +62,14 @@ class Feed:
         restored: Callable[[], Coroutine[Any, Any, None]],
         timeout: float,
         changed: Callable[[], None],
+        begun: Callable[[], None] = lambda: None,
     ) -> None:
         self._link = link
         # Nobody else publishes there: what comes is what this feed has sent.
         self._own = f"{bases[0]}:alive:{secrets.token_hex(8)}"
         self._take = take
         self._restored = restored
+        self._begun = begun
         self._loop = asyncio.get_running_loop()
         self._shards = frozenset(f"{base}:a" for base in bases)
         self._channels: set[str] = set()
@@ -193,6 +196,7 @@ class Feed:
 
     async def _listen_by(self, server: Server, ear: Ear) -> None:
         await ear.open()
+        self._begun()
         for kept in (self._asked, self._unconfirmed, self._ending, self._leaving):
             kept.clear()
         self._adding = set(self._wanted)

@@ -30,6 +30,7 @@ class Feeds:
         restored: Awaited with the shards whenever a connection stands and all its channels are
             confirmed.
         timeout: Seconds without hearing its own node after which a connection counts as silent.
+        begun: Called with the shards before a new connection hears the first of their messages.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Feeds:
         take: Callable[[bytes], None],
         restored: Callable[[Sequence[int]], Coroutine[Any, Any, None]],
         timeout: float,
+        begun: Callable[[Sequence[int]], None] = lambda shards: None,
     ) -> None:
         self._layout = layout
         self._watcher: Callable[[bool], None] = lambda hears: None
@@ -53,6 +55,7 @@ class Feeds:
                 partial(restored, lane),
                 timeout,
                 self._look,
+                partial(begun, lane),
             )
             for lane in lanes
         ]

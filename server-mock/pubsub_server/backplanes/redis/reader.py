@@ -315,6 +315,21 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
     return Chosen(topic, entries, position or None, short, anew)
 
 
+def choose_without_log(topic: str, wanted: Wanted, stood: int | None) -> Chosen | None:
+    """What a subscriber is told of a topic without a log; None for nothing.
+
+    Args:
+        topic: Its name.
+        wanted: What the subscriber begins with.
+        stood: As for `choose`.
+    """
+    mark = wanted.after.get(topic)
+    if mark is None or stood is None or stood <= mark:
+        return None
+    # Messages behind its position were delivered here, and the store has lost them all.
+    return Chosen(topic, (), stood, truncated=False, reset=True)
+
+
 def _after_restart(entries: Sequence[Entry], stood: int) -> list[Entry]:
     """Those of the numbering that this position belongs to."""
     kept: list[Entry] = []

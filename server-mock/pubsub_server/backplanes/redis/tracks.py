@@ -28,15 +28,17 @@ class Track:
         held: Messages that wait, oldest first, while the topic is opening or is being healed;
             None otherwise.
         overflow: Some of what waited was let go of: the log has it.
+        unproven: The log has not been asked yet for what precedes the first message.
     """
 
-    __slots__ = ("held", "last", "overflow", "topic")
+    __slots__ = ("held", "last", "overflow", "topic", "unproven")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.last: int | None = None
         self.held: list[Entry] | None = None
         self.overflow = False
+        self.unproven = False
 
     def hold(self, entry: Entry) -> None:
         """Keep it for later."""
@@ -111,6 +113,13 @@ class Tracks:
 
     # ------------------------------------------------------------ what comes
 
+    def hold(self, topic: str) -> Track:
+        """Begin the track of a topic that a pattern matches; what comes waits for `settle`."""
+        track = Track(topic)
+        track.last, track.held, track.unproven = 0, [], True
+        self._remember(track)
+        return track
+
     def take(self, entry: Entry) -> tuple[bool, Track | None]:
         """A message has come.
 
@@ -154,6 +163,7 @@ class Tracks:
             found: What the log had behind `Track.last`, oldest first.
         """
         held, track.held = track.held or [], None
+        track.unproven = False
         overflow, track.overflow = track.overflow, False
         if track.last is None:
             track.last = last or 0
@@ -205,7 +215,7 @@ class Tracks:
         if before is not None:
             return before
         track = self.get(topic)
-        return None if track is None else track.last
+        return None if track is None or track.unproven else track.last
 
     # ------------------------------------------------------------ inside
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
+    from pubsub_server.backplane import Origin
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.redis.records import Parts
@@ -68,6 +69,16 @@ class _Group:
     size: int
     deadline: float
     done: asyncio.Future[list[Result]]
+    origin: Origin | None
+
+    @property
+    def forsaken(self) -> bool:
+        """Whether its connection is gone, so that its publisher repeats all that is unanswered.
+
+        Performed now it could get a position before something that was answered, was lost with the
+        store, and is repeated because the answer did not arrive.
+        """
+        return self.origin is not None and self.origin.closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +132,24 @@ class Writer:
             for _ in range(len(layout.bases) if link.cluster else 1)
         ]
 
-    def publish(self, items: Sequence[Item]) -> asyncio.Future[list[Result]]:
-        """Take messages of one publisher; the future gives an answer for each, in order."""
+    def publish(
+        self, items: Sequence[Item], origin: Origin | None = None
+    ) -> asyncio.Future[list[Result]]:
+        """Take messages of one publisher; the future gives an answer for each, in order.
+
+        Args:
+            items: The messages.
+            origin: A connection; what waits when it closes is refused. None if all is kept.
+        """
         if len(self._lanes) == 1:
-            return self._lanes[0].publish(items)
+            return self._lanes[0].publish(items, origin)
         by_shard: dict[int, list[int]] = {}
         for number, item in enumerate(items):
             by_shard.setdefault(self._layout.shard(item.topic), []).append(number)
         if len(by_shard) == 1:
-            return self._lanes[next(iter(by_shard))].publish(items)
+            return self._lanes[next(iter(by_shard))].publish(items, origin)
         waiting = [
-            (numbers, self._lanes[shard].publish([items[number] for number in numbers]))
+            (numbers, self._lanes[shard].publish([items[number] for number in numbers], origin))
             for shard, numbers in by_shard.items()
         ]
         loop = asyncio.get_running_loop()
@@ -205,8 +223,10 @@ class Lane:
         self._closed = False
         self._tell_again = 0.0
 
-    def publish(self, items: Sequence[Item]) -> asyncio.Future[list[Result]]:
-        """Take messages of one publisher; the future gives an answer for each, in order."""
+    def publish(
+        self, items: Sequence[Item], origin: Origin | None = None
+    ) -> asyncio.Future[list[Result]]:
+        """See `Writer.publish`."""
         done: asyncio.Future[list[Result]] = self._loop.create_future()
         size = sum(item.parts.size for item in items)
         load = self._load
@@ -217,7 +237,7 @@ class Lane:
             done.set_result([refused("too much waits for Redis", item) for item in items])
             return done
         deadline = self._loop.time() + self._patience
-        self._waiting.append(_Group(items, size, deadline, done))
+        self._waiting.append(_Group(items, size, deadline, done, origin))
         load.add(len(items), size)
         if self._task is None:
             # It begins to run when this loop turn has said all that it has to say.
@@ -254,11 +274,19 @@ class Lane:
             fits = messages + len(group.items) <= CALL_MESSAGES and size + group.size <= CALL_BYTES
             if groups and not fits:
                 break
-            groups.append(self._waiting.popleft())
-            messages += len(group.items)
-            size += group.size
-        self._load.add(-messages, -size)
+            self._waiting.popleft()
+            self._load.add(-len(group.items), -group.size)
+            if not self._forsaken(group):
+                groups.append(group)
+                messages += len(group.items)
+                size += group.size
         return groups
+
+    def _forsaken(self, group: _Group) -> bool:
+        if group.forsaken:
+            said = "the connection of its publisher is gone"
+            _settle(group.done, [refused(said, item) for item in group.items])
+        return group.forsaken
 
     async def _perform(self, groups: list[_Group]) -> None:
         pause = AGAIN_AFTER
@@ -273,6 +301,7 @@ class Lane:
                 await asyncio.sleep(pause)
                 pause = min(AGAIN_AT_MOST, pause * 2)
                 groups = self._refuse_late(groups, reason)
+                groups = [group for group in groups if not self._forsaken(group)]
 
     async def _call(self, groups: Sequence[_Group]) -> None:
         items = [item for group in groups for item in group.items]

@@ -1,0 +1,149 @@
+"""Topics that a node hears of by pattern alone: what precedes the first message that comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pubsub_server.backplane import Entry
+from pubsub_server.backplanes.redis.deliveries import Deliveries
+from pubsub_server.backplanes.redis.records import Log
+from pubsub_server.backplanes.redis.tracks import Tracks
+from pubsub_server.tasks import Tasks
+from pubsub_server.testing import running_server
+from tests.cluster.fleet import peer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+TOPIC = "demo.x"
+START = 9_000_000
+SINCE = 5
+
+
+def entry(seq: int) -> Entry:
+    return Entry(TOPIC, f"m{seq}", 10, seq, 1_000, b"{}")
+
+
+class Shelf:
+    """In place of a reader: one log, of which only the newest messages are left."""
+
+    def __init__(self) -> None:
+        self.log: Log | None = None
+
+    def put(self, first: int, last: int, *, lost: int = 0) -> None:
+        found = [entry(seq) for seq in range(first, last + 1)]
+        self.log = Log(START, last, 10, lost, len(found), found)
+
+    async def one(self, topic: str, mode: str, mark: int = 0, limit: int = 0) -> Log | None:
+        return self.log
+
+
+class Room:
+    """The deliveries of a node, which may have missed messages."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self.sure = False
+        self.tasks = tasks
+        self.shelf = Shelf()
+        self.tracks = Tracks(100)
+        self.seen: list[int | str | None] = []
+        reader: Any = self.shelf
+        self.deliveries = Deliveries(
+            self.tracks, reader, tasks, lambda payload: None, lambda topic: self.sure
+        )
+        self.deliveries.start(
+            lambda entry: self.seen.append(entry.seq), lambda topic: self.seen.append(topic)
+        )
+
+
+@asynccontextmanager
+async def room() -> AsyncGenerator[Room]:
+    tasks = Tasks(asyncio.get_running_loop(), logging.getLogger("test"), "test")
+    yield Room(tasks)
+    await tasks.wait(5)
+    await tasks.stop()
+
+
+async def test_a_message_published_before_the_node_heard_again_precedes_the_first_that_comes() -> (
+    None
+):
+    async with room() as node:
+        node.shelf.put(START, START + 1)
+        node.deliveries.catch_up([entry(START + 1)])
+        assert node.seen == []
+        assert node.deliveries.unproven == [TOPIC]
+        await node.deliveries.discover(TOPIC, SINCE)
+        node.deliveries.catch_up([entry(START + 1), entry(START + 2)])
+        assert node.seen == [START, START + 1, START + 2]
+
+
+async def test_a_node_that_has_missed_nothing_asks_no_log() -> None:
+    async with room() as node:
+        node.sure = True
+        node.deliveries.catch_up([entry(START), entry(START + 1)])
+        assert node.seen == [START, START + 1]
+
+
+async def test_a_topic_that_a_node_discovers_too_late_is_said_to_lack_messages_first() -> None:
+    async with room() as node:
+        node.shelf.put(START + 140, START + 142, lost=SINCE + 1)
+        await node.deliveries.discover(TOPIC, SINCE)
+        assert node.seen == [TOPIC, START + 140, START + 141, START + 142]
+
+
+async def test_a_topic_that_is_discovered_twice_is_delivered_once() -> None:
+    async with room() as node:
+        node.shelf.put(START, START + 1)
+        await asyncio.gather(*(node.deliveries.discover(TOPIC, SINCE) for _ in range(2)))
+        await node.deliveries.discover(TOPIC, SINCE)
+        assert node.seen == [START, START + 1]
+
+
+async def test_a_topic_that_a_node_discovers_whole_lacks_nothing() -> None:
+    async with room() as node:
+        # The store has begun anew, so another numbering may have been lost.
+        node.shelf.put(START, START + 1, lost=SINCE + 1)
+        await node.deliveries.discover(TOPIC, SINCE)
+        assert node.seen == [START, START + 1]
+
+
+@pytest.mark.parametrize("stood", [0, 7, START + 3], ids=["fresh", "another log", "behind"])
+async def test_a_hole_that_the_log_cannot_fill_is_told_before_what_follows_it(stood: int) -> None:
+    async with room() as node:
+        node.tracks.join(TOPIC)
+        track = node.tracks.get(TOPIC)
+        assert track is not None
+        track.last, track.held = stood, []
+        node.shelf.put(START + 140, START + 141)
+        node.deliveries.heal(track)
+        await node.tasks.wait(5)
+        assert node.seen == [TOPIC, START + 140, START + 141]
+
+
+async def test_a_log_that_began_anew_and_is_whole_is_no_hole() -> None:
+    async with room() as node:
+        node.tracks.join(TOPIC)
+        track = node.tracks.get(TOPIC)
+        assert track is not None
+        track.last, track.held = 7, []
+        node.shelf.put(START, START + 1)
+        node.deliveries.heal(track)
+        await node.tasks.wait(5)
+        assert node.seen == [START, START + 1]
+
+
+async def test_a_hole_sends_away_subscribers_by_pattern_who_cannot_see_it() -> None:
+    async with asyncio.timeout(20), running_server() as server:
+        token = server.service_token()
+        async with peer(server, token) as wild, peer(server, token) as named:
+            await wild.subscribe("demo.*", presence=False)
+            await named.subscribe(TOPIC, presence=False)
+            server.hub._lacks(TOPIC)
+            frame = await wild.until("error")
+            assert (frame["code"], frame["topic"]) == ("going_away", TOPIC)
+            assert (await named.subscribe(TOPIC, presence=False))["topics"] == [TOPIC]
