@@ -324,9 +324,10 @@ def choose_without_log(topic: str, wanted: Wanted, stood: int | None) -> Chosen 
         stood: As for `choose`.
     """
     mark = wanted.after.get(topic)
-    if mark is None or stood is None or stood <= mark:
+    if mark is None or stood is None or stood - mark < LEAP:
+        # What lacks within one numbering is told with the first message of the next one.
         return None
-    # Messages behind its position were delivered here, and the store has lost them all.
+    # Messages of a later numbering were delivered here, and the store has lost that one, too.
     return Chosen(topic, (), stood, truncated=False, reset=True)
 
 
