@@ -94,6 +94,9 @@ class Outcome:
     failed: list[str] = field(default_factory=list[str])
     total: int | None = None
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    cpu: float = 0.0
+    """Seconds of a core that the suite and the programs it waited for have used."""
+
     status: int = 0
 
     @property
@@ -136,6 +139,19 @@ class Running:
             self.process = subprocess.Popen(
                 suite.command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out
             )
+
+    def is_over(self) -> bool:
+        """Whether the suite has ended; notes its exit status and its CPU time."""
+        if self.process.returncode is not None:
+            return True
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        if not pid:
+            return False
+        # Popen must not wait for a process that is gone.
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.outcome.status = self.process.returncode
+        self.outcome.cpu = usage.ru_utime + usage.ru_stime
+        return True
 
     def poll(self) -> list[str]:
         """Read new reports; returns the tests that failed since the last call."""
@@ -228,11 +244,10 @@ def run(chosen: Sequence[Suite], folder: Path, seed: int) -> list[Running]:
             while waiting and len(current) < AT_ONCE:
                 current.append(Running(waiting.pop(0), folder, seed))
             for running in list(current):
-                over = running.process.poll() is not None
+                over = running.is_over()
                 for name in running.poll():
                     say(f"FAILED {name}")
                 if over:
-                    running.outcome.status = running.process.returncode
                     ended.append(running)
                     current.remove(running)
             if time.monotonic() - shown >= INTERVAL:
@@ -275,6 +290,9 @@ def report(ended: Sequence[Running], seconds: float, seed: int, *, brief: bool) 
         for took, suite, name in sorted(times, reverse=True)[:SLOWEST]:
             say(f"  {took:6.1f} s  {suite}  {name}")
     parts = ", ".join(f"{r.suite.name} {r.outcome.passed + len(r.outcome.failed):,}" for r in ended)
+    if not brief:
+        used = ", ".join(f"{running.suite.name} {running.outcome.cpu:.0f} s" for running in ended)
+        say(f"tests: CPU time: {used}")
     say(f"tests: {parts}; seed {seed}; {seconds:.0f} s")
     say(f"{passed} passed, {failed or len(broken)} failed")
     return 1 if broken else 0
