@@ -11,7 +11,7 @@ import { build } from 'esbuild';
  * that is named with its folder is a room of its own.
  */
 const LAYERS = [
-  ['index', 'react', 'testing'],
+  ['index', 'react', 'testing', 'webhooks'],
   ['streams'],
   ['client'],
   ['topic'],

@@ -1,0 +1,278 @@
+/**
+ * Check that a webhook comes from your Hanzo PubSub server.
+ *
+ *     const seen = new SeenWebhooks();
+ *
+ *     async function receive(request: Request): Promise<Response> {
+ *       const body = new Uint8Array(await request.arrayBuffer());
+ *       const delivery = await verify(body, request.headers, secret);
+ *       if (seen.isNew(delivery.id)) for (const { event, topic, data } of delivery.events) …
+ *       return new Response(null, { status: 204 });
+ *     }
+ *
+ * The server signs each request as Standard Webhooks (https://www.standardwebhooks.com) describe.
+ * Needs `crypto.subtle`: Node 20 or later, Deno, Bun, workers.
+ */
+
+import { InvalidOption, PubSubError } from '../errors.js';
+
+/** Milliseconds that the clocks of both sides may differ, transport included. */
+const TOLERANCE = 300_000;
+
+const SECRET_REMEDY = "Pass the `secret` of the webhook in the server's settings.";
+
+/** The request is not a genuine, recent webhook of this server. */
+export class InvalidWebhook extends PubSubError {
+  /** The HTTP status to answer with: 401, or 400 for a body that is no batch of events. */
+  readonly status: 400 | 401;
+
+  constructor(message: string, field: string, remedy: string, status: 400 | 401 = 401) {
+    super('invalid_webhook', message, { field, remedy });
+    Object.defineProperty(this, 'name', { value: 'InvalidWebhook' });
+    this.status = status;
+  }
+}
+
+/** One event of a webhook. */
+export interface WebhookEvent {
+  /**
+   * `publish`, `join`, `update`, `leave`, `subscribe`, `unsubscribe`, or one of the event stream:
+   * `pubsub.subscribed`, `pubsub.unsubscribed`, `pubsub.published`.
+   */
+  readonly event: string;
+  /** The topic, or the pattern of a subscription. */
+  readonly topic: string;
+  /** When it happened, in Unix milliseconds by the server's clock. */
+  readonly time: number;
+  /**
+   * The envelope of a `publish`, the presence message of `join`, `update` and `leave`; the other
+   * events have an object with their fields.
+   */
+  readonly data: unknown;
+}
+
+/** One genuine request: a batch of events in the order in which they happened. */
+export interface WebhookDelivery {
+  /** The same for every attempt to deliver this batch. Pass it to `SeenWebhooks.isNew`. */
+  readonly id: string;
+  /** When the server sent this attempt, in Unix milliseconds. */
+  readonly sentAt: number;
+  readonly events: readonly WebhookEvent[];
+}
+
+/** Headers as `fetch` has them, or as Node's `http` and Express have them. */
+export type WebhookHeaders =
+  | { get(name: string): string | null }
+  | Readonly<Record<string, string | readonly string[] | undefined>>;
+
+export interface VerifyOptions {
+  /** Milliseconds by which `webhook-timestamp` may differ from `now`; default 300,000. */
+  readonly tolerance?: number;
+  /** Unix milliseconds; default the clock of this machine. */
+  readonly now?: number;
+}
+
+/**
+ * Check the signature and the age of a request, and read its events.
+ *
+ * @param body The raw body, before anything parses it.
+ * @param headers Of the request.
+ * @param secret The `secret` of the webhook in the server's settings. Pass several while you
+ *   replace one: each is tried.
+ * @throws InvalidWebhook A header is missing, the signature does not match, the request is too old
+ *   or too new, or the body is not a batch of events. Answer with its `status`.
+ * @throws InvalidOption `secret` is empty, or has `whsec_` in front of what is no base64.
+ */
+export async function verify(
+  body: Uint8Array | string,
+  headers: WebhookHeaders,
+  secret: string | readonly string[],
+  options: VerifyOptions = {},
+): Promise<WebhookDelivery> {
+  const secrets = typeof secret === 'string' ? [secret] : secret;
+  if (!secrets.length || secrets.includes(''))
+    throw new InvalidOption('secret is empty.', { field: 'secret', remedy: SECRET_REMEDY });
+  const keys = await Promise.all(secrets.map(keyOf));
+  const id = header(headers, 'webhook-id');
+  const stamp = header(headers, 'webhook-timestamp');
+  const given = header(headers, 'webhook-signature');
+  if (!/^\d{1,12}$/.test(stamp))
+    throw new InvalidWebhook(
+      'The header webhook-timestamp is no number of seconds.',
+      'webhook-timestamp',
+      'Answer with 401: the sender is not a Hanzo PubSub server.',
+    );
+  const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : body;
+  const signed = signedBytes(id, stamp, bytes);
+  if (!(await matches(keys, signaturesOf(given), signed)))
+    throw new InvalidWebhook(
+      'The signature does not match the body.',
+      'webhook-signature',
+      "Pass the raw body as it arrived, and the secret of this webhook's settings.",
+    );
+  // After the signature: a stranger must not learn how the clock here is set.
+  const sentAt = Number(stamp) * 1000;
+  const { tolerance = TOLERANCE, now = Date.now() } = options;
+  const age = now - sentAt;
+  if (Math.abs(age) > tolerance)
+    throw new InvalidWebhook(
+      `The request is ${Math.round(Math.abs(age) / 1000)} s ${age > 0 ? 'old' : 'ahead of this clock'}; the tolerance is ${tolerance / 1000} s.`,
+      'webhook-timestamp',
+      'Synchronize the clocks of both machines; an old request may be a replay.',
+    );
+  return { id, sentAt, events: eventsOf(bytes) };
+}
+
+/**
+ * The three headers of a webhook, for tests of your receiver.
+ *
+ * @param sentAt Unix milliseconds; the fraction of a second is dropped.
+ * @throws InvalidOption `secret` has `whsec_` in front of what is no base64.
+ */
+export async function sign(
+  body: Uint8Array | string,
+  secret: string,
+  { id, sentAt }: { readonly id: string; readonly sentAt: number },
+): Promise<Record<'webhook-id' | 'webhook-timestamp' | 'webhook-signature', string>> {
+  const stamp = String(Math.floor(sentAt / 1000));
+  const bytes = typeof body === 'string' ? new TextEncoder().encode(body) : body;
+  const digest = await crypto.subtle.sign(
+    'HMAC',
+    await keyOf(secret),
+    signedBytes(id, stamp, bytes),
+  );
+  const signature = btoa(String.fromCharCode(...new Uint8Array(digest)));
+  return {
+    'webhook-id': id,
+    'webhook-timestamp': stamp,
+    'webhook-signature': `v1,${signature}`,
+  };
+}
+
+/**
+ * Remembers the ids of deliveries, so that a repeated one is processed once.
+ *
+ * The server repeats a delivery whose answer did not arrive. An id is remembered for twice
+ * `tolerance`: as long as `verify` accepts its request. The memory is that of this process; several
+ * processes keep the ids in a store that they share.
+ */
+export class SeenWebhooks {
+  readonly #ids = new Map<string, number>();
+  readonly #kept: number;
+
+  /**
+   * @param tolerance The milliseconds that you pass to `verify`; default 300,000.
+   * @throws InvalidOption `tolerance` is not above 0.
+   */
+  constructor(tolerance = TOLERANCE) {
+    if (!(tolerance > 0))
+      throw new InvalidOption(`tolerance is ${tolerance} ms.`, {
+        field: 'tolerance',
+        remedy: 'Pass more than 0.',
+      });
+    this.#kept = 2 * tolerance;
+  }
+
+  /** How many ids are remembered. */
+  get size(): number {
+    return this.#ids.size;
+  }
+
+  /**
+   * Whether this id comes for the first time; it is remembered from now on. Call it only for what
+   * `verify` has accepted.
+   */
+  isNew(id: string, now = Date.now()): boolean {
+    for (const [oldest, since] of this.#ids) {
+      if (since >= now - this.#kept) break;
+      this.#ids.delete(oldest);
+    }
+    if (this.#ids.has(id)) return false;
+    this.#ids.set(id, now);
+    return true;
+  }
+}
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+function header(headers: WebhookHeaders, name: string): string {
+  const value = typeof headers.get === 'function' ? headers.get(name) : plain(headers, name);
+  if (typeof value === 'string' && value !== '') return value;
+  throw new InvalidWebhook(
+    `The header ${name} is missing.`,
+    name,
+    'Pass all headers of the request, or answer with 401: it is not signed.',
+  );
+}
+
+/** A header of a plain object, in any case. */
+function plain(headers: object, name: string): unknown {
+  for (const [key, value] of Object.entries(headers))
+    if (key.toLowerCase() === name) return Array.isArray(value) ? value[0] : value;
+  return undefined;
+}
+
+function signedBytes(id: string, stamp: string, body: Uint8Array): Bytes {
+  const head = new TextEncoder().encode(`${id}.${stamp}.`);
+  const signed = new Uint8Array(head.length + body.length);
+  signed.set(head);
+  signed.set(body, head.length);
+  return signed;
+}
+
+function decode(base64: string): Bytes | undefined {
+  try {
+    return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  } catch {
+    return undefined;
+  }
+}
+
+async function keyOf(secret: string): Promise<CryptoKey> {
+  const marked = secret.startsWith('whsec_');
+  const bytes = marked ? decode(secret.slice('whsec_'.length)) : new TextEncoder().encode(secret);
+  if (!bytes?.length)
+    throw new InvalidOption('secret is no base64 after whsec_.', {
+      field: 'secret',
+      remedy: SECRET_REMEDY,
+    });
+  const algorithm = { name: 'HMAC', hash: 'SHA-256' };
+  return crypto.subtle.importKey('raw', bytes, algorithm, false, ['sign', 'verify']);
+}
+
+/** The signatures of our version; a header may have several while a secret is replaced. */
+function signaturesOf(text: string): Bytes[] {
+  const found = [];
+  for (const each of text.split(' ').slice(0, 16)) {
+    const bytes = each.startsWith('v1,') ? decode(each.slice('v1,'.length)) : undefined;
+    if (bytes?.length) found.push(bytes);
+  }
+  return found;
+}
+
+async function matches(keys: CryptoKey[], signatures: Bytes[], signed: Bytes): Promise<boolean> {
+  for (const key of keys)
+    for (const signature of signatures)
+      if (await crypto.subtle.verify('HMAC', key, signature, signed)) return true;
+  return false;
+}
+
+function eventsOf(body: Uint8Array): readonly WebhookEvent[] {
+  try {
+    const { events } = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body)) as {
+      readonly events: readonly WebhookEvent[];
+    };
+    return events.map(({ event, topic, time, data }) => {
+      if (typeof event !== 'string' || typeof topic !== 'string' || typeof time !== 'number')
+        throw new TypeError('no event');
+      return { event, topic, time, data };
+    });
+  } catch {
+    throw new InvalidWebhook(
+      'The body is no batch of events.',
+      'body',
+      'Point the webhook of a Hanzo PubSub server at this address, and nothing else.',
+      400,
+    );
+  }
+}

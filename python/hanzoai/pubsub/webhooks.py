@@ -1,0 +1,275 @@
+"""Check that a webhook comes from your Hanzo PubSub server.
+
+    from hanzoai.pubsub import webhooks
+
+    seen = webhooks.SeenWebhooks()
+
+    def receive(body: bytes, headers: Mapping[str, str]) -> int:
+        try:
+            delivery = webhooks.verify(body, headers, secret)
+        except webhooks.InvalidWebhook as error:
+            return error.status
+        if seen.is_new(delivery.id):
+            for event in delivery.events:
+                print(event.event, event.topic, event.data)
+        return 204
+
+The server signs each request as `Standard Webhooks <https://www.standardwebhooks.com>`_ describe.
+The module needs no running client and no third-party package.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from hanzoai.pubsub.errors import InvalidOption, PubSubError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["InvalidWebhook", "SeenWebhooks", "WebhookDelivery", "WebhookEvent", "sign", "verify"]
+
+TOLERANCE: Final = 300.0
+"""Seconds that the clocks of both sides may differ, transport included."""
+
+_PREFIX: Final = "whsec_"
+_VERSION: Final = "v1"
+
+
+class InvalidWebhook(PubSubError, ValueError):
+    """The request is not a genuine, recent webhook of this server.
+
+    Attributes:
+        status: The HTTP status to answer with: 401 for a wrong signature or time, 400 for a body
+            that is no batch of events.
+    """
+
+    status: int
+
+    def __init__(self, message: str, *, field: str, remedy: str, status: int = 401) -> None:
+        super().__init__("invalid_webhook", message, field=field, remedy=remedy)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookEvent:
+    """One event of a webhook.
+
+    Attributes:
+        event: ``publish``, ``join``, ``update``, ``leave``, ``subscribe``, ``unsubscribe``, or one
+            of the event stream: ``pubsub.subscribed``, ``pubsub.unsubscribed``,
+            ``pubsub.published``.
+        topic: The topic, or the pattern of a subscription.
+        time: When it happened, in Unix seconds by the server's clock.
+        data: The envelope of a ``publish``, the presence message of ``join``, ``update`` and
+            ``leave``; the other events have an object with their fields.
+    """
+
+    event: str
+    topic: str
+    time: float
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookDelivery:
+    """One genuine request: a batch of events in the order in which they happened.
+
+    Attributes:
+        id: The same for every attempt to deliver this batch. Pass it to `SeenWebhooks.is_new`.
+        sent_at: When the server sent this attempt, in Unix seconds.
+        events: At least one event.
+    """
+
+    id: str
+    sent_at: float
+    events: tuple[WebhookEvent, ...]
+
+
+def verify(
+    body: bytes,
+    headers: Mapping[str, str],
+    secret: str | Sequence[str],
+    *,
+    tolerance: float = TOLERANCE,
+    now: float | None = None,
+) -> WebhookDelivery:
+    """Check the signature and the age of a request, and read its events.
+
+    Args:
+        body: The raw body, before anything parses it.
+        headers: The headers of the request; upper and lower case are the same.
+        secret: The ``secret`` of the webhook in the server's settings. Pass several while you
+            replace one: each is tried.
+        tolerance: Seconds by which ``webhook-timestamp`` may differ from ``now``.
+        now: Unix seconds; default: the clock of this machine.
+
+    Raises:
+        InvalidWebhook: A header is missing, the signature does not match, the request is too old
+            or too new, or the body is not a batch of events. Answer with its ``status``.
+        InvalidOption: ``secret`` is empty, or has ``whsec_`` in front of what is no base64.
+    """
+    secrets = [secret] if isinstance(secret, str) else list(secret)
+    if not secrets or not all(secrets):
+        raise InvalidOption("secret is empty.", field="secret", remedy=_SECRET_REMEDY)
+    keys = [_key(each) for each in secrets]
+    found = {name.lower(): value for name, value in headers.items()}
+    identifier, stamp, given = (
+        _header(found, f"webhook-{name}") for name in ("id", "timestamp", "signature")
+    )
+    if not (stamp.isascii() and stamp.isdecimal() and len(stamp) <= 12):
+        raise InvalidWebhook(
+            "The header webhook-timestamp is no number of seconds.",
+            field="webhook-timestamp",
+            remedy="Answer with 401: the sender is not a Hanzo PubSub server.",
+        )
+    signatures = _signatures(given)
+    if not any(
+        hmac.compare_digest(_digest(key, identifier, stamp, body), each)
+        for key in keys
+        for each in signatures
+    ):
+        raise InvalidWebhook(
+            "The signature does not match the body.",
+            field="webhook-signature",
+            remedy="Pass the raw body as it arrived, and the secret of this webhook's settings.",
+        )
+    # After the signature: a stranger must not learn how the clock here is set.
+    sent_at = float(stamp)
+    age = (time.time() if now is None else now) - sent_at
+    if abs(age) > tolerance:
+        raise InvalidWebhook(
+            f"The request is {abs(age):.0f} s {'old' if age > 0 else 'ahead of this clock'}; "
+            f"the tolerance is {tolerance:g} s.",
+            field="webhook-timestamp",
+            remedy="Synchronize the clocks of both machines; an old request may be a replay.",
+        )
+    return WebhookDelivery(identifier, sent_at, _events(body))
+
+
+def sign(body: bytes, secret: str, *, id: str, sent_at: float) -> dict[str, str]:
+    """The three headers of a webhook, for tests of your receiver.
+
+    Args:
+        body: The body that is sent.
+        secret: The secret that `verify` is called with.
+        id: The id of the delivery.
+        sent_at: Unix seconds; the fraction is dropped.
+
+    Raises:
+        InvalidOption: ``secret`` has ``whsec_`` in front of what is no base64.
+    """
+    stamp = str(int(sent_at))
+    digest = base64.b64encode(_digest(_key(secret), id, stamp, body)).decode()
+    return {
+        "webhook-id": id,
+        "webhook-timestamp": stamp,
+        "webhook-signature": f"{_VERSION},{digest}",
+    }
+
+
+class SeenWebhooks:
+    """Remembers the ids of deliveries, so that a repeated one is processed once.
+
+    The server repeats a delivery whose answer did not arrive. An id is remembered for twice
+    ``tolerance``: as long as `verify` accepts its request. The memory is that of this process;
+    several processes keep the ids in a store that they share.
+
+    Args:
+        tolerance: The seconds that you pass to `verify`.
+
+    Raises:
+        InvalidOption: ``tolerance`` is not above 0.
+    """
+
+    def __init__(self, tolerance: float = TOLERANCE) -> None:
+        if not tolerance > 0:
+            raise InvalidOption(
+                f"tolerance is {tolerance} s.", field="tolerance", remedy="Pass more than 0."
+            )
+        self._kept = 2 * tolerance
+        self._ids: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        """How many ids are remembered."""
+        return len(self._ids)
+
+    def is_new(self, id: str) -> bool:
+        """Whether this id comes for the first time; it is remembered from now on.
+
+        Call it only for what `verify` has accepted.
+        """
+        now = time.time()
+        while self._ids and self._ids[oldest := next(iter(self._ids))] < now - self._kept:
+            del self._ids[oldest]
+        if id in self._ids:
+            return False
+        self._ids[id] = now
+        return True
+
+
+_SECRET_REMEDY: Final = "Pass the `secret` of the webhook in the server's settings."
+
+
+def _header(headers: Mapping[str, str], name: str) -> str:
+    value = headers.get(name, "")
+    if not value:
+        raise InvalidWebhook(
+            f"The header {name} is missing.",
+            field=name,
+            remedy="Pass all headers of the request, or answer with 401: it is not signed.",
+        )
+    return value
+
+
+def _key(secret: str) -> bytes:
+    if not secret.startswith(_PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except binascii.Error as error:
+        raise InvalidOption(
+            "secret is no base64 after whsec_.", field="secret", remedy=_SECRET_REMEDY
+        ) from error
+
+
+def _signatures(header: str) -> list[bytes]:
+    """The signatures of our version; a header may have several while a secret is replaced."""
+    found: list[bytes] = []
+    for each in header.split(" ")[:16]:
+        version, _, text = each.partition(",")
+        if version == _VERSION:
+            try:
+                found.append(base64.b64decode(text, validate=True))
+            except ValueError:
+                continue
+    return found
+
+
+def _digest(key: bytes, identifier: str, stamp: str, body: bytes) -> bytes:
+    signed = f"{identifier}.{stamp}.".encode(errors="replace") + body
+    return hmac.new(key, signed, hashlib.sha256).digest()
+
+
+def _events(body: bytes) -> tuple[WebhookEvent, ...]:
+    try:
+        batch = json.loads(body)["events"]
+        events = tuple(
+            WebhookEvent(str(each["event"]), str(each["topic"]), each["time"] / 1000, each["data"])
+            for each in batch
+        )
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InvalidWebhook(
+            "The body is no batch of events.",
+            field="body",
+            remedy="Point the webhook of a Hanzo PubSub server at this address, and nothing else.",
+            status=400,
+        ) from error
+    return events

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+
+import { InvalidOption, PubSubError } from '../../js/src/errors.js';
+import { InvalidWebhook, SeenWebhooks, sign, verify } from '../../js/src/webhooks/index.js';
+
+const SECRET = `whsec_${btoa('0123456789abcdef0123456789abcdef')}`;
+const NOW = 1_740_307_200_000;
+const EVENTS = [
+  { event: 'publish', topic: 'a.b', time: NOW - 500, data: { id: 'm1', data: 'é😀' } },
+  { event: 'leave', topic: 'a.b', time: NOW - 400, data: { user_id: 'u' } },
+];
+const BODY = new TextEncoder().encode(JSON.stringify({ events: EVENTS }));
+
+const signed = (body: Uint8Array = BODY, secret = SECRET) =>
+  sign(body, secret, { id: 'wh_1', sentAt: NOW });
+
+function refused(field: string, status = 401) {
+  return (error: unknown) => {
+    assert.ok(error instanceof InvalidWebhook && error instanceof PubSubError);
+    assert.deepEqual([error.name, error.field, error.status], ['InvalidWebhook', field, status]);
+    assert.ok(!`${error}`.includes(SECRET));
+    return true;
+  };
+}
+
+describe('webhooks', () => {
+  test('a genuine request gives its events in order', async () => {
+    const delivery = await verify(BODY, await signed(), SECRET, { now: NOW });
+    assert.deepEqual(delivery, { id: 'wh_1', sentAt: NOW, events: EVENTS });
+  });
+
+  test('a known request has the known signature', async () => {
+    // From the documents of Standard Webhooks.
+    const headers = await sign('{"test": 2432232314}', 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', {
+      id: 'msg_p5jXN8AQM9LWM0D4loKWxJek',
+      sentAt: 1_614_265_330_000,
+    });
+    assert.equal(headers['webhook-signature'], 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=');
+  });
+
+  test('headers are those of fetch, of Node, or in any case', async () => {
+    const headers = await signed();
+    const titles = Object.entries(headers).map(([name, value]) => [name.toUpperCase(), [value]]);
+    for (const each of [new Headers(headers), headers, Object.fromEntries(titles)])
+      assert.equal((await verify(BODY, each, SECRET, { now: NOW })).id, 'wh_1');
+  });
+
+  test('a changed byte is refused', async () => {
+    const headers = await signed();
+    for (let place = 0; place < BODY.length; place += 7) {
+      const changed = BODY.slice();
+      changed[place] = (changed[place] ?? 0) ^ 1;
+      const checked = verify(changed, headers, SECRET, { now: NOW });
+      await assert.rejects(checked, refused('webhook-signature'));
+    }
+  });
+
+  test('a missing header is named', async () => {
+    for (const name of ['webhook-id', 'webhook-timestamp', 'webhook-signature']) {
+      const headers = { ...(await signed()), [name]: undefined };
+      await assert.rejects(verify(BODY, headers, SECRET, { now: NOW }), refused(name));
+    }
+  });
+
+  test('what is signed beside the body cannot be changed', async () => {
+    const headers = await signed();
+    for (const changed of [
+      { 'webhook-id': 'wh_2' },
+      { 'webhook-timestamp': '1740307201' },
+      { 'webhook-signature': 'v1,AAAA' },
+      { 'webhook-signature': 'v1,?' },
+      { 'webhook-signature': headers['webhook-signature'].replace('v1', 'v2') },
+    ]) {
+      const checked = verify(BODY, { ...headers, ...changed }, SECRET, { now: NOW });
+      await assert.rejects(checked, refused('webhook-signature'));
+    }
+  });
+
+  test('a time that is no number, or outside the tolerance, is refused', async () => {
+    const headers = await signed();
+    for (const stamp of ['soon', '-5', '1e9', '9'.repeat(40)]) {
+      const odd = { ...headers, 'webhook-timestamp': stamp };
+      await assert.rejects(verify(BODY, odd, SECRET, { now: NOW }), refused('webhook-timestamp'));
+    }
+    for (const now of [NOW + 301_000, NOW - 301_000]) {
+      await assert.rejects(verify(BODY, headers, SECRET, { now }), refused('webhook-timestamp'));
+      await verify(BODY, headers, SECRET, { now, tolerance: 302_000 });
+    }
+  });
+
+  test('both secrets pass while one is replaced', async () => {
+    for (const secret of [SECRET, 'plain text'])
+      await verify(BODY, await signed(BODY, secret), [SECRET, 'plain text'], { now: NOW });
+    const [old, current] = [await signed(), await signed(BODY, 'new')];
+    const both = `${old['webhook-signature']} ${current['webhook-signature']}`;
+    await verify(BODY, { ...old, 'webhook-signature': both }, 'new', { now: NOW });
+  });
+
+  test('a secret that is none names the option', async () => {
+    for (const secret of ['', [], ['a', ''], 'whsec_?', 'whsec_'])
+      await assert.rejects(
+        verify(BODY, await signed(), secret, { now: NOW }),
+        (error) => error instanceof InvalidOption && error.field === 'secret',
+      );
+  });
+
+  test('a signed body that is no batch is a bad request', async () => {
+    for (const text of ['', '[]', '{}', '{"events":5}', '{"events":[{}]}', '{"events":[null]}']) {
+      const body = new TextEncoder().encode(text);
+      const checked = verify(body, await signed(body), SECRET, { now: NOW });
+      await assert.rejects(checked, refused('body', 400));
+    }
+  });
+
+  test('a delivery is new once as long as it could be accepted', () => {
+    const seen = new SeenWebhooks(10_000);
+    const news = (ids: string, now: number) => [...ids].map((id) => seen.isNew(id, now));
+    assert.deepEqual(news('abab', NOW), [true, true, false, false]);
+    assert.deepEqual(news('ac', NOW + 20_000), [false, true]);
+    assert.deepEqual(news('cd', NOW + 21_000), [false, true]);
+    assert.equal(seen.size, 2);
+    for (const tolerance of [0, -1, Number.NaN])
+      assert.throws(() => new SeenWebhooks(tolerance), InvalidOption);
+  });
+});
