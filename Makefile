@@ -95,7 +95,7 @@ coverage: setup ## how much of both languages the tests reach; the least covered
 
 # ---------------------------------------------------------------- check
 
-CHECKS := check-format check-mypy check-pyright check-js check-spec check-wheels check-package check-sizes docs
+CHECKS := check-words check-format check-mypy check-pyright check-js check-spec check-wheels check-package check-sizes docs
 BIOME := js tests/js tests/browser tests/package tests/conformance tests/bench/node server-mock/console \
          examples/demo/browser examples/react scripts/dashboard
 TSC := js tests/js tests/browser tests/package server-mock/console examples/demo/browser
@@ -108,6 +108,9 @@ check: check-packages ## format, lint, types, imports, generated code, packages,
 	@+$(MAKE) --no-print-directory --jobs $(CORES) --output-sync=target $(CHECKS)
 
 check-python: check-format check-mypy check-pyright ## format, lint, types and imports of the Python code
+
+check-words: packages ## find the phrases that scripts/words.yaml bans
+	$(BIN)/python scripts/check_words.py
 
 check-format: packages
 	$(BIN)/ruff format --check .

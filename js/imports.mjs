@@ -69,7 +69,7 @@ for (const [file, { imports }] of modules) {
   const room = roomOf(file);
   const layer = layerOf.get(room);
   if (layer === undefined)
-    wrong.push(`${file}: the room \`${room}\` stands in no layer of js/imports.mjs`);
+    wrong.push(`${file}: the room \`${room}\` is in no layer of js/imports.mjs`);
   for (const { path, kind, external } of imports) {
     if (external) {
       if (room !== 'react' || !/^react(\/|$)/.test(path))
