@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
 from hanzoai.pubsub.testing import ThreadedServer
@@ -42,7 +44,7 @@ def server(key_file: Path) -> Iterator[ThreadedServer]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An empty folder, but for what the pages assume: an environment, and a certificate."""
+    """An empty folder, but for what the pages assume: an environment, a certificate, a key."""
     activate = tmp_path / ".venv" / "bin" / "activate"
     activate.parent.mkdir(parents=True)
     activate.touch()
@@ -50,6 +52,10 @@ def folder(tmp_path: Path) -> Path:
     certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
     for number, blob in enumerate(certificate.cert_chain_pems):
         blob.write_to_path(str(tmp_path / "cert.pem"), append=number > 0)
+    key = Ed25519PrivateKey.generate().private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    (tmp_path / "pubsub-key.pem").write_bytes(key)
     return tmp_path
 
 

@@ -30,11 +30,17 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.testing.clock import VirtualClock
+    from hanzoai.pubsub.testing.dev import dev_token
     from hanzoai.pubsub.testing.server import MemoryServer
     from hanzoai.pubsub.testing.threaded import ThreadedServer
 
 # Loaded at first use: pytest imports this package in every run that has it installed.
-_HOMES: Final = {"MemoryServer": "server", "ThreadedServer": "threaded", "VirtualClock": "clock"}
+_HOMES: Final = {
+    "MemoryServer": "server",
+    "ThreadedServer": "threaded",
+    "VirtualClock": "clock",
+    "dev_token": "dev",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -46,4 +52,4 @@ def __getattr__(name: str) -> object:
     return value
 
 
-__all__ = ["MemoryServer", "ThreadedServer", "VirtualClock"]
+__all__ = ["MemoryServer", "ThreadedServer", "VirtualClock", "dev_token"]

@@ -1,0 +1,76 @@
+"""Tokens for a development server that is already running."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from hanzoai.pubsub.errors import InvalidOption, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KEY_FILE = "HANZO_PUBSUB_DEV_KEY_FILE"
+
+
+def dev_token(
+    user: str = "alice",
+    *,
+    kind: Literal["user", "service", "admin", "agent"] = "user",
+    ttl: float = 3600,
+    orgs: Sequence[str] = (),
+    name: str | None = None,
+    sessions_owned: Sequence[str] = (),
+    sessions_shared: Sequence[str] = (),
+    agents: Sequence[str] = (),
+    key_file: str | Path | None = None,
+) -> str:
+    """Sign a token that ``hanzo-pubsub serve --dev`` on this machine accepts.
+
+    It is what ``hanzo-pubsub token`` prints. For tests and notebooks, never for production: a
+    server without ``--dev`` refuses it.
+
+    Args:
+        user: The user id.
+        kind: What the token is for; ``service`` may publish wherever the rules say nothing.
+        ttl: Seconds until it expires.
+        orgs: Organizations the user is a member of.
+        name: Display name; default: ``user``.
+        sessions_owned: Chat sessions the user owns.
+        sessions_shared: Chat sessions shared with the user.
+        agents: Agents the user has access to.
+        key_file: The server's ``dev_key_file``; default: ``HANZO_PUBSUB_DEV_KEY_FILE``, else
+            ``hanzo-pubsub/dev.key`` in the user's state directory. Made if it does not exist.
+
+    Raises:
+        InvalidOption: The key file cannot be used; the message says why.
+        UsageError: The extra ``server`` is not installed.
+    """
+    try:
+        from pubsub_server.auth import dev_tokens
+    except ImportError as error:
+        raise UsageError(
+            "A development token needs the package of the server.",
+            remedy="Run: pip install 'hanzoai.pubsub[server]'",
+        ) from error
+    named = key_file or os.environ.get(KEY_FILE)
+    try:
+        key = dev_tokens.load_key(Path(named) if named else dev_tokens.default_key_file())
+    except dev_tokens.KeyFileError as error:
+        raise InvalidOption(
+            f"{error}.",
+            field="key_file",
+            remedy="Name the key file of the server, readable by you alone.",
+        ) from error
+    return dev_tokens.mint(
+        key,
+        user,
+        kind=kind,
+        ttl=ttl,
+        orgs=orgs,
+        name=name,
+        sessions_owned=sessions_owned,
+        sessions_shared=sessions_shared,
+        agents=agents,
+    )

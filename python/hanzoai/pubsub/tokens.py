@@ -1,0 +1,219 @@
+"""Sign tokens in your backend, for browsers and services that connect to Hanzo PubSub.
+
+    signer = TokenSigner(private_key_pem, issuer="https://app.example", key_id="2026-11")
+
+    @app.get("/.well-known/jwks.json")  # IAM_JWKS_URL of the server
+    def keys():
+        return signer.jwks()
+
+    @app.post("/pubsub-token")
+    def token(user=Depends(logged_in)):
+        return signer.sign(user.id, sessions_owned=user.sessions).value
+
+Needs the extra `tokens`: ``pip install 'hanzoai.pubsub[tokens]'``. A key is made with
+``openssl genpkey -algorithm ed25519``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from hanzoai.pubsub.errors import InvalidOption, UsageError
+from hanzoai.pubsub.values import Token
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+__all__ = ["TokenSigner"]
+
+TTL: Final = 900.0
+"""Seconds that a token lives unless you say otherwise."""
+
+TTL_MAX: Final = 366 * 86_400.0
+
+RSA_BITS: Final = 2048
+
+_RESERVED: Final = frozenset(
+    {
+        *("iss", "sub", "aud", "iat", "nbf", "exp", "jti", "kind", "name", "picture", "orgs"),
+        *("sessions_owned", "sessions_shared", "agents", "bulk"),
+    }
+)
+
+
+class TokenSigner:
+    """Signs tokens with a private key, and publishes the public key.
+
+    Args:
+        private_key: PEM of an Ed25519, P-256 or RSA key (2,048 bits or more), unencrypted or with
+            ``password``. The algorithm follows from it: EdDSA, ES256 or RS256.
+        key_id: Name of the key. Give each key another one: the server then finds the right one
+            while you replace it.
+        issuer: ``iss`` of the tokens; the server checks it where ``jwt_issuer`` is set.
+        audience: ``aud`` of the tokens; the server checks it where ``jwt_audience`` is set.
+        password: Of an encrypted PEM.
+
+    Raises:
+        InvalidOption: The key cannot be read, or is of another kind.
+        UsageError: The extra ``tokens`` is not installed.
+    """
+
+    def __init__(
+        self,
+        private_key: str | bytes,
+        *,
+        key_id: str,
+        issuer: str | None = None,
+        audience: str | Sequence[str] | None = None,
+        password: str | bytes | None = None,
+    ) -> None:
+        if not key_id:
+            raise _invalid("key_id", "key_id is empty.", "Name the key, by its date for example.")
+        self.key_id = key_id
+        self._key, self.algorithm = _load(private_key, password)
+        self._common: dict[str, object] = {}
+        if issuer is not None:
+            self._common["iss"] = issuer
+        if audience is not None:
+            self._common["aud"] = audience if isinstance(audience, str) else list(audience)
+
+    def __repr__(self) -> str:
+        return f"TokenSigner(key_id={self.key_id!r}, algorithm={self.algorithm!r})"
+
+    def sign(
+        self,
+        user: str,
+        *,
+        kind: Literal["user", "service", "admin", "agent"] = "user",
+        ttl: float | timedelta = TTL,
+        name: str | None = None,
+        avatar_url: str | None = None,
+        orgs: Sequence[str] = (),
+        sessions_owned: Sequence[str] = (),
+        sessions_shared: Sequence[str] = (),
+        agents: Sequence[str] = (),
+        bulk: bool = False,
+        extra: Mapping[str, object] | None = None,
+    ) -> Token:
+        """Sign one token.
+
+        Args:
+            user: The id of the user, service or agent: 1 to 128 characters.
+            kind: What the token is for; ``service`` may publish wherever the rules say nothing,
+                ``admin`` may do everything.
+            ttl: Seconds or a timedelta until it expires, above 0 and at most 366 days; default
+                900. Keep it short: a token cannot be revoked.
+            name: Display name in presence; default: ``user``.
+            avatar_url: Picture in presence.
+            orgs: Organizations the user is a member of.
+            sessions_owned: Chat sessions the user owns.
+            sessions_shared: Chat sessions shared with the user.
+            agents: Agents the user has access to.
+            bulk: Whether batches over REST have a publish rate of their own.
+            extra: Further claims of yours; the server ignores them.
+
+        Returns:
+            A token as ``get_token`` returns it: ``value`` is the JWT.
+
+        Raises:
+            InvalidOption: ``user``, ``ttl`` or ``extra`` is out of range.
+        """
+        import jwt
+
+        if not 1 <= len(user) <= 128:
+            raise _invalid("user", f"user has {len(user)} characters.", "Pass 1 to 128.")
+        seconds = float(ttl) if isinstance(ttl, int | float) else ttl.total_seconds()
+        if not 0 < seconds <= TTL_MAX:
+            raise _invalid("ttl", f"ttl is {seconds:g} s.", "Pass above 0 and at most 366 days.")
+        if taken := sorted(_RESERVED & set(extra or ())):
+            raise _invalid(
+                "extra",
+                f"extra has the claim `{taken[0]}`.",
+                "Pass it by its own argument, or give your claim another name.",
+            )
+        now = time.time()
+        claims: dict[str, object] = {
+            **self._common,
+            "sub": user,
+            "kind": kind,
+            "iat": int(now),
+            "exp": now + seconds,
+            "jti": uuid.uuid4().hex,
+        }
+        optional: dict[str, object] = {
+            "name": name,
+            "picture": avatar_url,
+            "orgs": list(orgs),
+            "sessions_owned": list(sessions_owned),
+            "sessions_shared": list(sessions_shared),
+            "agents": list(agents),
+            "bulk": bulk,
+        }
+        claims.update({claim: value for claim, value in optional.items() if value})
+        claims.update(extra or {})
+        value = jwt.encode(claims, self._key, self.algorithm, headers={"kid": self.key_id})
+        return Token(value, expires_at=round((now + seconds) * 1000))
+
+    def jwks(self, *others: TokenSigner) -> dict[str, list[dict[str, Any]]]:
+        """The public keys, as JSON to serve at the server's ``iam_jwks_url``.
+
+        Args:
+            others: Further signers, while you replace a key: publish the new key first, sign with
+                it an hour later, and drop the old one when its last token has expired.
+        """
+        return {"keys": [signer.jwk() for signer in (self, *others)]}
+
+    def jwk(self) -> dict[str, Any]:
+        """The public key as a JWK with ``kid``, ``alg`` and ``use``."""
+        from jwt.algorithms import get_default_algorithms
+
+        algorithm = get_default_algorithms()[self.algorithm]
+        jwk = json.loads(algorithm.to_jwk(self._key.public_key()))
+        # PyJWT lists the operations of some keys, which `use` already tells.
+        jwk.pop("key_ops", None)
+        return {**jwk, "kid": self.key_id, "alg": self.algorithm, "use": "sig"}
+
+
+def _load(pem: str | bytes, password: str | bytes | None) -> tuple[Any, str]:
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ec import (
+            SECP256R1,
+            EllipticCurvePrivateKey,
+        )
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    except ImportError as error:
+        raise UsageError(
+            "Signing tokens needs PyJWT and cryptography.",
+            remedy="Run: pip install 'hanzoai.pubsub[tokens]'",
+        ) from error
+    data = pem.encode() if isinstance(pem, str) else pem
+    secret = password.encode() if isinstance(password, str) else password
+    try:
+        key = load_pem_private_key(data, secret)
+    except (ValueError, TypeError):
+        raise _invalid(
+            "private_key",
+            "private_key is no PEM of a private key, or its password is wrong.",
+            "Make one: openssl genpkey -algorithm ed25519",
+        ) from None  # The words of the library may quote the key.
+    if isinstance(key, Ed25519PrivateKey):
+        return key, "EdDSA"
+    if isinstance(key, EllipticCurvePrivateKey) and isinstance(key.curve, SECP256R1):
+        return key, "ES256"
+    if isinstance(key, RSAPrivateKey) and key.key_size >= RSA_BITS:
+        return key, "RS256"
+    raise _invalid(
+        "private_key",
+        "private_key is of a kind that the server does not accept.",
+        "Use Ed25519, P-256, or RSA with 2,048 bits or more.",
+    )
+
+
+def _invalid(field: str, message: str, remedy: str) -> InvalidOption:
+    return InvalidOption(message, field=field, remedy=remedy)

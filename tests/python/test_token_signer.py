@@ -1,0 +1,190 @@
+"""Backends sign tokens that a server accepts, by its key set or in development."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub.errors import AuthError, InvalidOption, PermissionDenied
+from hanzoai.pubsub.testing import ThreadedServer, dev_token
+from hanzoai.pubsub.tokens import TokenSigner
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+ISSUER = "https://app.example"
+
+
+def pem(key: Any, password: bytes | None = None) -> str:
+    encryption = (
+        serialization.BestAvailableEncryption(password)
+        if password
+        else serialization.NoEncryption()
+    )
+    encoded: bytes = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+    )
+    return encoded.decode()
+
+
+KEYS = {
+    "EdDSA": pem(ed25519.Ed25519PrivateKey.generate()),
+    "ES256": pem(ec.generate_private_key(ec.SECP256R1())),
+    "RS256": pem(rsa.generate_private_key(65537, 2048)),
+}
+
+
+@contextmanager
+def serving(document: dict[str, Any]) -> Generator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(document).encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/jwks.json"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+async def acts_as(ps: PubSubClient, user: str) -> bool:
+    """Whether the server takes the client for this user, whose topics are closed to others."""
+    async with asyncio.timeout(10):
+        async with await ps.subscribe(f"user.{user}.inbox"):
+            pass
+        with pytest.raises(PermissionDenied):
+            await ps.subscribe("user.somebody-else.inbox")
+    return True
+
+
+@pytest.mark.parametrize("algorithm", KEYS)
+async def test_a_server_accepts_a_signed_token_by_the_published_key(algorithm: str) -> None:
+    signer = TokenSigner(KEYS[algorithm], key_id="k1", issuer=ISSUER, audience="pubsub")
+    assert signer.algorithm == algorithm
+    stranger = TokenSigner(pem(ed25519.Ed25519PrivateKey.generate()), key_id="k1", issuer=ISSUER)
+    settings = {
+        "dev": False,
+        "behind_tls_proxy": True,
+        "jwt_issuer": ISSUER,
+        "jwt_audience": ["pubsub"],
+    }
+    with (
+        serving(signer.jwks()) as url,
+        ThreadedServer(iam_jwks_url=url, **settings) as server,
+    ):
+        token = signer.sign("alice", ttl=timedelta(minutes=5))
+        async with PubSubClient(token=token.value, **server.options) as ps:
+            assert await acts_as(ps, "alice")
+        async with PubSubClient(token=stranger.sign("eve").value, **server.options) as ps:
+            with pytest.raises(AuthError):
+                await ps.connect()
+
+
+def test_a_token_has_the_claims_that_were_named_and_no_empty_ones() -> None:
+    signer = TokenSigner(KEYS["EdDSA"], key_id="k1", audience=["a", "b"])
+    before = time.time()
+    token = signer.sign("alice", ttl=60, orgs=["acme"], name="Alice", extra={"plan": "pro"})
+    claims = jwt.decode(token.value, options={"verify_signature": False})
+    assert jwt.get_unverified_header(token.value)["kid"] == "k1"
+    assert set(claims) == {"aud", "sub", "kind", "iat", "exp", "jti", "orgs", "name", "plan"}
+    assert claims["aud"] == ["a", "b"]
+    assert before + 60 <= claims["exp"] <= time.time() + 60
+    assert token.expires_at == round(claims["exp"] * 1000)
+
+
+def test_the_key_set_holds_public_keys_of_all_signers_alone() -> None:
+    signers = [TokenSigner(text, key_id=name) for name, text in KEYS.items()]
+    keys = signers[0].jwks(*signers[1:])["keys"]
+    assert [(key["kid"], key["alg"], key["use"]) for key in keys] == [
+        (name, name, "sig") for name in KEYS
+    ]
+    assert not any({"d", "p", "q", "key_ops"} & set(key) for key in keys)
+
+
+def test_an_encrypted_key_needs_its_password() -> None:
+    text = pem(ed25519.Ed25519PrivateKey.generate(), b"secret")
+    assert TokenSigner(text, key_id="k", password="secret").algorithm == "EdDSA"
+    for password in (None, "wrong"):
+        with pytest.raises(InvalidOption, match="password"):
+            TokenSigner(text, key_id="k", password=password)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no key", pem(ec.generate_private_key(ec.SECP384R1())), KEYS["EdDSA"][:60]],
+    ids=["empty", "words", "P-384", "cut"],
+)
+def test_a_key_that_no_server_accepts_is_refused_without_showing_it(text: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        TokenSigner(text, key_id="k")
+    assert caught.value.field == "private_key"
+    assert not text or text not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments"),
+    [
+        ("user", {"user": ""}),
+        ("user", {"user": "u" * 129}),
+        ("ttl", {"user": "u", "ttl": 0}),
+        ("ttl", {"user": "u", "ttl": float("nan")}),
+        ("ttl", {"user": "u", "ttl": timedelta(days=367)}),
+        ("extra", {"user": "u", "extra": {"sub": "other"}}),
+    ],
+)
+def test_an_argument_out_of_range_is_named(field: str, arguments: dict[str, Any]) -> None:
+    signer = TokenSigner(KEYS["EdDSA"], key_id="k")
+    with pytest.raises(InvalidOption) as caught:
+        signer.sign(**arguments)
+    assert caught.value.field == field
+
+
+def test_a_signer_does_not_show_its_key() -> None:
+    signer = TokenSigner(KEYS["EdDSA"], key_id="k1")
+    assert repr(signer) == "TokenSigner(key_id='k1', algorithm='EdDSA')"
+    with pytest.raises(InvalidOption, match="key_id"):
+        TokenSigner(KEYS["EdDSA"], key_id="")
+
+
+async def test_a_development_server_accepts_a_development_token(tmp_path: Path) -> None:
+    key = tmp_path / "dev.key"
+    with ThreadedServer(dev_key_file=key) as server:
+        token = dev_token("bob", key_file=key)
+        async with PubSubClient(token=token, **server.options) as ps:
+            assert await acts_as(ps, "bob")
+
+
+def test_a_key_file_that_others_may_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "dev.key"
+    monkeypatch.setenv("HANZO_PUBSUB_DEV_KEY_FILE", str(key))
+    assert dev_token()
+    key.chmod(0o644)
+    with pytest.raises(InvalidOption) as caught:
+        dev_token()
+    assert caught.value.field == "key_file"
