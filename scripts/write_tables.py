@@ -31,6 +31,7 @@ from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.hub.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
 from pubsub_server.observe.metrics import PREFIX, Metrics
 from pubsub_server.settings.config import Settings
+from pubsub_server.settings.kinds import metadata, written
 from pubsub_server.testing import running_server
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ ARGUMENTS: Final = (
     "echo",
     "send_queue",
 )
-DURATIONS: Final = {"Milliseconds", "Wait"}
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -69,7 +69,6 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def settings() -> str:
     """Every setting of the server, under the headings of its class."""
     source = inspect.getsource(Settings)
-    types = dict(re.findall(r"^    (\w+): ([^=\n]+?) =", source, re.MULTILINE))
     parts: list[str] = []
     heading, rows = "", list[list[str]]()
     for line in source.splitlines():
@@ -77,7 +76,7 @@ def settings() -> str:
             parts += [section(heading, rows)] if rows else []
             heading, rows = found[1], []
         elif (found := re.match(r"    (\w+): .*", line)) and found[1] in Settings.model_fields:
-            rows.append(setting(found[1], types.get(found[1], "")))
+            rows.append(setting(found[1]))
     return "\n".join([*parts, section(heading, rows)])
 
 
@@ -87,33 +86,15 @@ def section(heading: str, rows: list[list[str]]) -> str:
     return f"### {title}\n\n" + markdown(("setting", "default", "meaning"), rows)
 
 
-def setting(name: str, kind: str) -> list[str]:
+def setting(name: str) -> list[str]:
     """One row."""
     field = Settings.model_fields[name]
     default: object = field.get_default(call_default_factory=True)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
-    if kind.strip() in DURATIONS and isinstance(default, int):
-        shown = duration(default)
-    elif kind.strip() == "Size" and isinstance(default, int):
-        shown = size(default)
-    else:
-        shown = plain(default)
+    shown = plain(default)
+    if isinstance(default, int) and not isinstance(default, bool):
+        unit = written(default, metadata(field))
+        shown = shown if unit == str(default) else f"`{unit}`"
     return [f"`{name}`", shown, str(field.description).replace("|", "\\|")]
-
-
-def duration(ms: int) -> str:
-    """Milliseconds in the largest unit that keeps them whole."""
-    for unit, length in (("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
-        if ms and ms % length == 0 and (unit != "m" or ms >= 120_000):
-            return f"`{ms // length}{unit}`"
-    return f"`{ms}ms`"
-
-
-def size(count: int) -> str:
-    """Bytes in the largest unit that keeps them whole."""
-    for unit, length in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count % length == 0:
-            return f"`{count // length}{unit}`"
-    return f"`{count}`"
 
 
 def plain(value: object) -> str:

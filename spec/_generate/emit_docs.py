@@ -1,4 +1,4 @@
-"""Pages of the site: the table of errors, and the lifecycle as prose, diagram and table."""
+"""Pages of the site: the table of errors, and the lifecycle as text, diagram and table."""
 
 from __future__ import annotations
 
@@ -36,19 +36,22 @@ def errors(table: Errors) -> str:
         "",
         "# Errors",
         "",
-        "Every error of both SDKs carries `code`, `message`, `remedy` and `retryable`; the code",
-        "decides the rest. A code that is not in this table comes from a newer server: it is",
-        "passed on as it is.",
+        "Every error in both SDKs has a `code`, `message`, `remedy` and `retryable`. A code that",
+        "is not in this table comes from a newer server; the SDK passes it on unchanged.",
         "",
-        "The earliest time to try again, where the server names one, is `retry_after_ms` on the",
-        "wire, `retry_after` in seconds in Python, `retryAfter` in milliseconds in TypeScript.",
+        "If the server states when to try again, the time is `retry_after_ms` on the wire,",
+        "`retry_after` in seconds in Python, and `retryAfter` in milliseconds in TypeScript.",
+        "",
+        "*retry?* says whether the same operation can succeed unchanged. *connection* says what",
+        "the client does if the error ended its connection: `retry` (with backoff), `reauth` (with",
+        "a new token; it stops if it has none) or `stop`.",
         "",
         "## From the server",
         "",
-        "As an `error` or `auth.error` frame, a close code of the socket, or",
-        "`application/problem+json`.",
+        "The server sends these in an `error` or `auth.error` frame, as a WebSocket close code, or",
+        "as `application/problem+json`.",
         "",
-        "| code | class | HTTP | close | again? | then | meaning | remedy |",
+        "| code | class | HTTP | close | retry? | connection | meaning | remedy |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for record in table.codes:
@@ -66,13 +69,9 @@ def errors(table: Errors) -> str:
             out.append(f"| {' | '.join(cells)} |")
     out += [
         "",
-        "*again?*: whether the same operation may succeed unchanged. *then*: what a client does",
-        "when this ended its connection: `retry` (with backoff), `reauth` (with a new token, else",
-        "stop) or `stop`.",
-        "",
         "## From the SDK",
         "",
-        "| code | class | again? | then | meaning | remedy |",
+        "| code | class | retry? | connection | meaning | remedy |",
         "|---|---|---|---|---|---|",
     ]
     for record in table.codes:
@@ -90,10 +89,10 @@ def errors(table: Errors) -> str:
         "",
         "## Close codes",
         "",
-        "What a client does when the socket closes. A connection that was lost without a code",
-        "counts as 1006.",
+        "What the client does when the WebSocket closes. A connection lost without a code counts",
+        "as 1006.",
         "",
-        "| codes | then | meaning |",
+        "| codes | connection | meaning |",
         "|---|---|---|",
     ]
     for row in table.closes:
@@ -112,7 +111,7 @@ def lifecycle(machine: Lifecycle, groups: tuple[Group, ...], prose: str) -> str:
         "",
         "## States",
         "",
-        "| state | users see | meaning |",
+        "| state | public state | meaning |",
         "|---|---|---|",
         *(
             f"| `{state}` | `{machine.public[state]}` | {machine.means[state]} |"
@@ -121,8 +120,8 @@ def lifecycle(machine: Lifecycle, groups: tuple[Group, ...], prose: str) -> str:
         "",
         "## Diagram",
         "",
-        "Ways that lead to another state, by the events that take them; the rows below say under",
-        "which guards. `abort` leads to `closed` from everywhere.",
+        "The transitions between states and their events. The rows below list the guards. `abort`",
+        "leads from every state to `closed`.",
         "",
         "```mermaid",
         *_diagram(machine),
@@ -130,14 +129,14 @@ def lifecycle(machine: Lifecycle, groups: tuple[Group, ...], prose: str) -> str:
         "",
         "## Timers",
         "",
-        "| timer | fires as | defaults (ms) |",
+        "| timer | event | default (ms) |",
         "|---|---|---|",
     ]
     for timer, event in machine.timers.items():
         named = ", ".join(f"`{name}` {values[name]:,}" for name in _DURATIONS[timer])
-        out.append(f"| `{timer}` | `{event}` | {named or 'what the token says'} |")
+        out.append(f"| `{timer}` | `{event}` | {named or 'the expiry of the token'} |")
     out += ["", "## Rows", ""]
-    out += ["The first row whose guards all hold fires; its steps are taken in order.", ""]
+    out += ["The first row whose guards all hold applies. Its steps run in order.", ""]
     for state in machine.states:
         cells = machine.table[state]
         if not any(cells.values()):

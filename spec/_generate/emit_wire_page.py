@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 
 _INTRODUCTION = """
-Everything that travels: on a socket, on an event stream, over HTTP. The socket as a whole is
-described by `spec/asyncapi.yaml`, HTTP by `spec/openapi.yaml`; both refer to these types.
-Types are open: unknown fields are ignored, and kept where a value is passed on.
+Every type on a WebSocket, on an event stream and over HTTP. `spec/asyncapi.yaml` describes the
+WebSocket and `spec/openapi.yaml` describes HTTP; both use these types. Types are open: readers
+ignore unknown fields, and keep them in values that they pass on.
 """
 _EXAMPLES = ("canonical", "full", "with-history", "with-position", "two", "mixed", "token", "since")
 
@@ -34,12 +34,12 @@ def wire(schema: Path, examples: Path) -> str:
         if definition.get("type") == "object" and name not in framed
     ]
     simple = [name for name in definitions if name not in framed and name not in set(objects)]
-    out = [header(f"spec/{schema.name} and spec/examples/"), "", "# Types of the wire"]
+    out = [header(f"spec/{schema.name} and spec/examples/"), "", "# Wire types"]
     out.append(_INTRODUCTION)
     for title, names in (
         ("Frames of a client", sides["ClientFrame"]),
         ("Frames of the server", sides["ServerFrame"]),
-        ("Messages, members, bodies", objects),
+        ("Messages, members and bodies", objects),
         ("Simple types", simple),
     ):
         out += [f"## {title}", ""]

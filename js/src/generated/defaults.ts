@@ -3,55 +3,56 @@
 /** Defaults of the SDKs; times in milliseconds, sizes in bytes. */
 export interface ClientDefaults {
   readonly protocolVersion: number;
-  /** Token callback. */
+  /** Timeout of the token callback. */
   readonly fetchTimeout: number;
-  /** Dial and authenticate. */
+  /** Timeout to connect and authenticate. */
   readonly openTimeout: number;
-  /** Publish, subscribe, history, presence. */
+  /** Timeout of publish, subscribe, history and presence. */
   readonly operationTimeout: number;
-  /** Drain. */
+  /** Time that close() waits for unsent publishes. */
   readonly closeTimeout: number;
-  /** The server gives up on a silent client after 30000. */
+  /** Interval between pings; the server closes an idle connection after 30000. */
   readonly pingInterval: number;
+  /** Time to wait for the answer to a ping. */
   readonly pongTimeout: number;
-  /** For the pong when the platform says that the network is gone. */
+  /** Time to wait for a pong after the platform reports that the network is offline. */
   readonly checkTimeout: number;
   /** Full jitter: U(0, min(cap, base * 2^attempt, max(2 * base, outage^2 / 160 s))), at most 2 * base while a publish waits, never below the server's retry_after. */
   readonly retryBase: number;
   readonly retryCap: number;
-  /** A call of the program brings the next attempt forward, at most once in this time. */
+  /** A call of the program starts the next attempt early, at most once in this time. */
   readonly callInterval: number;
-  /** Connected for so long, the attempt counter starts anew. */
+  /** The attempt counter resets after a connection of this length. */
   readonly stableAfter: number;
   readonly suspendAfter: number;
-  /** Renew the token so long before it ends, where no auth.expiring came. */
+  /** Time before the expiry at which the client renews the token, unless auth.expiring arrives first. */
   readonly refreshMargin: number;
-  /** A first WebSocket that is not open by then gives way to SSE, if HTTP answers. */
+  /** The client falls back to SSE if its first WebSocket is not open after this time and HTTP answers. */
   readonly fallbackAfter: number;
-  /** Or after so many failed attempts, between which HTTP answers. */
+  /** The client also falls back after this number of failed attempts, if HTTP answers. */
   readonly fallbackFailures: number;
-  /** The same once a WebSocket has worked in this process; connections that die before anything comes count too. */
+  /** The same limit once a WebSocket has worked in this process; includes connections lost before the first frame. */
   readonly shortLife: number;
-  /** SSE stays for so long, then a WebSocket is probed; the wait doubles with each probe. */
+  /** Time on SSE before the client probes a WebSocket; doubles with each probe. */
   readonly upgradeAfter: number;
-  /** Longest wait between two probes. */
+  /** Maximum time between two probes. */
   readonly upgradeCap: number;
-  /** Replay so long before the newest message, against a server without seq. */
+  /** Time before the newest message from which a replay starts, with a server without seq. */
   readonly overlap: number;
-  /** A topic, against a server without seq. */
+  /** Message ids kept per topic, with a server without seq. */
   readonly rememberedIds: number;
-  /** A subscription, least recently used first to go; what comes of others later is unproven. */
+  /** Topics tracked per subscription, least recently used removed first; completeness is unknown for the others. */
   readonly rememberedTopics: number;
   readonly sendQueueMessages: number;
   readonly sendQueueBytes: number;
-  /** A subscription. */
+  /** Per subscription. */
   readonly receiveQueueMessages: number;
   readonly receiveQueueBytes: number;
-  /** Live messages of one subscription that wait for its replay. */
+  /** Live messages per subscription that wait for its replay. */
   readonly heldMessages: number;
   /** Inbound; a replay of 100 messages of 256 KB is 25.6 MB. */
   readonly maxFrame: number;
-  /** How often the publish budget is refilled. */
+  /** Interval at which the publish budget is refilled. */
   readonly paceInterval: number;
   readonly restAttempts: number;
   readonly historyPage: number;

@@ -103,14 +103,14 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
   ProtocolError: {
     invalid_frame: [
       'retry',
-      'Compare it with spec/pubsub.schema.json; the message names the field.',
+      'Fix the field that the message names; spec/pubsub.schema.json describes every field.',
       4400,
     ],
   },
   InvalidTopic: {
     invalid_topic: [
       'retry',
-      'Use segments of letters, digits, `_` and `-` joined by dots, at most 255 bytes; `*` and `**` only as whole segments of a subscription.',
+      'Use letters, digits, `_` and `-` in segments joined by dots, at most 255 bytes. Use `*` and `**` only in subscriptions, as whole segments.',
     ],
   },
   InvalidPayload: {
@@ -132,10 +132,10 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
   AuthError: {
     unauthenticated: [
       'reauth',
-      'Pass a token or a callback for it; the server answers nothing but `auth` before that.',
+      'Pass a token, or a callback that returns one. The server accepts only `auth` before it.',
       4401,
     ],
-    token_invalid: ['reauth', 'Get a new token from the issuer that the server trusts.', 4401],
+    token_invalid: ['reauth', 'Get a new token from an issuer that the server trusts.', 4401],
     auth_timeout: [
       'again',
       'Send `auth` within five seconds of opening the socket (HIP-56, Security 1).',
@@ -143,31 +143,34 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     ],
     token_unavailable: [
       'again',
-      'Mend the callback, see the cause; an AuthRefused out of it ends the client.',
+      "Fix the callback; the error's cause has the details. Raise AuthRefused in it to stop the client.",
     ],
   },
   TokenExpired: {
     token_expired: [
       'reauth',
-      'Pass a callback for tokens in place of a fixed token, so that the client can renew it.',
+      'Pass a callback that returns tokens instead of a fixed token, so that the client can renew it.',
       4401,
     ],
   },
   PermissionDenied: {
     forbidden: [
       'stop',
-      'Ask for access, or check with `hanzo-pubsub doctor --topic TOPIC` which rule decides.',
+      'Ask for access, or run `hanzo-pubsub doctor --topic TOPIC` to see which rule decides.',
       4403,
     ],
   },
   NotFound: {
-    not_found: ['retry', 'Check the name, and that the URL is the one of the HTTP port.'],
+    not_found: ['retry', 'Check the path, and that the URL points to the HTTP port.'],
   },
   Conflict: {
-    conflict: ['retry', 'Use one id for one message; retry a message unchanged.'],
+    conflict: ['retry', 'Use one id for one message, and retry a message unchanged.'],
   },
   RateLimited: {
-    rate_limited: ['again', 'Wait as long as the error says, publish in batches, or coalesce.'],
+    rate_limited: [
+      'again',
+      'Wait for the time that the error states, publish in batches, or coalesce messages.',
+    ],
   },
   ConnectionLimit: {
     connection_limit: ['again', 'Close idle connections, or share one client.', 4429],
@@ -175,27 +178,27 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
   LimitExceeded: {
     subscription_limit: [
       'retry',
-      'Subscribe to a pattern with `*` or `**` in place of many topics.',
+      'Subscribe to a pattern with `*` or `**` instead of many topics.',
     ],
   },
   SlowConsumer: {
     slow_consumer: [
       'again',
-      'Read faster, subscribe to less, or move work out of the reader; what was missed is replayed from history.',
+      'Read faster, subscribe to fewer topics, or move work out of the reader. The server replays missed messages from history.',
       4500,
     ],
   },
   ConnectionFailed: {
     connection_failed: [
       'again',
-      'Check the URL and the network; `hanzo-pubsub doctor` finds the first cause.',
+      'Check the URL and the network. `hanzo-pubsub doctor` finds the first cause.',
     ],
     idle_timeout: [
       'again',
-      'Let the client send its pings; check for a program that hangs, or a suspended process or machine.',
+      'Let the client send its pings. Look for a program that hangs, or for a suspended process or machine.',
       4408,
     ],
-    going_away: ['again', 'The client reconnects by itself.', 1001],
+    going_away: ['again', 'No action is needed: the client reconnects.', 1001],
     not_connected: [
       'again',
       'Wait for the state `connected`, or use the REST form of the operation.',
@@ -205,19 +208,19 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     unsupported: ['retry', 'Check the `features` of `auth.ok`.'],
   },
   Unavailable: {
-    unavailable: ['again', 'Try again, as late as the error says.', 1013],
-    internal: ['again', "Try again; look into the server's log for this time.", 1011],
+    unavailable: ['again', 'Try again after the time that the error states.', 1013],
+    internal: ['again', 'Try again. Search the server log for this time.', 1011],
   },
   AuthRefused: {
-    auth_refused: ['stop', 'Log in again and build a new client.'],
+    auth_refused: ['stop', 'Log in again and create a new client.'],
   },
   OperationTimeout: {
-    timeout: ['again', 'Try again with the same message id; the server publishes an id once.'],
+    timeout: ['again', 'Try again with the same message id: the server publishes an id only once.'],
     outcome_unknown: [
       'again',
-      'Publish again with the same message id; the server publishes an id once.',
+      'Publish again with the same message id: the server publishes an id only once.',
       undefined,
-      'The connection ended after the message was sent and before the answer came.',
+      'The connection was lost after the message was sent and before the server answered.',
     ],
   },
   QueueFull: {
@@ -225,16 +228,16 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
       'again',
       'Await each publish, raise `sendQueue`, or choose the policy `block`, `drop_oldest` or `latest`.',
     ],
-    dropped: ['again', 'Choose the policy `block` to lose nothing.'],
+    dropped: ['again', 'Choose the policy `block` to keep every message.'],
   },
   MessagesMissed: {
     messages_missed: [
       'retry',
-      'Load the state that the missing messages led to, then iterate again for those that follow.',
+      'Load the current state from your own storage, then continue to iterate for the messages that follow.',
     ],
   },
   Superseded: {
-    superseded: ['retry', 'None is needed: this is the policy `latest`.'],
+    superseded: ['retry', 'No action is needed: this is what the policy `latest` does.'],
   },
   InsecureUrl: {
     insecure_url: [
@@ -243,11 +246,11 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     ],
   },
   ClosedError: {
-    closed: ['stop', 'Build a new client.', undefined, 'The client is closed.'],
+    closed: ['stop', 'Create a new client.', undefined, 'The client is closed.'],
   },
   UsageError: {
-    usage: ['stop', 'Change the program as the message says.'],
-    wrong_loop: ['stop', 'Use one client a loop, or the blocking client `PubSub`.'],
+    usage: ['stop', 'Change the program as the message describes.'],
+    wrong_loop: ['stop', 'Use one client per event loop, or the blocking client `PubSub`.'],
   },
 };
 
@@ -264,21 +267,21 @@ export const CODES: ReadonlyMap<string, ErrorRecord> = new Map(
 );
 
 const closes: Readonly<Record<number, CloseAction>> = {
-  /** The server does not take this kind of data. */
+  /** The server does not accept this type of data. */
   1003: 'stop',
-  /** Policy violation; many gateways say it for a missing or bad token. */
+  /** Policy violation; many gateways send it for a missing or invalid token. */
   1008: 'reauth',
-  /** The server lacks an extension. */
+  /** The server does not support an extension. */
   1010: 'stop',
   /** Unauthorized (IANA registry). */
   3000: 'reauth',
   /** Forbidden (IANA registry). */
   3003: 'stop',
-  /** Authentication failed, timed out or ran out. */
+  /** Authentication failed or timed out, or the token expired. */
   4401: 'reauth',
   /** Forbidden. */
   4403: 'stop',
-  /** Another connection took this one's place; the first time since a stable connection, the client reconnects. */
+  /** Another connection replaced this one. The client reconnects the first time after a stable connection. */
   4409: 'stop',
 };
 

@@ -27,7 +27,7 @@ export interface PublishRequest {
   readonly type?: string;
   /** Payload, any JSON value, at most 262,144 bytes of JSON. */
   readonly data: unknown;
-  /** Retention in history, seconds; 0 keeps nothing. */
+  /** Retention in history, seconds; 0 stores nothing. */
   readonly ttl?: number;
   readonly id?: MessageId;
   /** Passed through untouched. */
@@ -44,7 +44,7 @@ export interface PublishResponse {
   readonly id: MessageId;
   readonly timestamp: Timestamp;
   readonly seq?: Seq;
-  /** The id was published before; nothing was sent again. */
+  /** The id was already published; the server did not send the message again. */
   readonly duplicate?: boolean;
 }
 
@@ -64,9 +64,9 @@ export const isBatchRequest: Guard<BatchRequest> = /* @__PURE__ */ shape('messag
   isSome(value, 1000, isPublication),
 );
 
-/** Answer to a batch, one result an item in the same order. */
+/** Answer to a batch, one result per item in the same order. */
 export interface BatchResponse {
-  /** One an item. */
+  /** One per item. */
   readonly results: readonly PublishResult[];
 }
 
@@ -84,9 +84,9 @@ export interface HistoryPage {
   readonly has_more: boolean;
   /** Newest position of the topic. */
   readonly position?: Seq;
-  /** With `after`: a position behind it, up to the last message of the page (to `position`, where the page has none), is missing. With `since`: messages newer than that are retained no more. */
+  /** With `after`: a position after it, up to the last message of the page (up to `position` if the page is empty), is missing. With `since`: some messages newer than it are no longer retained. */
   readonly truncated?: boolean;
-  /** The log began anew after the position in `after`; 0 is before every log. */
+  /** The log was reset after the position in `after`; 0 is before every log. */
   readonly reset?: boolean;
 }
 
@@ -96,7 +96,7 @@ export const isHistoryPage: Guard<HistoryPage> = /* @__PURE__ */ shape(
   isEnvelope,
 );
 
-/** Everybody present on a topic. H-073. */
+/** All members of a topic. H-073. */
 export interface PresenceList {
   /** All members. */
   readonly members: readonly PresenceMember[];
@@ -111,9 +111,9 @@ export const isPresenceList: Guard<PresenceList> = /* @__PURE__ */ shape(
 /** One active topic. */
 export interface TopicInfo {
   readonly topic: Topic;
-  /** Connections that receive it. */
+  /** Number of connections subscribed to it. */
   readonly subscribers: number;
-  /** Messages retained. */
+  /** Number of retained messages. */
   readonly messages: number;
   /** Newest position. */
   readonly position?: Seq;
@@ -140,15 +140,15 @@ export const isTopicList: Guard<TopicList> = /* @__PURE__ */ shape(
   isTopicInfo,
 );
 
-/** Body of `POST /v1/positions`: where the logs of topics stand, or where they have moved to. */
+/** Body of `POST /v1/positions`: asks for the positions of topics, or waits for a change. */
 export interface PositionsRequest {
   /** Topics and patterns. */
   readonly topics: readonly TopicPattern[];
-  /** Positions that the caller knows, by concrete topic; at most 10,000. With `wait_ms`: what counts as moved. */
+  /** Positions that the caller knows, by topic; at most 10,000. With `wait_ms`, a difference from these is a change. */
   readonly after?: Readonly<Record<string, Seq>>;
-  /** Asks for the position of each topic at this time. */
+  /** Also return the position of each topic at this time. */
   readonly at?: Timestamp;
-  /** Milliseconds to hold the answer until a topic has another `last` than in `after`, or is not in `after` at all; default 0. */
+  /** Milliseconds to wait until the `last` of a topic differs from `after`, or a topic is not in `after`; default 0. */
   readonly wait_ms?: number;
 }
 
@@ -159,14 +159,14 @@ export const isPositionsRequest: Guard<PositionsRequest> = /* @__PURE__ */ shape
   (value) => isCount(value, 30000),
 );
 
-/** Where the log of one topic stands. A topic without a log has `first` 1 and `last` 0. */
+/** Positions of one topic. A topic without a log has `first` 1 and `last` 0. */
 export interface TopicPosition {
   readonly topic: Topic;
-  /** Position of the oldest retained message; `last` + 1 where none is retained. */
+  /** Position of the oldest retained message; `last` + 1 if none is retained. */
   readonly first: Seq;
-  /** Newest position that was ever given in this log. */
+  /** Newest position in this log. */
   readonly last: Seq;
-  /** Where `at` was asked for: position of the first retained message that is not older; `last` + 1 where there is none. */
+  /** If `at` was given: position of the first retained message that is not older; `last` + 1 if there is none. */
   readonly at?: Seq;
 }
 
@@ -177,11 +177,11 @@ export const isTopicPosition: Guard<TopicPosition> = /* @__PURE__ */ shape(
 
 /** Answer of `POST /v1/positions`. */
 export interface PositionList {
-  /** The topics, by name; of patterns those that have a log and that the caller may subscribe to. */
+  /** The topics, by name. For a pattern, the topics that have a log and that the caller may subscribe to. */
   readonly positions: readonly TopicPosition[];
-  /** Time of the store when it was asked: what was published before is counted. */
+  /** Time of the answer at the store; it includes every message published before. */
   readonly timestamp: Timestamp;
-  /** More than 10,000 topics match; these are the first by name. */
+  /** More than 10,000 topics match; the answer contains the first by name. */
   readonly has_more?: boolean;
 }
 
@@ -191,13 +191,13 @@ export const isPositionList: Guard<PositionList> = /* @__PURE__ */ shape(
   isTopicPosition,
 );
 
-/** Body of `POST /v1/subscribe`: everything the event stream shall carry. */
+/** Body of `POST /v1/subscribe`: the subscriptions of the event stream. */
 export interface SubscribeRequest {
   /** Each is answered by its own `subscribed` event. */
   readonly subscriptions: readonly StreamSubscription[];
-  /** Whether presence events are sent; default false. */
+  /** Whether to send presence events; default false. */
   readonly presence?: boolean;
-  /** `Client-Id` of a stream, or `client_id` of `auth.ok`, in whose place this stream comes; so presence goes on. */
+  /** `Client-Id` of a stream, or `client_id` of `auth.ok`, that this stream replaces, so that presence continues. */
   readonly client_id?: string;
 }
 
@@ -208,15 +208,15 @@ export const isSubscribeRequest: Guard<SubscribeRequest> = /* @__PURE__ */ shape
   (value) => isText(value, 0, 64),
 );
 
-/** One subscription of an event stream, with the meaning of a `subscribe` frame. */
+/** One subscription of an event stream, like a `subscribe` frame. */
 export interface StreamSubscription {
   /** Patterns to receive. */
   readonly topics: readonly TopicPattern[];
-  /** Replay what is newer than this. */
+  /** Replay messages newer than this time. */
   readonly since?: Timestamp;
-  /** Replay what follows these positions. */
+  /** Replay the messages after these positions. */
   readonly after?: Readonly<Record<string, Seq>>;
-  /** Replay at most this many of the newest messages a topic. */
+  /** Replay at most this number of the newest messages per topic. */
   readonly history?: number;
   /** Chosen by the client, echoed in the answer to this frame. */
   readonly ref?: string;
@@ -229,17 +229,17 @@ export const isStreamSubscription: Guard<StreamSubscription> = /* @__PURE__ */ s
   (value) => isCount(value, 10000),
 );
 
-/** Answer of `GET /v1/session`: what `auth.ok` says on a socket. */
+/** Answer of `GET /v1/session`: the content of `auth.ok` on a WebSocket. */
 export interface SessionInfo {
-  /** Id of the event stream that the caller opens next, when it names it in `client_id`. */
+  /** Id for the event stream that the caller opens next, if the caller passes it in `client_id`. */
   readonly client_id: string;
-  /** Whom the token names. */
+  /** Identity in the token. */
   readonly user_id?: string;
   /** Protocol version of the server. */
   readonly version: number;
-  /** What the server can do beyond HIP-56. */
+  /** Features of the server beyond HIP-56. */
   readonly features?: readonly string[];
-  /** When the token ends. */
+  /** When the token expires. */
   readonly expires_at?: Timestamp;
   readonly server_time?: Timestamp;
   readonly limits?: Limits;
@@ -251,17 +251,17 @@ export const isSessionInfo: Guard<SessionInfo> = /* @__PURE__ */ shape(
   isLimits,
 );
 
-/** Answer of `GET /v1/access`: what the caller may do with a topic or pattern, and why. */
+/** Answer of `GET /v1/access`: the permissions of the caller on a topic or pattern, and the reason. */
 export interface AccessInfo {
-  /** As asked. */
+  /** As requested. */
   readonly topic: string;
   /** Whether the caller may subscribe to it. */
   readonly subscribe: boolean;
   /** Whether the caller may publish to it. */
   readonly publish: boolean;
-  /** The access rule that decides, if one does. */
+  /** The access rule that decides, if any. */
   readonly rule?: string;
-  /** Why, in words. */
+  /** Reason for the decision. */
   readonly reason: string;
 }
 
@@ -272,20 +272,20 @@ export const isAccessInfo: Guard<AccessInfo> = /* @__PURE__ */ shape(
 
 /** Body of every HTTP error, `application/problem+json` (RFC 9457). */
 export interface Problem {
-  /** A URI reference for the kind of problem. */
+  /** URI reference of the error code. */
   readonly type?: string;
-  /** The code's meaning. */
+  /** Meaning of the error code. */
   readonly title: string;
   /** HTTP status. */
   readonly status: number;
   readonly code: ErrorCode;
-  /** What went wrong here, in words. */
+  /** Explanation of this error. */
   readonly detail?: string;
-  /** What to do about it. */
+  /** How to fix it. */
   readonly remedy?: string;
   /** The id of this request, as in `X-Request-Id` and in the server's log. */
   readonly instance?: string;
-  /** The parameter or body field at fault. */
+  /** Parameter or body field with the error. */
   readonly field?: string;
   /** The topic it concerns. */
   readonly topic?: string;

@@ -4,7 +4,7 @@
 
 /** Bytes of JSON-encoded data. */
 export const maxPayload = 262144;
-/** A second. */
+/** Per second. */
 export const publishRateUser = 10;
 export const publishRateService = 100;
 export const connectionsPerUser = 100;

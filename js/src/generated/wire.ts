@@ -32,7 +32,7 @@ export type Timestamp = number;
 /** Whether a value read from JSON is a Timestamp. */
 export const isTimestamp: Test = (value) => isCount(value);
 
-/** Position of a message in the log of its topic: contiguous, +1 a message; a log that begins anew starts at its Unix milliseconds x 1000. At most 2^53-1. */
+/** Position of a message in the log of its topic: contiguous, +1 per message. A new log starts at its Unix milliseconds x 1000. At most 2^53-1. */
 export type Seq = number;
 
 /** Whether a value read from JSON is a Seq. */
@@ -44,7 +44,7 @@ export type MessageId = string;
 /** Whether a value read from JSON is a MessageId. */
 export const isMessageId: Test = (value) => isText(value, 1, 128);
 
-/** What went wrong. Open: later servers may send further codes; `spec/errors.yaml` has meaning and remedy. */
+/** Error code. Later servers may send other codes; `spec/errors.yaml` has meanings and remedies. */
 export type ErrorCode =
   | 'invalid_frame'
   | 'invalid_topic'
@@ -72,7 +72,7 @@ export type ErrorCode =
 /** Whether a value read from JSON is an ErrorCode. */
 export const isErrorCode: Test = (value) => typeof value === 'string';
 
-/** Publisher identity, stamped by the server. */
+/** Identity of the publisher, set by the server. */
 export interface Sender {
   /** `service`, `user`, `agent` or `admin`. */
   readonly type: string;
@@ -93,11 +93,11 @@ export interface Envelope {
   readonly topic: Topic;
   /** Application-defined message type. */
   readonly type: string;
-  /** Payload: an object by HIP-56; any JSON value is passed through. */
+  /** Payload. HIP-56 names an object; any JSON value is passed through. */
   readonly data: unknown;
   readonly sender?: Sender;
   readonly timestamp: Timestamp;
-  /** Retention in history, seconds; 0 keeps nothing. */
+  /** Retention in history, seconds; 0 stores nothing. */
   readonly ttl?: number;
   readonly seq?: Seq;
   /** Passed through untouched, for example a W3C `traceparent`. */
@@ -121,14 +121,14 @@ export function isEnvelope(value: unknown): value is Envelope {
   );
 }
 
-/** What a publisher supplies of a message; the server adds the rest. */
+/** The fields of a message that the publisher sets; the server adds the others. */
 export interface Publication {
   readonly topic: Topic;
   /** Application-defined message type. */
   readonly type?: string;
   /** Payload, any JSON value, at most 262,144 bytes of JSON. */
   readonly data: unknown;
-  /** Retention in history, seconds; 0 keeps nothing. */
+  /** Retention in history, seconds; 0 stores nothing. */
   readonly ttl?: number;
   readonly id?: MessageId;
   /** Passed through untouched. */
@@ -142,13 +142,13 @@ export const isPublication: Guard<Publication> = /* @__PURE__ */ shape(
 
 /** One connected client of a topic. HIP-56 Presence. */
 export interface PresenceMember {
-  /** Identifies the connection, kept over a resume. */
+  /** Identifies the connection, and stays the same after a resume. */
   readonly client_id: string;
-  /** Identifies the person or service. */
+  /** Identifies the user or service. */
   readonly user_id: string;
   /** Display name. */
   readonly name: string;
-  /** Picture. */
+  /** URL of a picture. */
   readonly avatar_url?: string;
   /** For example `online`, `typing`, `idle`. */
   readonly status?: string;
@@ -163,7 +163,7 @@ export const isPresenceMember: Guard<PresenceMember> = /* @__PURE__ */ shape(
   'client_id user_id name avatar_url? status? metadata?:object joined_at:count last_seen:count',
 );
 
-/** Which client speaks. */
+/** The client software. */
 export interface ClientInfo {
   /** Library or program. */
   readonly name: string;
@@ -178,17 +178,17 @@ export const isClientInfo: Guard<ClientInfo> = /* @__PURE__ */ shape('name versi
 
 /** What the server allows this connection. */
 export interface Limits {
-  /** Publishes a second. */
+  /** Maximum publishes per second. */
   readonly publish_rate?: number;
-  /** Publishes a second by batches over REST, where these have a budget of their own. */
+  /** Maximum messages per second in batches over REST, if these have a separate limit. */
   readonly bulk_rate?: number;
-  /** Bytes of JSON-encoded `data`. */
+  /** Maximum bytes of JSON-encoded `data`. */
   readonly max_payload?: number;
-  /** Messages kept a topic. */
+  /** Messages retained per topic. */
   readonly history_max?: number;
-  /** Patterns a connection. */
+  /** Maximum patterns per connection. */
   readonly max_subscriptions?: number;
-  /** Messages a batch. */
+  /** Maximum messages per batch. */
   readonly max_batch?: number;
 }
 
@@ -197,24 +197,24 @@ export const isLimits: Guard<Limits> = /* @__PURE__ */ shape(
   'publish_rate?:count bulk_rate?:count max_payload?:count history_max?:count max_subscriptions?:count max_batch?:count',
 );
 
-/** A pattern of a subscribe frame that was refused. */
+/** A pattern of a subscribe frame that the server rejected. */
 export interface Denial {
   /** The pattern as sent. */
   readonly topic: string;
   readonly code: ErrorCode;
-  /** What went wrong, in words. */
+  /** Explanation of the error. */
   readonly message?: string;
 }
 
 /** Whether a value read from JSON is a Denial. */
 export const isDenial: Guard<Denial> = /* @__PURE__ */ shape('topic code message?');
 
-/** Why one item was refused. */
+/** Why the server rejected an item. */
 export interface ErrorInfo {
   readonly code: ErrorCode;
-  /** What went wrong, in words. */
+  /** Explanation of the error. */
   readonly message: string;
-  /** What to do about it. */
+  /** How to fix it. */
   readonly remedy?: string;
   /** Earliest time to try again, milliseconds. */
   readonly retry_after_ms?: number;
@@ -227,12 +227,12 @@ export const isErrorInfo: Guard<ErrorInfo> = /* @__PURE__ */ shape(
   'code message remedy? retry_after_ms?:count topic?',
 );
 
-/** What became of one publication of a batch: either an error or an id. */
+/** Result of one message of a batch: an error or an id. */
 export interface PublishResult {
   readonly id?: MessageId;
   readonly timestamp?: Timestamp;
   readonly seq?: Seq;
-  /** The id was published before; nothing was sent again. */
+  /** The id was already published; the server did not send the message again. */
   readonly duplicate?: boolean;
   readonly error?: ErrorInfo;
 }
@@ -243,7 +243,7 @@ export const isPublishResult: Guard<PublishResult> = /* @__PURE__ */ shape(
   isErrorInfo,
 );
 
-/** Presents a bearer token or API key, first or again. HIP-56 WebSocket, Security 10. */
+/** Authenticates the connection with a bearer token or API key, initially or to renew it. HIP-56 WebSocket, Security 10. */
 export interface AuthFrame {
   readonly type: 'auth';
   /** Token or API key, with or without `Bearer `. */
@@ -251,7 +251,7 @@ export interface AuthFrame {
   /** Protocol version of the client. */
   readonly version?: number;
   readonly client?: ClientInfo;
-  /** The client id of the connection this one resumes, for presence. */
+  /** Client id of the connection that this one resumes, for presence. */
   readonly client_id?: string;
   /** Chosen by the client, echoed in the answer to this frame. */
   readonly ref?: string;
@@ -270,11 +270,11 @@ export interface SubscribeFrame {
   readonly type: 'subscribe';
   /** Patterns to receive. */
   readonly topics: readonly TopicPattern[];
-  /** Replay what is newer than this, where `after` does not say more. */
+  /** Replay messages newer than this time, on topics without a position in `after`. */
   readonly since?: Timestamp;
-  /** Replay what follows these positions, by concrete topic. */
+  /** Replay the messages after these positions, by topic. */
   readonly after?: Readonly<Record<string, Seq>>;
-  /** Replay at most this many of the newest messages a topic. */
+  /** Replay at most this number of the newest messages per topic. */
   readonly history?: number;
   /** Whether to receive presence of these topics; default true on a socket. */
   readonly presence?: boolean;
@@ -308,7 +308,7 @@ export const isUnsubscribeFrame: Guard<UnsubscribeFrame> = /* @__PURE__ */ shape
 export interface PublishFrame {
   readonly type: 'publish';
   readonly message?: Publication;
-  /** A batch with one answer an item. */
+  /** A batch, with one result per item. */
   readonly messages?: readonly Publication[];
   /** Flat form: the topic. */
   readonly topic?: string;
@@ -356,7 +356,7 @@ export interface PingFrame {
 /** Whether a value read from JSON is a PingFrame. */
 export const isPingFrame: Guard<PingFrame> = /* @__PURE__ */ shape('type:=ping ref?:ref');
 
-/** Everything a client may send on a socket. */
+/** Every frame that a client may send on a WebSocket. */
 export type ClientFrame =
   | AuthFrame
   | SubscribeFrame
@@ -383,18 +383,18 @@ export function isClientFrame(value: unknown): value is ClientFrame {
   return isObject(value) && (CLIENT_FRAMES.get(value['type'])?.(value) ?? false);
 }
 
-/** Authentication succeeded; without `version` the peer knows HIP-56 and nothing more. */
+/** Authentication succeeded. Without `version`, the peer implements only HIP-56. */
 export interface AuthOkFrame {
   readonly type: 'auth.ok';
   /** Identifies the connection. */
   readonly client_id: string;
-  /** Whom the token names. */
+  /** Identity in the token. */
   readonly user_id?: string;
   /** Protocol version of the server. */
   readonly version?: number;
-  /** What the server can do beyond HIP-56: `ref`, `ack`, `seq`, `idempotency`, `batch`, `resume`, `meta`. */
+  /** Features of the server beyond HIP-56: `ref`, `ack`, `seq`, `idempotency`, `batch`, `resume`, `meta`. */
   readonly features?: readonly string[];
-  /** When the token ends. */
+  /** When the token expires. */
   readonly expires_at?: Timestamp;
   readonly server_time?: Timestamp;
   readonly limits?: Limits;
@@ -412,9 +412,9 @@ export const isAuthOkFrame: Guard<AuthOkFrame> = /* @__PURE__ */ shape(
 export interface AuthErrorFrame {
   readonly type: 'auth.error';
   readonly code: ErrorCode;
-  /** What went wrong, in words. */
+  /** Explanation of the error. */
   readonly message: string;
-  /** What to do about it. */
+  /** How to fix it. */
   readonly remedy?: string;
   /** Earliest time to try again, milliseconds. */
   readonly retry_after_ms?: number;
@@ -427,10 +427,10 @@ export const isAuthErrorFrame: Guard<AuthErrorFrame> = /* @__PURE__ */ shape(
   'type:=auth.error code message remedy? retry_after_ms?:count ref?:ref',
 );
 
-/** The token ends soon; answer with `auth`. H-153. */
+/** The token expires soon; answer with `auth`. H-153. */
 export interface AuthExpiringFrame {
   readonly type: 'auth.expiring';
-  /** When the token ends. */
+  /** When the token expires. */
   readonly expires_at?: Timestamp;
   /** Milliseconds left. */
   readonly expires_in?: number;
@@ -448,15 +448,15 @@ export interface SubscribedFrame {
   readonly topics: readonly string[];
   /** Replayed messages, oldest first. */
   readonly history?: readonly Envelope[];
-  /** Newest position of each matching concrete topic when the subscription began. A topic that is subscribed to by name and has no message has one too: the position before its first message. */
+  /** Newest position of each matching topic when the subscription began. A topic without messages that is subscribed to by name is included, with the position before its first message. */
   readonly positions?: Readonly<Record<string, Seq>>;
   /** Server time when the subscription began. */
   readonly timestamp?: Timestamp;
-  /** Topics whose log does not reach back to what was asked. */
+  /** Topics whose history no longer reaches back to the requested position. */
   readonly truncated?: readonly Topic[];
-  /** Topics whose log began anew after the position that was asked for, or maybe more than once within what is replayed, or, where a stream resumes, since its last event. */
+  /** Topics whose log was reset after the requested position, during the replay, or, if a stream resumes, after its last event. */
   readonly reset?: readonly Topic[];
-  /** Patterns refused. */
+  /** Rejected patterns. */
   readonly denied?: readonly Denial[];
   /** Further `subscribed` frames of the same `ref` follow with the rest of the history. */
   readonly more?: boolean;
@@ -471,7 +471,7 @@ export const isSubscribedFrame: Guard<SubscribedFrame> = /* @__PURE__ */ shape(
   isDenial,
 );
 
-/** Answers `unsubscribe` where it carried a `ref`. */
+/** Answers an `unsubscribe` with a `ref`. */
 export interface UnsubscribedFrame {
   readonly type: 'unsubscribed';
   /** Patterns ended. */
@@ -497,15 +497,15 @@ export const isMessageFrame: Guard<MessageFrame> = /* @__PURE__ */ shape(
   isEnvelope,
 );
 
-/** Answers `publish` where it carried a `ref`. */
+/** Answers a `publish` with a `ref`. */
 export interface PublishedFrame {
   readonly type: 'published';
   readonly id?: MessageId;
   readonly timestamp?: Timestamp;
   readonly seq?: Seq;
-  /** The id was published before; nothing was sent again. */
+  /** The id was already published; the server did not send the message again. */
   readonly duplicate?: boolean;
-  /** One an item, for a batch. */
+  /** One per item, for a batch. */
   readonly results?: readonly PublishResult[];
   /** Chosen by the client, echoed in the answer to this frame. */
   readonly ref?: string;
@@ -517,7 +517,7 @@ export const isPublishedFrame: Guard<PublishedFrame> = /* @__PURE__ */ shape(
   isPublishResult,
 );
 
-/** Everybody present on a topic. H-049. */
+/** All members of a topic. H-049. */
 export interface PresenceSnapshotFrame {
   readonly type: 'presence.snapshot';
   readonly topic: Topic;
@@ -544,13 +544,13 @@ export const isPongFrame: Guard<PongFrame> = /* @__PURE__ */ shape(
   'type:=pong server_time?:count ref?:ref',
 );
 
-/** Something was refused. H-050. */
+/** The server rejected a frame. H-050. */
 export interface ErrorFrame {
   readonly type: 'error';
   readonly code: ErrorCode;
-  /** What went wrong, in words. */
+  /** Explanation of the error. */
   readonly message: string;
-  /** What to do about it. */
+  /** How to fix it. */
   readonly remedy?: string;
   /** The topic it concerns. */
   readonly topic?: string;
@@ -565,7 +565,7 @@ export const isErrorFrame: Guard<ErrorFrame> = /* @__PURE__ */ shape(
   'type:=error code message remedy? topic? retry_after_ms?:count ref?:ref',
 );
 
-/** Everything a server may send on a socket. */
+/** Every frame that a server may send on a WebSocket. */
 export type ServerFrame =
   | AuthOkFrame
   | AuthErrorFrame

@@ -62,301 +62,451 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
     # listeners
-    host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
-    http_port: Port = Field(default=8056, description="REST and event streams; 0 picks a free port")
-    ws_port: Port = Field(default=8057, description="WebSocket; 0 picks a free port")
-    tls_cert: Path | None = Field(default=None, description="certificate chain, PEM")
-    tls_key: Path | None = Field(default=None, description="private key of the certificate, PEM")
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address to listen on. `0.0.0.0` listens on all IPv4 interfaces, `::` on "
+        "all IPv6 interfaces.",
+    )
+    http_port: Port = Field(
+        default=8056, description="Port of the REST API and the event streams. 0 picks a free port."
+    )
+    ws_port: Port = Field(default=8057, description="Port of the WebSocket. 0 picks a free port.")
+    tls_cert: Path | None = Field(
+        default=None, description="Certificate chain, PEM. Requires `tls_key`."
+    )
+    tls_key: Path | None = Field(default=None, description="Private key of the certificate, PEM.")
     behind_tls_proxy: Switch = Field(
-        default=False, description="accept plaintext, because a proxy in front ends TLS"
+        default=False,
+        description="Accept plaintext connections, because a proxy in front of the server "
+        "terminates TLS.",
     )
     trusted_proxies: Items = Field(
         default=(),
-        description="addresses and networks of proxies whose `X-Forwarded-For` names the client,"
-        " for the limits per address and the audit log",
+        description="Addresses and networks of the proxies whose `X-Forwarded-For` header the "
+        "server trusts. It then uses the client address of that header for the "
+        "limits per address and the audit log. Empty ignores the header.",
     )
     ws_url: str | None = Field(
         default=None,
-        description="where browsers find the WebSocket; default: this port's host, or its proxy's",
+        description="WebSocket URL that the server gives to browsers. Default: the host of the "
+        "request, or of the proxy, with `ws_port`.",
     )
     workers: int = Field(
         default=1,
         ge=1,
         le=256,
-        description="processes on these ports, joined by `redis_url`, else by a Redis or Valkey"
-        " of their own (extra `workers`)",
+        description="Number of server processes that share the ports. With 2 or more, they "
+        "share state through `redis_url`, or through a private Redis or Valkey that"
+        " the server starts (extra `workers`).",
     )
     event_stream: str | None = Field(
         default=None,
-        description="address of the event stream protocol: a port (loopback), `HOST:PORT` or"
-        " `unix:PATH`; 0 picks a free port",
+        description="Address of the event stream protocol: a port on loopback, `HOST:PORT` or "
+        "`unix:PATH`. Port 0 picks a free port. Default: off.",
     )
     hub: str | None = Field(
-        default=None, description="address of the hub protocol of pub0sub, likewise"
+        default=None,
+        description="Address of the hub protocol of pub0sub, in the same format. Default: off.",
     )
     sp_pub: str | None = Field(
         default=None,
-        description="URL on which SP subscribers (NNG) get all topics: `tcp://HOST:PORT`,"
-        " `ipc://PATH` or `abstract://NAME`",
+        description="URL that SP subscribers (NNG) dial to receive all topics: "
+        "`tcp://HOST:PORT`, `ipc://PATH` or `abstract://NAME`. Default: off.",
     )
     listener_client_ca: Path | None = Field(
         default=None,
-        description="authorities, PEM; the TLS listeners of these protocols then demand a client"
-        " certificate of one of them, whose name may choose the identity",
+        description="Certificate authorities, PEM. The TLS listeners of these three protocols "
+        "then require a client certificate that one of them has signed. The name in"
+        " the certificate can select the identity.",
     )
     listener_identities: dict[Literal["event_stream", "hub", "sp_pub"], ListenerIdentity] = Field(
         default_factory=dict[Literal["event_stream", "hub", "sp_pub"], ListenerIdentity],
-        description="as whom connections of these listeners act, whose protocols have no tokens:"
-        " JSON, or a file with it; without an entry as nobody, who may do what rules grant to"
-        " unauthenticated clients",
+        description="Identity of the connections of these three protocols, which have no "
+        "tokens: a JSON object by listener, or a file that contains one. Without an"
+        " entry, a connection is unauthenticated and has only the permissions that "
+        "the access rules grant to unauthenticated clients.",
     )
     cors_origins: Items = Field(
-        default=("*",), description="origins whose pages may call the HTTP API; `*` is all"
+        default=("*",),
+        description="Origins whose pages may use the HTTP API and the WebSocket. `*` allows all.",
     )
     backplane: Literal["memory", "redis"] | None = Field(
         default=None,
-        description="what keeps the logs and joins the nodes; default: `redis` where `redis_url`"
-        " is set, else `memory`",
+        description="Where history, presence and limits are stored, and how nodes exchange "
+        "messages. Default: `redis` if `redis_url` is set, otherwise `memory`.",
     )
     redis_url: SecretStr | None = Field(
         default=None,
-        description="redis://, rediss:// or unix:// of the backplane; Redis 7 or later",
+        description="URL of Redis 7 or later: `redis://`, `rediss://` or `unix://`.",
     )
-    redis_cluster: Switch = Field(default=False, description="it is a Redis Cluster")
+    redis_cluster: Switch = Field(default=False, description="`redis_url` is a Redis Cluster.")
     redis_durable: Switch = Field(
         default=False,
-        description="a Redis that is started again has all that it acknowledged (`appendonly yes`,"
-        " `appendfsync always`); else each topic shows a gap then",
+        description="Redis keeps every acknowledged write across a restart (`appendonly yes`, "
+        "`appendfsync always`). If off, the server reports a gap on each topic "
+        "after a restart of Redis.",
     )
     redis_prefix: str = Field(
         default="hanzo-pubsub",
         pattern=r"[A-Za-z0-9_-]{1,64}",
-        description="what its keys begin with; services that share a Redis take different ones",
+        description="Prefix of all Redis keys. Services that share a Redis need different "
+        "prefixes.",
     )
     redis_shards: int = Field(
-        default=64, ge=1, le=1024, description="parts of its keys; the same on every node, for ever"
+        default=64,
+        ge=1,
+        le=1024,
+        description="Number of shards of the Redis keys. Use the same number on all nodes, and "
+        "never change it: a change loses the stored history.",
     )
     node_heartbeat: Milliseconds = Field(
-        default=2_000, description="between two signs of life of a node on Redis"
+        default=2_000, description="Interval between the heartbeats that each node writes to Redis."
     )
     node_timeout: Milliseconds = Field(
         default=8_000,
-        description="without a sign of life; then the members of a node leave; the same on every"
-        " node, at least twice node_heartbeat",
+        description="Time without a heartbeat after which the other nodes remove a node, and "
+        "its members leave presence. Use the same value on all nodes, at least "
+        "twice `node_heartbeat`.",
     )
 
     feed_timeout: Annotated[Milliseconds, Field(ge=500)] = Field(
         default=15_000,
-        description="without hearing what it publishes to itself, at least 500; then a node on"
-        " Redis is not ready and lets its clients go",
+        description="Time without receiving its own test messages from Redis after which a node"
+        " is not ready and closes its connections, so that clients reconnect to "
+        "another node. At least `500ms`.",
     )
 
-    # who
-    dev: Switch = Field(default=False, description="development: local tokens, loopback only")
+    # authentication
+    dev: Switch = Field(
+        default=False,
+        description="Development mode: accept tokens of `hanzo-pubsub token`, listen on "
+        "loopback only, and let every user use `demo.**` and `dev.**`.",
+    )
     dev_key_file: Path | None = Field(
-        default=None, description="key that signs development tokens; made on first use"
+        default=None,
+        description="Key that signs development tokens. The server creates it on first use.",
     )
-    iam_url: str | None = Field(default=None, description="base URL of IAM")
+    iam_url: str | None = Field(default=None, description="Base URL of IAM.")
     iam_jwks_url: str | None = Field(
-        default=None, description="JWKS of IAM; default: iam_url/.well-known/jwks.json"
+        default=None,
+        description="URL of the JWKS of IAM. Default: `iam_url` with `/.well-known/jwks.json`.",
     )
-    jwt_audience: Items = Field(default=(), description="accepted `aud`; empty accepts any")
-    jwt_issuer: str | None = Field(default=None, description="required `iss`")
+    jwt_audience: Items = Field(
+        default=(), description="Accepted values of the `aud` claim. Empty accepts any audience."
+    )
+    jwt_issuer: str | None = Field(
+        default=None, description="Required value of the `iss` claim. Default: accept any issuer."
+    )
     jwt_claims: dict[str, str] = Field(
-        default_factory=dict, description="claims by field, where IAM names them otherwise"
+        default_factory=dict,
+        description="Map of identity field to claim name, if your IAM uses other claim names.",
     )
     jwt_leeway: Wait = Field(
-        default=5_000, description="tolerated clock difference for `nbf` and `iat`"
+        default=5_000,
+        description="Tolerated clock difference for the `nbf` and `iat` claims. 0 tolerates none.",
     )
     jwks_max_age: Milliseconds = Field(
-        default=600_000, description="interval of the fetches of keys in the background"
+        default=600_000,
+        description="Interval at which the server refreshes the keys of IAM in the background.",
     )
     jwks_min_interval: Wait = Field(
-        default=10_000, description="minimum time between two fetches of keys"
+        default=10_000,
+        description="Minimum time between two fetches of the keys of IAM, also if tokens name "
+        "unknown keys. 0 sets no minimum.",
     )
     jwks_timeout: Milliseconds = Field(
         default=5_000,
-        description="limit of one fetch of keys; a token with an unknown key waits at most half of"
-        " `auth_deadline` for it",
+        description="Timeout of one fetch of the keys of IAM. A token with an unknown key waits"
+        " for the fetch, at most half of `auth_deadline`.",
     )
     token_memory: Wait = Field(
-        default=5_000, description="a JWT that was checked is not checked again within; 0 never"
+        default=5_000,
+        description="How long the server caches the result of verifying a JWT. 0 disables the "
+        "cache.",
     )
-    api_keys_file: Path | None = Field(default=None, description="hashed API keys, YAML or JSON")
+    api_keys_file: Path | None = Field(
+        default=None,
+        description="File with the hashes of API keys, YAML or JSON. The server reloads it when"
+        " it changes.",
+    )
     auth_deadline: Milliseconds = Field(
-        default=5_000, description="for `auth` after opening a socket"
+        default=5_000,
+        description="Time that a client has to authenticate after it opens a WebSocket. The "
+        "server then closes the connection with `auth_timeout`.",
     )
     expiring_notice: Wait = Field(
-        default=60_000, description="`auth.expiring` comes so long before the end, or half-way"
+        default=60_000,
+        description="How long before a token expires the server sends `auth.expiring`, at most "
+        "half of the remaining lifetime. 0 sends it at the expiry.",
     )
 
-    # what they may
+    # permissions and limits
     rules: Path | None = Field(
-        default=None, description="access rules, YAML; default: those of HIP-56"
+        default=None, description="Access rules, YAML. Default: the rules of HIP-56."
     )
-    max_payload: Size = Field(default=262_144, description="bytes of JSON-encoded `data`")
-    publish_rate_user: Rate = Field(default=10, description="publishes a second of a user")
-    publish_rate_service: Rate = Field(default=100, description="publishes a second of a service")
+    max_payload: Size = Field(
+        default=262_144, description="Maximum size of the JSON-encoded `data` of a message."
+    )
+    publish_rate_user: Rate = Field(
+        default=10, description="Maximum publishes per second for a user."
+    )
+    publish_rate_service: Rate = Field(
+        default=100, description="Maximum publishes per second for a service."
+    )
     publish_rate_bulk: Rate = Field(
         default=10_000,
-        description="publishes a second by batches of who has the claim `bulk`",
+        description="Maximum messages per second in REST batches for a user with the `bulk` claim.",
     )
     publish_burst: Milliseconds = Field(
-        default=1_000, description="publishes that may come at once"
+        default=1_000,
+        description="Size of the burst above the rate limits, as time: a user who has not "
+        "published for this long may publish that many seconds' worth of messages "
+        "immediately.",
     )
-    connections_per_user: Count = Field(default=100, description="open connections of a user")
+    connections_per_user: Count = Field(
+        default=100, description="Maximum open connections of a user."
+    )
     connections_per_org: Count = Field(
-        default=10_000, description="open connections of an organization"
+        default=10_000, description="Maximum open connections of an organization."
     )
     org_limits: dict[str, Count] = Field(
-        default_factory=dict, description="connections of certain organizations"
+        default_factory=dict,
+        description="Maximum open connections of individual organizations, which overrides "
+        "`connections_per_org`.",
     )
-    max_connections: Count = Field(default=100_000, description="open connections of one listener")
+    max_connections: Count = Field(
+        default=100_000,
+        description="Maximum open connections per listener and process. The server answers "
+        "further connections with 503.",
+    )
     unauthenticated_per_address: Count | None = Field(
         default=None,
-        description="open connections of one client address and listener that have not"
-        " authenticated; default: 1,000, or no limit with `behind_tls_proxy` and without"
-        " `trusted_proxies`, where all clients have the proxy's address",
+        description="Maximum open connections without authentication per client address and "
+        "listener. The server answers further connections with 429. Default: 1,000."
+        " With `behind_tls_proxy` and without `trusted_proxies` there is no limit, "
+        "because all clients have the address of the proxy.",
     )
     unauthenticated_bytes: Size = Field(
         default=8_388_608,
-        description="bytes that a listener holds for one client address before authentication",
+        description="Maximum bytes that a listener buffers per client address before "
+        "authentication.",
     )
-    max_subscriptions: Count = Field(default=1_000, description="patterns a connection")
+    max_subscriptions: Count = Field(
+        default=1_000, description="Maximum subscriptions per connection."
+    )
     held_per_user: Count = Field(
-        default=50, description="requests of a user that wait for positions, a node"
+        default=50, description="Maximum long-polling requests for positions per user and node."
     )
-    max_batch: Count = Field(default=1_000, description="messages a batch")
-    max_batch_bytes: Size = Field(default=8_388_608, description="bytes of a batch request")
+    max_batch: Count = Field(default=1_000, description="Maximum messages per batch.")
+    max_batch_bytes: Size = Field(default=8_388_608, description="Maximum size of a batch request.")
 
-    # presence, history
+    # presence and history
     presence_timeout: Milliseconds = Field(
-        default=30_000, description="silence that ends a connection"
+        default=30_000,
+        description="Idle timeout: the server closes a connection that sends no bytes for this "
+        "long.",
     )
     program_timeout: Wait = Field(
         default=120_000,
-        description="a connection ends when its program sends no frame for this long, although its"
-        " socket answers pings; 0 waits without limit",
+        description="Timeout for a hung program: the server closes a connection that answers "
+        "pings but sends no frame for this long. 0 disables it.",
     )
-    presence_grace: Wait = Field(default=5_000, description="between a lost connection and `leave`")
-    presence_max_members: Count = Field(default=10_000, description="members of a topic")
+    presence_grace: Wait = Field(
+        default=5_000,
+        description="Time between a lost connection and its `leave`. A client that reconnects "
+        "within it stays present. 0 sends `leave` immediately.",
+    )
+    presence_max_members: Count = Field(default=10_000, description="Maximum members per topic.")
     history_max_messages: int = Field(
-        default=100, ge=0, le=1_000_000, description="messages retained a topic"
+        default=100,
+        ge=0,
+        le=1_000_000,
+        description="Maximum messages retained per topic. 0 retains none.",
     )
     history_max_age: Seconds = Field(
-        default=3_600, description="a message is retained; a number without a unit is seconds"
+        default=3_600,
+        description="Time that a message is retained. A number without a unit is seconds. 0 "
+        "retains none.",
     )
     history_classes: tuple[HistoryClass, ...] = Field(
         default=(),
-        description="what certain topics retain, the first that matches; a JSON list as a flag;"
-        " `max_age` without a unit is seconds",
+        description="Retention of certain topics. The first entry with a matching pattern "
+        "applies. A flag takes a JSON list; `max_age` without a unit is seconds.",
     )
-    history_max_bytes: Size = Field(default=1_073_741_824, description="bytes retained, all topics")
-    history_page_default: Count = Field(default=50, description="messages of a page of history")
+    history_max_bytes: Size = Field(
+        default=1_073_741_824,
+        description="Maximum size of all retained messages in memory. The oldest are removed "
+        "first.",
+    )
+    history_page_default: Count = Field(
+        default=50, description="Messages per page of history, if the request has no `limit`."
+    )
     history_page_max: Count = Field(
-        default=500, description="messages of the largest page of history"
+        default=500, description="Maximum messages per page of history, at most 10,000."
     )
     ids_max: Count = Field(
         default=125_000,
-        description="ids remembered at least, of each part of Redis, or of a node in memory",
+        description="Number of message ids kept to detect duplicates, per Redis shard, or per "
+        "node in memory.",
     )
     ids_max_age: Seconds = Field(
         default=86_400,
-        description="an id is remembered, if there is room; a number without a unit is seconds",
+        description="Time that a message id is kept to detect duplicates, within `ids_max`. A "
+        "number without a unit is seconds. 0 keeps none.",
     )
-    topics_max: Count = Field(default=100_000, description="topics whose log is kept")
+    topics_max: Count = Field(
+        default=100_000,
+        description="Maximum topics with history. The least recently used is removed first.",
+    )
 
     # connections
-    server_ping_interval: Milliseconds = Field(default=15_000, description="WebSocket pings")
-    sse_keepalive: Milliseconds = Field(default=15_000, description="comments on an event stream")
-    send_queue_bytes: Size = Field(
-        default=4_194_304, description="unsent bytes that make a slow consumer"
+    server_ping_interval: Milliseconds = Field(
+        default=15_000,
+        description="Interval between the pings that the server sends on a WebSocket.",
     )
-    max_frame: Size = Field(default=8_388_608, description="bytes of an inbound WebSocket message")
-    header_timeout: Milliseconds = Field(default=10_000, description="for the head of a request")
-    body_timeout: Milliseconds = Field(default=30_000, description="for the body of a request")
+    sse_keepalive: Milliseconds = Field(
+        default=15_000,
+        description="Interval between the comments that the server sends on an event stream to "
+        "keep it open.",
+    )
+    send_queue_bytes: Size = Field(
+        default=4_194_304,
+        description="Maximum unsent bytes per connection. The server closes a connection above "
+        "it with `slow_consumer`.",
+    )
+    max_frame: Size = Field(
+        default=8_388_608, description="Maximum size of a WebSocket message from a client."
+    )
+    header_timeout: Milliseconds = Field(
+        default=10_000, description="Timeout for receiving the headers of a request."
+    )
+    body_timeout: Milliseconds = Field(
+        default=30_000, description="Timeout for receiving the body of a request."
+    )
     http_idle_timeout: Milliseconds = Field(
-        default=75_000, description="idle keep-alive connections"
+        default=75_000, description="Idle timeout of keep-alive HTTP connections."
     )
     linger_timeout: Wait = Field(
-        default=2_000, description="a refused body is read on, so that the answer gets through"
+        default=2_000,
+        description="How long the server reads on after it rejects a request body, so that the "
+        "client receives the answer. 0 closes the connection immediately.",
     )
-    max_headers: int = Field(default=64, ge=8, le=1024, description="header lines of a request")
-    drain_timeout: Wait = Field(default=5_000, description="for open work at shutdown")
+    max_headers: int = Field(
+        default=64, ge=8, le=1024, description="Maximum header lines per request."
+    )
+    drain_timeout: Wait = Field(
+        default=5_000,
+        description="Time that open work has at shutdown. The server then cuts the remaining "
+        "connections. 0 cuts them immediately.",
+    )
     drain_spread: Wait | None = Field(
         default=None,
-        description="connections end over so long at shutdown, 3/4 of `drain_timeout` at most;"
-        " default: `3s` on Redis, else 0",
+        description="Time over which the server closes its connections at shutdown, so that "
+        "clients don't all reconnect at once. At most 3/4 of `drain_timeout`. 0 "
+        "closes all at once. Default: `3s` on Redis, otherwise 0.",
     )
     drain_notice: Wait = Field(
-        default=0, description="`/readyz` says 503 so long before nothing new is taken"
+        default=0,
+        description="Time at shutdown during which `/readyz` already answers 503 and the server"
+        " still accepts connections, so that a balancer can remove it. 0 skips this"
+        " step.",
     )
 
-    # what they say
+    # logs, audit, webhooks
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         BeforeValidator(
             lambda v: {"warn": "warning"}.get(v.lower(), v.lower()) if isinstance(v, str) else v
         ),
-    ] = Field(default="info", description="least severe log lines")
+    ] = Field(default="info", description="Minimum severity of log lines.")
     log_format: Literal["auto", "text", "json"] = Field(
-        default="auto", description="auto: text on a terminal, JSON otherwise"
+        default="auto",
+        description="Format of log lines. `auto` writes text to a terminal and JSON otherwise.",
     )
     tracing: Switch = Field(
         default=False,
-        description="OpenTelemetry spans of messages that carry a sampled `traceparent`;"
-        " `OTEL_EXPORTER_OTLP_ENDPOINT` and its kin say where to (extra `otel`)",
+        description="Record OpenTelemetry spans for messages with a sampled `traceparent`. Set "
+        "the destination with `OTEL_EXPORTER_OTLP_ENDPOINT` and the other "
+        "OpenTelemetry variables (extra `otel`).",
     )
-    audit_topics: Items = Field(default=(), description="patterns whose events are audited")
-    audit_file: Path | None = Field(default=None, description="audit log, one JSON object a line")
+    audit_topics: Items = Field(
+        default=(), description="Topic patterns to audit. Empty audits nothing."
+    )
+    audit_file: Path | None = Field(
+        default=None, description="Audit log file, one JSON object per line."
+    )
     audit_redis: Switch = Field(
-        default=False, description="audit records in the stream `PREFIX:audit` of `redis_url`"
+        default=False,
+        description="Write audit records to the stream `PREFIX:audit` of `redis_url`.",
     )
     audit_redis_length: Count = Field(
-        default=100_000, description="records that this stream keeps, about"
+        default=100_000, description="Approximate number of records that this stream retains."
     )
     audit_kafka: Items = Field(
-        default=(), description="audit records in Kafka: `host:port` of brokers (extra `kafka`)"
+        default=(),
+        description="Kafka brokers to write audit records to, as `host:port` (extra `kafka`).",
     )
     audit_kafka_topic: str = Field(
         default="hanzo-pubsub-audit",
         pattern=r"[A-Za-z0-9._-]{1,249}",
-        description="topic of those",
+        description="Kafka topic of the audit records.",
     )
-    audit_kafka_tls: Switch = Field(default=False, description="TLS with the brokers")
+    audit_kafka_tls: Switch = Field(default=False, description="Connect to the brokers with TLS.")
     audit_kafka_ca: Path | None = Field(
         default=None,
-        description="authorities that brokers are trusted by, PEM; default: those of the system",
+        description="Certificate authorities that sign the certificates of the brokers, PEM. "
+        "Default: those of the system.",
     )
     audit_kafka_cert: Path | None = Field(
-        default=None, description="certificate that is shown to brokers, PEM"
+        default=None, description="Client certificate for the brokers, PEM."
     )
     audit_kafka_key: Path | None = Field(
-        default=None, description="private key of that certificate, PEM, not encrypted"
+        default=None, description="Private key of the client certificate, PEM, not encrypted."
     )
     audit_kafka_user: str | None = Field(
-        default=None, min_length=1, description="user that is shown to brokers (SASL)"
+        default=None, min_length=1, description="User name for the brokers (SASL)."
     )
     audit_kafka_password: SecretStr | None = Field(
         default=None,
-        description="of that user; as `HANZO_PUBSUB_AUDIT_KAFKA_PASSWORD` or in the file, for flags"
-        " are seen by others",
+        description="Password of that user. Set it with `HANZO_PUBSUB_AUDIT_KAFKA_PASSWORD` or "
+        "in the file: other users of the machine can read flags.",
     )
     audit_kafka_mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"] = Field(
-        default="SCRAM-SHA-512", description="how the user is shown; PLAIN over TLS only"
+        default="SCRAM-SHA-512", description="SASL mechanism. `PLAIN` requires TLS."
     )
-    audit_queue: Count = Field(default=10_000, description="audit records that wait for a sink")
+    audit_queue: Count = Field(
+        default=10_000,
+        description="Maximum audit records that wait for a sink. Further records are dropped "
+        "and counted.",
+    )
     webhooks: tuple[Webhook, ...] = Field(
-        default=(), description="receivers; a JSON list as a flag"
+        default=(), description="Webhook receivers. A flag takes a JSON list."
     )
-    webhook_queue: Count = Field(default=10_000, description="events that wait for a receiver")
-    webhook_batch: Count = Field(default=100, description="events of one request")
-    webhook_timeout: Milliseconds = Field(default=5_000, description="a request may take")
-    webhook_attempts: int = Field(default=5, ge=1, le=100, description="tries of one request")
+    webhook_queue: Count = Field(
+        default=10_000,
+        description="Maximum events that wait for a receiver. Further events are dropped and "
+        "counted.",
+    )
+    webhook_batch: Count = Field(default=100, description="Maximum events per webhook request.")
+    webhook_timeout: Milliseconds = Field(
+        default=5_000, description="Timeout of one webhook request."
+    )
+    webhook_attempts: int = Field(
+        default=5,
+        ge=1,
+        le=100,
+        description="Number of attempts for a webhook request, including the first. Its events "
+        "are then dropped and counted.",
+    )
     webhook_backoff: Milliseconds = Field(
-        default=500, description="before the second try; then doubled"
+        default=500,
+        description="Delay before the second attempt. It doubles with each further attempt.",
     )
-    faults: Switch = Field(default=False, description="let tests inject faults (POST /v1/faults)")
+    faults: Switch = Field(
+        default=False,
+        description="Let administrators inject faults with `POST /v1/faults`. For tests only.",
+    )
 
     @field_validator("webhooks", "history_classes", mode="before")
     @classmethod

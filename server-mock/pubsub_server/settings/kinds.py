@@ -1,15 +1,20 @@
-"""Kinds of values that settings take, and the texts that are read as such.
+"""Types of the values of settings, and how they are read from text.
 
-A text comes from a flag, the environment or YAML: durations may have a unit (`500ms`, `5s`, `2m`,
-`1h`), sizes `KiB`, `MiB` or `GiB`, lists commas.
+Text comes from a flag, the environment or YAML. Durations accept a unit (`500ms`, `5s`, `2m`,
+`1h`), sizes accept `KiB`, `MiB` or `GiB`, and lists are separated by commas.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import BeforeValidator, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic.fields import FieldInfo
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
@@ -60,13 +65,21 @@ def _items(value: object) -> object:
 _AS_MILLISECONDS = BeforeValidator(_milliseconds)
 _AS_SECONDS = BeforeValidator(seconds)
 _AS_BYTES = BeforeValidator(_bytes)
+_AS_ITEMS = BeforeValidator(_items)
 
-FORMS = {
+FORMS: Mapping[object, str] = {
     _AS_MILLISECONDS: "milliseconds, for example 1500, or with a unit: 500ms, 90s, 10m, 1h",
     _AS_SECONDS: "seconds, for example 3600, or with a unit: 90s, 10m, 1h",
     _AS_BYTES: "bytes, for example 65536, or with a unit: 64KiB, 10MiB, 1GiB",
 }
-"""How the values of some kinds may be written, by what reads them."""
+"""Accepted notations of a value, by the validator that reads it."""
+METAVARS: Mapping[object, str] = {
+    _AS_MILLISECONDS: "TIME",
+    _AS_SECONDS: "TIME",
+    _AS_BYTES: "SIZE",
+    _AS_ITEMS: "A,B",
+}
+"""Placeholder of a value in the help of a flag, by the validator that reads it."""
 
 Milliseconds = Annotated[int, _AS_MILLISECONDS, Field(ge=1, le=86_400_000)]
 """From 1 to a day."""
@@ -81,4 +94,35 @@ Rate = Annotated[float, Field(gt=0, le=1e9)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Switch = Annotated[bool, BeforeValidator(_truth)]
 """Also `yes`, `on`, `1`, and their opposites."""
-Items = Annotated[tuple[str, ...], BeforeValidator(_items)]
+Items = Annotated[tuple[str, ...], _AS_ITEMS]
+
+
+def metadata(field: FieldInfo) -> tuple[object, ...]:
+    """The validators and bounds of a field, those of an optional value, too."""
+    parts: tuple[object, ...] = get_args(field.annotation)
+    return (
+        *field.metadata,
+        *(each for part in parts for each in getattr(part, "__metadata__", ())),
+    )
+
+
+def written(value: int, metadata: Sequence[object]) -> str:
+    """A duration or size in the largest unit that keeps it whole; any other number as it is.
+
+    Args:
+        value: As the setting holds it.
+        metadata: What `metadata` returns for the field.
+    """
+    units: tuple[tuple[str, int], ...]
+    if _AS_BYTES in metadata:
+        units = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+    elif _AS_MILLISECONDS in metadata:
+        units = (("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
+    elif _AS_SECONDS in metadata:
+        units = (("h", 3_600), ("m", 60), ("s", 1))
+    else:
+        return str(value)
+    for unit, length in units:
+        if value and value % length == 0 and (unit != "m" or value >= 2 * length):
+            return f"{value // length}{unit}"
+    return str(value)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from pubsub_server.settings import documents
 from pubsub_server.settings.config import ANYHOW, Settings
-from pubsub_server.settings.kinds import FORMS
+from pubsub_server.settings.kinds import FORMS, METAVARS, metadata, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,12 +69,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="YAML file with the settings below, `_` for `-` (HANZO_PUBSUB_CONFIG)",
+        help="YAML file with the settings below; write `_` instead of `-` (HANZO_PUBSUB_CONFIG)",
     )
     for name, field in Settings.model_fields.items():
         flag = "--" + name.replace("_", "-")
-        shown = _shown(_default(name))
-        text = f"{field.description} [{shown}]" if shown else str(field.description)
+        shown = _default_shown(name)
+        text = f"{field.description} [default: {shown}]" if shown else str(field.description)
         text = text.replace("%", "%%")
         if field.annotation is bool:
             parser.add_argument(
@@ -301,14 +301,14 @@ def _kind(name: str) -> str:
     }
     if name in special:
         return special[name]
-    shown = _shown(_default(name))
+    shown = _default_shown(name)
     for_example = f", for example {shown}" if shown else ""
     choices = _choices(field.annotation)
     if choices:
         return "one of " + ", ".join(choices)
     if field.annotation is bool:
         return "true or false"
-    forms = next((FORMS[each] for each in field.metadata if each in FORMS), None)
+    forms = next((FORMS[each] for each in metadata(field) if each in FORMS), None)
     if forms is not None:
         return forms
     if field.annotation is int:
@@ -343,7 +343,22 @@ def _unknown(name: str, source: str) -> str:
 
 
 def _metavar(name: str) -> str:
-    return name.rsplit("_", 1)[-1].upper()
+    field = Settings.model_fields[name]
+    if choices := _choices(field.annotation):
+        return "{" + ",".join(choices) + "}"
+    if name in _OBJECTS:
+        return "JSON"
+    if found := next((METAVARS[each] for each in metadata(field) if each in METAVARS), None):
+        return found
+    number = field.annotation is int or field.annotation is float
+    return "N" if number else name.rsplit("_", 1)[-1].upper()
+
+
+def _default_shown(name: str) -> str:
+    default = _default(name)
+    if isinstance(default, int) and not isinstance(default, bool):
+        return written(default, metadata(Settings.model_fields[name]))
+    return _shown(default)
 
 
 def _shown(default: object) -> str:

@@ -13,55 +13,56 @@ class ClientDefaults:
 
     protocol_version: int = 1
     fetch_timeout: int = 10000
-    """Token callback."""
+    """Timeout of the token callback."""
     open_timeout: int = 5000
-    """Dial and authenticate."""
+    """Timeout to connect and authenticate."""
     operation_timeout: int = 10000
-    """Publish, subscribe, history, presence."""
+    """Timeout of publish, subscribe, history and presence."""
     close_timeout: int = 5000
-    """Drain."""
+    """Time that close() waits for unsent publishes."""
     ping_interval: int = 15000
-    """The server gives up on a silent client after 30000."""
+    """Interval between pings; the server closes an idle connection after 30000."""
     pong_timeout: int = 10000
+    """Time to wait for the answer to a ping."""
     check_timeout: int = 3000
-    """For the pong when the platform says that the network is gone."""
+    """Time to wait for a pong after the platform reports that the network is offline."""
     retry_base: int = 1000
     """Full jitter: U(0, min(cap, base * 2^attempt, max(2 * base, outage^2 / 160 s))), at most 2 * base while a publish waits, never below the server's retry_after."""
     retry_cap: int = 30000
     call_interval: int = 1000
-    """A call of the program brings the next attempt forward, at most once in this time."""
+    """A call of the program starts the next attempt early, at most once in this time."""
     stable_after: int = 10000
-    """Connected for so long, the attempt counter starts anew."""
+    """The attempt counter resets after a connection of this length."""
     suspend_after: int = 120000
     refresh_margin: int = 45000
-    """Renew the token so long before it ends, where no auth.expiring came."""
+    """Time before the expiry at which the client renews the token, unless auth.expiring arrives first."""
     fallback_after: int = 8000
-    """A first WebSocket that is not open by then gives way to SSE, if HTTP answers."""
+    """The client falls back to SSE if its first WebSocket is not open after this time and HTTP answers."""
     fallback_failures: int = 2
-    """Or after so many failed attempts, between which HTTP answers."""
+    """The client also falls back after this number of failed attempts, if HTTP answers."""
     short_life: int = 3
-    """The same once a WebSocket has worked in this process; connections that die before anything comes count too."""
+    """The same limit once a WebSocket has worked in this process; includes connections lost before the first frame."""
     upgrade_after: int = 30000
-    """SSE stays for so long, then a WebSocket is probed; the wait doubles with each probe."""
+    """Time on SSE before the client probes a WebSocket; doubles with each probe."""
     upgrade_cap: int = 600000
-    """Longest wait between two probes."""
+    """Maximum time between two probes."""
     overlap: int = 5000
-    """Replay so long before the newest message, against a server without seq."""
+    """Time before the newest message from which a replay starts, with a server without seq."""
     remembered_ids: int = 1000
-    """A topic, against a server without seq."""
+    """Message ids kept per topic, with a server without seq."""
     remembered_topics: int = 20000
-    """A subscription, least recently used first to go; what comes of others later is unproven."""
+    """Topics tracked per subscription, least recently used removed first; completeness is unknown for the others."""
     send_queue_messages: int = 1000
     send_queue_bytes: int = 1048576
     receive_queue_messages: int = 1024
-    """A subscription."""
+    """Per subscription."""
     receive_queue_bytes: int = 8388608
     held_messages: int = 10000
-    """Live messages of one subscription that wait for its replay."""
+    """Live messages per subscription that wait for its replay."""
     max_frame: int = 33554432
     """Inbound; a replay of 100 messages of 256 KB is 25.6 MB."""
     pace_interval: int = 100
-    """How often the publish budget is refilled."""
+    """Interval at which the publish budget is refilled."""
     rest_attempts: int = 4
     history_page: int = 100
 
@@ -73,7 +74,7 @@ class ServiceLimits:
     max_payload: int = 262144
     """Bytes of JSON-encoded data."""
     publish_rate_user: int = 10
-    """A second."""
+    """Per second."""
     publish_rate_service: int = 100
     connections_per_user: int = 100
     connections_per_org: int = 10000

@@ -38,7 +38,7 @@ Timestamp = TypeAliasType("Timestamp", Annotated[int, Field(ge=0, le=90071992547
 
 
 Seq = TypeAliasType("Seq", Annotated[int, Field(ge=0, le=9007199254740991)])
-"""Position of a message in the log of its topic: contiguous, +1 a message; a log that begins anew starts at its Unix milliseconds x 1000. At most 2^53-1."""
+"""Position of a message in the log of its topic: contiguous, +1 per message. A new log starts at its Unix milliseconds x 1000. At most 2^53-1."""
 
 
 MessageId = TypeAliasType("MessageId", Annotated[str, Field(max_length=128, min_length=1)])
@@ -72,11 +72,11 @@ ErrorCode = TypeAliasType(
     ]
     | str,
 )
-"""What went wrong. Open: later servers may send further codes; `spec/errors.yaml` has meaning and remedy."""
+"""Error code. Later servers may send other codes; `spec/errors.yaml` has meanings and remedies."""
 
 
 class Sender(Model):
-    """Publisher identity, stamped by the server."""
+    """Identity of the publisher, set by the server."""
 
     type: str
     """`service`, `user`, `agent` or `admin`."""
@@ -92,18 +92,18 @@ class Envelope(Payload):
     type: str
     """Application-defined message type."""
     data: Any
-    """Payload: an object by HIP-56; any JSON value is passed through."""
+    """Payload. HIP-56 names an object; any JSON value is passed through."""
     sender: Sender | None = None
     timestamp: Timestamp
     ttl: Annotated[int | None, Field(ge=0)] = None
-    """Retention in history, seconds; 0 keeps nothing."""
+    """Retention in history, seconds; 0 stores nothing."""
     seq: Seq | None = None
     meta: dict[str, Any] | None = None
     """Passed through untouched, for example a W3C `traceparent`."""
 
 
 class Publication(Payload):
-    """What a publisher supplies of a message; the server adds the rest."""
+    """The fields of a message that the publisher sets; the server adds the others."""
 
     topic: Topic
     type: Annotated[str, Field(max_length=128, min_length=1)] = "message"
@@ -111,7 +111,7 @@ class Publication(Payload):
     data: Any
     """Payload, any JSON value, at most 262,144 bytes of JSON."""
     ttl: Annotated[int | None, Field(ge=0)] = None
-    """Retention in history, seconds; 0 keeps nothing."""
+    """Retention in history, seconds; 0 stores nothing."""
     id: MessageId | None = None
     meta: dict[str, Any] | None = None
     """Passed through untouched."""
@@ -121,13 +121,13 @@ class PresenceMember(Model):
     """One connected client of a topic. HIP-56 Presence."""
 
     client_id: str
-    """Identifies the connection, kept over a resume."""
+    """Identifies the connection, and stays the same after a resume."""
     user_id: str
-    """Identifies the person or service."""
+    """Identifies the user or service."""
     name: str
     """Display name."""
     avatar_url: str | None = None
-    """Picture."""
+    """URL of a picture."""
     status: str | None = None
     """For example `online`, `typing`, `idle`."""
     metadata: dict[str, Any] | None = None
@@ -137,7 +137,7 @@ class PresenceMember(Model):
 
 
 class ClientInfo(Model):
-    """Which client speaks."""
+    """The client software."""
 
     name: str
     """Library or program."""
@@ -151,37 +151,37 @@ class Limits(Model):
     """What the server allows this connection."""
 
     publish_rate: Annotated[int | None, Field(ge=0)] = None
-    """Publishes a second."""
+    """Maximum publishes per second."""
     bulk_rate: Annotated[int | None, Field(ge=0)] = None
-    """Publishes a second by batches over REST, where these have a budget of their own."""
+    """Maximum messages per second in batches over REST, if these have a separate limit."""
     max_payload: Annotated[int | None, Field(ge=0)] = None
-    """Bytes of JSON-encoded `data`."""
+    """Maximum bytes of JSON-encoded `data`."""
     history_max: Annotated[int | None, Field(ge=0)] = None
-    """Messages kept a topic."""
+    """Messages retained per topic."""
     max_subscriptions: Annotated[int | None, Field(ge=0)] = None
-    """Patterns a connection."""
+    """Maximum patterns per connection."""
     max_batch: Annotated[int | None, Field(ge=0)] = None
-    """Messages a batch."""
+    """Maximum messages per batch."""
 
 
 class Denial(Model):
-    """A pattern of a subscribe frame that was refused."""
+    """A pattern of a subscribe frame that the server rejected."""
 
     topic: str
     """The pattern as sent."""
     code: ErrorCode
     message: str | None = None
-    """What went wrong, in words."""
+    """Explanation of the error."""
 
 
 class ErrorInfo(Model):
-    """Why one item was refused."""
+    """Why the server rejected an item."""
 
     code: ErrorCode
     message: str
-    """What went wrong, in words."""
+    """Explanation of the error."""
     remedy: str | None = None
-    """What to do about it."""
+    """How to fix it."""
     retry_after_ms: Annotated[int | None, Field(ge=0)] = None
     """Earliest time to try again, milliseconds."""
     topic: str | None = None
@@ -189,18 +189,18 @@ class ErrorInfo(Model):
 
 
 class PublishResult(Model):
-    """What became of one publication of a batch: either an error or an id."""
+    """Result of one message of a batch: an error or an id."""
 
     id: MessageId | None = None
     timestamp: Timestamp | None = None
     seq: Seq | None = None
     duplicate: bool | None = None
-    """The id was published before; nothing was sent again."""
+    """The id was already published; the server did not send the message again."""
     error: ErrorInfo | None = None
 
 
 class AuthFrame(Model):
-    """Presents a bearer token or API key, first or again. HIP-56 WebSocket, Security 10."""
+    """Authenticates the connection with a bearer token or API key, initially or to renew it. HIP-56 WebSocket, Security 10."""
 
     type: Literal["auth"] = "auth"
     token: Annotated[str, Field(max_length=16384, min_length=1)]
@@ -209,7 +209,7 @@ class AuthFrame(Model):
     """Protocol version of the client."""
     client: ClientInfo | None = None
     client_id: Annotated[str | None, Field(max_length=64)] = None
-    """The client id of the connection this one resumes, for presence."""
+    """Client id of the connection that this one resumes, for presence."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
     """Chosen by the client, echoed in the answer to this frame."""
 
@@ -221,11 +221,11 @@ class SubscribeFrame(Model):
     topics: Annotated[list[TopicPattern], Field(max_length=1000, min_length=1)]
     """Patterns to receive."""
     since: Timestamp | None = None
-    """Replay what is newer than this, where `after` does not say more."""
+    """Replay messages newer than this time, on topics without a position in `after`."""
     after: dict[str, Seq] | None = None
-    """Replay what follows these positions, by concrete topic."""
+    """Replay the messages after these positions, by topic."""
     history: Annotated[int | None, Field(ge=0, le=10000)] = None
-    """Replay at most this many of the newest messages a topic."""
+    """Replay at most this number of the newest messages per topic."""
     presence: bool | None = None
     """Whether to receive presence of these topics; default true on a socket."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
@@ -248,7 +248,7 @@ class PublishFrame(Model):
     type: Literal["publish"] = "publish"
     message: Publication | None = None
     messages: Annotated[list[Publication] | None, Field(max_length=1000, min_length=1)] = None
-    """A batch with one answer an item."""
+    """A batch, with one result per item."""
     topic: str | None = None
     """Flat form: the topic."""
     data: Any | None = None
@@ -294,23 +294,23 @@ ClientFrame = TypeAliasType(
         Field(discriminator="type"),
     ],
 )
-"""Everything a client may send on a socket."""
+"""Every frame that a client may send on a WebSocket."""
 
 
 class AuthOkFrame(Model):
-    """Authentication succeeded; without `version` the peer knows HIP-56 and nothing more."""
+    """Authentication succeeded. Without `version`, the peer implements only HIP-56."""
 
     type: Literal["auth.ok"] = "auth.ok"
     client_id: str
     """Identifies the connection."""
     user_id: str | None = None
-    """Whom the token names."""
+    """Identity in the token."""
     version: Annotated[int | None, Field(ge=0)] = None
     """Protocol version of the server."""
     features: list[str] | None = None
-    """What the server can do beyond HIP-56: `ref`, `ack`, `seq`, `idempotency`, `batch`, `resume`, `meta`."""
+    """Features of the server beyond HIP-56: `ref`, `ack`, `seq`, `idempotency`, `batch`, `resume`, `meta`."""
     expires_at: Timestamp | None = None
-    """When the token ends."""
+    """When the token expires."""
     server_time: Timestamp | None = None
     limits: Limits | None = None
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
@@ -323,9 +323,9 @@ class AuthErrorFrame(Model):
     type: Literal["auth.error"] = "auth.error"
     code: ErrorCode
     message: str
-    """What went wrong, in words."""
+    """Explanation of the error."""
     remedy: str | None = None
-    """What to do about it."""
+    """How to fix it."""
     retry_after_ms: Annotated[int | None, Field(ge=0)] = None
     """Earliest time to try again, milliseconds."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
@@ -333,11 +333,11 @@ class AuthErrorFrame(Model):
 
 
 class AuthExpiringFrame(Model):
-    """The token ends soon; answer with `auth`. H-153."""
+    """The token expires soon; answer with `auth`. H-153."""
 
     type: Literal["auth.expiring"] = "auth.expiring"
     expires_at: Timestamp | None = None
-    """When the token ends."""
+    """When the token expires."""
     expires_in: Annotated[int | None, Field(ge=0)] = None
     """Milliseconds left."""
 
@@ -351,15 +351,15 @@ class SubscribedFrame(Model):
     history: list[Envelope] | None = None
     """Replayed messages, oldest first."""
     positions: dict[str, Seq] | None = None
-    """Newest position of each matching concrete topic when the subscription began. A topic that is subscribed to by name and has no message has one too: the position before its first message."""
+    """Newest position of each matching topic when the subscription began. A topic without messages that is subscribed to by name is included, with the position before its first message."""
     timestamp: Timestamp | None = None
     """Server time when the subscription began."""
     truncated: list[Topic] | None = None
-    """Topics whose log does not reach back to what was asked."""
+    """Topics whose history no longer reaches back to the requested position."""
     reset: list[Topic] | None = None
-    """Topics whose log began anew after the position that was asked for, or maybe more than once within what is replayed, or, where a stream resumes, since its last event."""
+    """Topics whose log was reset after the requested position, during the replay, or, if a stream resumes, after its last event."""
     denied: list[Denial] | None = None
-    """Patterns refused."""
+    """Rejected patterns."""
     more: bool | None = None
     """Further `subscribed` frames of the same `ref` follow with the rest of the history."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
@@ -367,7 +367,7 @@ class SubscribedFrame(Model):
 
 
 class UnsubscribedFrame(Model):
-    """Answers `unsubscribe` where it carried a `ref`."""
+    """Answers an `unsubscribe` with a `ref`."""
 
     type: Literal["unsubscribed"] = "unsubscribed"
     topics: list[str]
@@ -384,22 +384,22 @@ class MessageFrame(Model):
 
 
 class PublishedFrame(Model):
-    """Answers `publish` where it carried a `ref`."""
+    """Answers a `publish` with a `ref`."""
 
     type: Literal["published"] = "published"
     id: MessageId | None = None
     timestamp: Timestamp | None = None
     seq: Seq | None = None
     duplicate: bool | None = None
-    """The id was published before; nothing was sent again."""
+    """The id was already published; the server did not send the message again."""
     results: list[PublishResult] | None = None
-    """One an item, for a batch."""
+    """One per item, for a batch."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
     """Chosen by the client, echoed in the answer to this frame."""
 
 
 class PresenceSnapshotFrame(Model):
-    """Everybody present on a topic. H-049."""
+    """All members of a topic. H-049."""
 
     type: Literal["presence.snapshot"] = "presence.snapshot"
     topic: Topic
@@ -417,14 +417,14 @@ class PongFrame(Model):
 
 
 class ErrorFrame(Model):
-    """Something was refused. H-050."""
+    """The server rejected a frame. H-050."""
 
     type: Literal["error"] = "error"
     code: ErrorCode
     message: str
-    """What went wrong, in words."""
+    """Explanation of the error."""
     remedy: str | None = None
-    """What to do about it."""
+    """How to fix it."""
     topic: str | None = None
     """The topic it concerns."""
     retry_after_ms: Annotated[int | None, Field(ge=0)] = None
@@ -449,7 +449,7 @@ ServerFrame = TypeAliasType(
         Field(discriminator="type"),
     ],
 )
-"""Everything a server may send on a socket."""
+"""Every frame that a server may send on a WebSocket."""
 
 
 class PublishRequest(Payload):
@@ -460,7 +460,7 @@ class PublishRequest(Payload):
     data: Any
     """Payload, any JSON value, at most 262,144 bytes of JSON."""
     ttl: Annotated[int | None, Field(ge=0)] = None
-    """Retention in history, seconds; 0 keeps nothing."""
+    """Retention in history, seconds; 0 stores nothing."""
     id: MessageId | None = None
     meta: dict[str, Any] | None = None
     """Passed through untouched."""
@@ -473,7 +473,7 @@ class PublishResponse(Model):
     timestamp: Timestamp
     seq: Seq | None = None
     duplicate: bool | None = None
-    """The id was published before; nothing was sent again."""
+    """The id was already published; the server did not send the message again."""
 
 
 class BatchRequest(Model):
@@ -484,10 +484,10 @@ class BatchRequest(Model):
 
 
 class BatchResponse(Model):
-    """Answer to a batch, one result an item in the same order."""
+    """Answer to a batch, one result per item in the same order."""
 
     results: list[PublishResult]
-    """One an item."""
+    """One per item."""
 
 
 class HistoryPage(Model):
@@ -500,13 +500,13 @@ class HistoryPage(Model):
     position: Seq | None = None
     """Newest position of the topic."""
     truncated: bool | None = None
-    """With `after`: a position behind it, up to the last message of the page (to `position`, where the page has none), is missing. With `since`: messages newer than that are retained no more."""
+    """With `after`: a position after it, up to the last message of the page (up to `position` if the page is empty), is missing. With `since`: some messages newer than it are no longer retained."""
     reset: bool | None = None
-    """The log began anew after the position in `after`; 0 is before every log."""
+    """The log was reset after the position in `after`; 0 is before every log."""
 
 
 class PresenceList(Model):
-    """Everybody present on a topic. H-073."""
+    """All members of a topic. H-073."""
 
     members: list[PresenceMember]
     """All members."""
@@ -517,9 +517,9 @@ class TopicInfo(Model):
 
     topic: Topic
     subscribers: Annotated[int, Field(ge=0)]
-    """Connections that receive it."""
+    """Number of connections subscribed to it."""
     messages: Annotated[int, Field(ge=0)]
-    """Messages retained."""
+    """Number of retained messages."""
     position: Seq | None = None
     """Newest position."""
     last_message_at: Timestamp | None = None
@@ -536,106 +536,106 @@ class TopicList(Model):
 
 
 class PositionsRequest(Model):
-    """Body of `POST /v1/positions`: where the logs of topics stand, or where they have moved to."""
+    """Body of `POST /v1/positions`: asks for the positions of topics, or waits for a change."""
 
     topics: Annotated[list[TopicPattern], Field(max_length=1000, min_length=1)]
     """Topics and patterns."""
     after: dict[str, Seq] | None = None
-    """Positions that the caller knows, by concrete topic; at most 10,000. With `wait_ms`: what counts as moved."""
+    """Positions that the caller knows, by topic; at most 10,000. With `wait_ms`, a difference from these is a change."""
     at: Timestamp | None = None
-    """Asks for the position of each topic at this time."""
+    """Also return the position of each topic at this time."""
     wait_ms: Annotated[int | None, Field(ge=0, le=30000)] = None
-    """Milliseconds to hold the answer until a topic has another `last` than in `after`, or is not in `after` at all; default 0."""
+    """Milliseconds to wait until the `last` of a topic differs from `after`, or a topic is not in `after`; default 0."""
 
 
 class TopicPosition(Model):
-    """Where the log of one topic stands. A topic without a log has `first` 1 and `last` 0."""
+    """Positions of one topic. A topic without a log has `first` 1 and `last` 0."""
 
     topic: Topic
     first: Seq
-    """Position of the oldest retained message; `last` + 1 where none is retained."""
+    """Position of the oldest retained message; `last` + 1 if none is retained."""
     last: Seq
-    """Newest position that was ever given in this log."""
+    """Newest position in this log."""
     at: Seq | None = None
-    """Where `at` was asked for: position of the first retained message that is not older; `last` + 1 where there is none."""
+    """If `at` was given: position of the first retained message that is not older; `last` + 1 if there is none."""
 
 
 class PositionList(Model):
     """Answer of `POST /v1/positions`."""
 
     positions: list[TopicPosition]
-    """The topics, by name; of patterns those that have a log and that the caller may subscribe to."""
+    """The topics, by name. For a pattern, the topics that have a log and that the caller may subscribe to."""
     timestamp: Timestamp
-    """Time of the store when it was asked: what was published before is counted."""
+    """Time of the answer at the store; it includes every message published before."""
     has_more: bool | None = None
-    """More than 10,000 topics match; these are the first by name."""
+    """More than 10,000 topics match; the answer contains the first by name."""
 
 
 class StreamSubscription(Model):
-    """One subscription of an event stream, with the meaning of a `subscribe` frame."""
+    """One subscription of an event stream, like a `subscribe` frame."""
 
     topics: Annotated[list[TopicPattern], Field(max_length=1000, min_length=1)]
     """Patterns to receive."""
     since: Timestamp | None = None
-    """Replay what is newer than this."""
+    """Replay messages newer than this time."""
     after: dict[str, Seq] | None = None
-    """Replay what follows these positions."""
+    """Replay the messages after these positions."""
     history: Annotated[int | None, Field(ge=0, le=10000)] = None
-    """Replay at most this many of the newest messages a topic."""
+    """Replay at most this number of the newest messages per topic."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
     """Chosen by the client, echoed in the answer to this frame."""
 
 
 class SessionInfo(Model):
-    """Answer of `GET /v1/session`: what `auth.ok` says on a socket."""
+    """Answer of `GET /v1/session`: the content of `auth.ok` on a WebSocket."""
 
     client_id: str
-    """Id of the event stream that the caller opens next, when it names it in `client_id`."""
+    """Id for the event stream that the caller opens next, if the caller passes it in `client_id`."""
     user_id: str | None = None
-    """Whom the token names."""
+    """Identity in the token."""
     version: Annotated[int, Field(ge=0)]
     """Protocol version of the server."""
     features: list[str] | None = None
-    """What the server can do beyond HIP-56."""
+    """Features of the server beyond HIP-56."""
     expires_at: Timestamp | None = None
-    """When the token ends."""
+    """When the token expires."""
     server_time: Timestamp | None = None
     limits: Limits | None = None
 
 
 class AccessInfo(Model):
-    """Answer of `GET /v1/access`: what the caller may do with a topic or pattern, and why."""
+    """Answer of `GET /v1/access`: the permissions of the caller on a topic or pattern, and the reason."""
 
     topic: str
-    """As asked."""
+    """As requested."""
     subscribe: bool
     """Whether the caller may subscribe to it."""
     publish: bool
     """Whether the caller may publish to it."""
     rule: str | None = None
-    """The access rule that decides, if one does."""
+    """The access rule that decides, if any."""
     reason: str
-    """Why, in words."""
+    """Reason for the decision."""
 
 
 class Problem(Model):
     """Body of every HTTP error, `application/problem+json` (RFC 9457)."""
 
     type: str | None = None
-    """A URI reference for the kind of problem."""
+    """URI reference of the error code."""
     title: str
-    """The code's meaning."""
+    """Meaning of the error code."""
     status: Annotated[int, Field(ge=0)]
     """HTTP status."""
     code: ErrorCode
     detail: str | None = None
-    """What went wrong here, in words."""
+    """Explanation of this error."""
     remedy: str | None = None
-    """What to do about it."""
+    """How to fix it."""
     instance: str | None = None
     """The id of this request, as in `X-Request-Id` and in the server's log."""
     field: str | None = None
-    """The parameter or body field at fault."""
+    """Parameter or body field with the error."""
     topic: str | None = None
     """The topic it concerns."""
     retry_after_ms: Annotated[int | None, Field(ge=0)] = None
@@ -643,11 +643,11 @@ class Problem(Model):
 
 
 class SubscribeRequest(Model):
-    """Body of `POST /v1/subscribe`: everything the event stream shall carry."""
+    """Body of `POST /v1/subscribe`: the subscriptions of the event stream."""
 
     subscriptions: Annotated[list[StreamSubscription], Field(max_length=1000, min_length=1)]
     """Each is answered by its own `subscribed` event."""
     presence: bool | None = None
-    """Whether presence events are sent; default false."""
+    """Whether to send presence events; default false."""
     client_id: Annotated[str | None, Field(max_length=64)] = None
-    """`Client-Id` of a stream, or `client_id` of `auth.ok`, in whose place this stream comes; so presence goes on."""
+    """`Client-Id` of a stream, or `client_id` of `auth.ok`, that this stream replaces, so that presence continues."""
