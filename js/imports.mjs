@@ -27,13 +27,17 @@ const LAYERS = [
   ['wire/guard'],
   ['validate'],
   ['topic_names'],
+  ['soc'],
   ['values', 'topics', 'users', 'runtime/waiting'],
-  ['errors', 'clock', 'version'],
+  ['errors', 'clock', 'version', 'payload_bytes'],
   ['generated'],
 ];
 
 /** What decides gets every part given: it loads nothing by itself. */
 const NEVER_LAZY = ['session', 'topics', 'errors', 'generated'];
+
+/** Packages that rooms import; users of these install them. */
+const PACKAGES = { react: /^react(\/|$)/, soc: /^@noble\/(curves|hashes)\// };
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const layerOf = new Map(LAYERS.flatMap((rooms, layer) => rooms.map((room) => [room, layer])));
@@ -72,8 +76,7 @@ for (const [file, { imports }] of modules) {
     wrong.push(`${file}: the room \`${room}\` is in no layer of js/imports.mjs`);
   for (const { path, kind, external } of imports) {
     if (external) {
-      if (room !== 'react' || !/^react(\/|$)/.test(path))
-        wrong.push(`${file} imports the package ${path}`);
+      if (!PACKAGES[room]?.test(path)) wrong.push(`${file} imports the package ${path}`);
       continue;
     }
     const other = roomOf(path);

@@ -25,11 +25,11 @@ run() {
   "$folder/bin/python" -m pytest -p no:cacheprovider -q "$@"
 }
 
-install .venv-lowest/sdk --editable '.[cli,otel,speed]'
+install .venv-lowest/sdk --editable '.[cli,otel,signed,speed]'
 run .venv-lowest/sdk tests/python/test_websocket.py tests/python/test_codec.py \
   tests/python/test_model.py tests/python/test_options.py tests/python/rest tests/python/sse
 
-install .venv-lowest/server --editable '.[cli,otel,speed]' --editable 'server-mock[kafka,otel,workers]'
+install .venv-lowest/server --editable '.[cli,otel,signed,speed]' --editable 'server-mock[kafka,otel,workers]'
 run .venv-lowest/server tests/server/test_jwks.py tests/server/test_access.py \
   tests/server/test_authenticators.py tests/server/test_api_keys.py tests/server/test_dev_tokens.py \
   tests/server/test_identity.py tests/server/hub/test_auth.py tests/server/websocket \

@@ -217,7 +217,7 @@ class NewestPython:
         failure = f"An environment on {self._interpreter} cannot be made"
         tool(failure, [*command, self._folder], env=_python_env())
         command = [uv, "pip", "install", "--python", python, "--constraint", PINS]
-        command += ["--requirement", self._needed, "-e", f"{ROOT}[cli,otel,speed]"]
+        command += ["--requirement", self._needed, "-e", f"{ROOT}[cli,otel,signed,speed]"]
         command += ["-e", f"{ROOT / 'server-mock'}[kafka,otel,workers]"]
         tool("The Python packages cannot be installed", command, env=_python_env())
         self._stamp.write()

@@ -1,0 +1,385 @@
+"""Signed messages: single-owner chunks (SOC), as Swarm's Bee nodes exchange them.
+
+A frame is ``signature (65) ‖ span (8, little-endian) ‖ payload (0 … 4,096)``. The signature covers
+a topic id of 32 bytes and the payload. Whoever knows the id recovers the signer's address from the
+frame, and ``keccak256(id ‖ owner)`` is the address of the topic: so a reader proves who wrote a
+message without trusting those who carried it. Nothing here does I/O.
+
+    frame = sign(key, id, b"hello")
+    owner, payload = verify(frame, id, topic_address(id, owner_of(key)))
+
+The signature is that of Ethereum's ``personal_sign`` over ``keccak256(id ‖ address of the
+payload)``. A signed frame can be sent again by anybody who holds it: put a counter or a time into
+the payload where that matters.
+
+Needs the extra ``signed``: ``pip install 'hanzoai.pubsub[signed]'``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from hanzoai.pubsub.errors import InvalidPayload, UsageError
+from hanzoai.pubsub.payload_bytes import BASE64, bytes_of, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ID_BYTES: Final = 32
+"""Of a topic id, a key, a topic address."""
+OWNER_BYTES: Final = 20
+SIGNATURE_BYTES: Final = 65
+SPAN_BYTES: Final = 8
+HEAD_BYTES: Final = SIGNATURE_BYTES + SPAN_BYTES
+"""What stands before the payload."""
+MAX_PAYLOAD: Final = 4096
+MAX_FRAME: Final = HEAD_BYTES + MAX_PAYLOAD
+
+_EIP_191: Final = b"\x19Ethereum Signed Message:\n32"
+_SAFE: Final = 2**53
+
+
+def _load(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"Signed messages need the package of the module `{name}`.",
+            remedy="Install it: pip install 'hanzoai.pubsub[signed]'.",
+            cause=error,
+        ) from None
+
+
+# Neither has type stubs.
+_curve: Final = _load("wallycore")
+_keccak: Final = cast("Callable[[bytes], Any]", _load("sha3").keccak_256)
+_SIGN: Final = cast("int", _curve.EC_FLAG_ECDSA | _curve.EC_FLAG_RECOVERABLE)
+
+
+class Verified(NamedTuple):
+    """What a frame proves.
+
+    Attributes:
+        owner: Address of the signer, 20 bytes.
+        payload: What was signed.
+    """
+
+    owner: bytes
+    payload: bytes
+
+
+class SignedData(NamedTuple):
+    """A signed message as it travels inside a HIP-56 topic.
+
+    Attributes:
+        owner: Who it says has signed it, 20 bytes; not proved before `verify`.
+        id: Topic id, 32 bytes.
+        frame: For `verify`.
+    """
+
+    owner: bytes
+    id: bytes
+    frame: bytes
+
+
+def keccak256(data: bytes) -> bytes:
+    """The original Keccak-256, which is not SHA3-256."""
+    return cast("bytes", _keccak(data).digest())
+
+
+def _empty_subtrees() -> tuple[bytes, ...]:
+    nodes = [bytes(32)]
+    while len(nodes) < 8:
+        nodes.append(keccak256(nodes[-1] * 2))
+    return tuple(nodes)
+
+
+_EMPTY: Final = _empty_subtrees()
+"""The root of a tree of zeros, by its height."""
+
+
+def owner_of(key: bytes) -> bytes:
+    """The address that signs with a key.
+
+    Args:
+        key: Private key, 32 bytes.
+
+    Raises:
+        InvalidPayload: It is no private key of secp256k1; `field` is ``key``.
+    """
+    _check(key, "key", ID_BYTES)
+    try:
+        public = _curve.ec_public_key_from_private_key(key)
+    except ValueError:
+        raise _bad_key() from None
+    return _address(public)
+
+
+def topic_address(id: bytes, owner: bytes) -> bytes:
+    """The address of the topic that this owner signs under this id, 32 bytes.
+
+    Raises:
+        InvalidPayload: An argument has the wrong length.
+    """
+    return keccak256(_check(id, "id", ID_BYTES) + _check(owner, "owner", OWNER_BYTES))
+
+
+def cac_address(payload: bytes) -> bytes:
+    """The content address of a payload, 32 bytes.
+
+    Raises:
+        InvalidPayload: It has more than 4,096 bytes.
+    """
+    _check_payload(payload)
+    # The tree has 128 leaves; beyond the payload all are zero, and their roots are known.
+    nodes = [payload[at : at + 32].ljust(32, b"\0") for at in range(0, len(payload), 32)]
+    for empty in _EMPTY[:-1]:
+        if len(nodes) % 2:
+            nodes.append(empty)
+        nodes = [keccak256(nodes[at] + nodes[at + 1]) for at in range(0, len(nodes), 2)]
+    return keccak256(_span(payload) + (nodes[0] if nodes else _EMPTY[-1]))
+
+
+def digest(id: bytes, payload: bytes) -> bytes:
+    """What a signer signs with ``personal_sign`` (EIP-191), 32 bytes.
+
+    Raises:
+        InvalidPayload: The id has not 32 bytes, or the payload more than 4,096.
+    """
+    return keccak256(_check(id, "id", ID_BYTES) + cac_address(payload))
+
+
+def sign(key: bytes, id: bytes, payload: bytes) -> bytes:
+    """Sign a payload.
+
+    Args:
+        key: Private key, 32 bytes.
+        id: Topic id, 32 bytes.
+        payload: At most 4,096 bytes; may be empty.
+
+    Returns:
+        The frame.
+
+    Raises:
+        InvalidPayload: An argument has a wrong length; `field` names it.
+    """
+    _check(key, "key", ID_BYTES)
+    hashed = keccak256(_EIP_191 + digest(id, payload))
+    try:
+        header, *rest = cast("bytes", _curve.ec_sig_from_bytes(key, hashed, _SIGN))
+    except ValueError:
+        raise _bad_key() from None
+    # The curve's library puts the recovery id first, and counts from 31 for compressed keys.
+    return frame_of(bytes((*rest, 27 + ((header - 27) & 3))), payload)
+
+
+def frame_of(signature: bytes, payload: bytes) -> bytes:
+    """The frame of a payload that somebody else has signed.
+
+    Args:
+        signature: r, s and v, 65 bytes. v is 27 or 28; the 0 or 1 of some wallets becomes that.
+        payload: What was signed, by its `digest`.
+
+    Raises:
+        InvalidPayload: An argument has a wrong length; `field` names it.
+    """
+    _check(signature, "signature", SIGNATURE_BYTES)
+    if signature[64] < 2:
+        signature = signature[:64] + bytes((signature[64] + 27,))
+    return signature + _span(_check_payload(payload)) + payload
+
+
+def recover(frame: bytes, id: bytes) -> Verified:
+    """Who has signed a frame under this id; every well-formed signature has some signer.
+
+    Raises:
+        InvalidPayload: The frame is truncated or too long, its span is not the length of its
+            payload, or the signature has no signer; `field` names the part.
+    """
+    _check(id, "id", ID_BYTES)
+    if not HEAD_BYTES <= len(frame) <= MAX_FRAME:
+        raise InvalidPayload(
+            f"A signed frame has {HEAD_BYTES} to {MAX_FRAME:,} bytes, not {len(frame):,}.",
+            field="frame",
+            remedy="Send exactly one frame: signature (65), span (8), payload (up to 4,096).",
+        )
+    payload = bytes(frame[HEAD_BYTES:])
+    span = int.from_bytes(frame[SIGNATURE_BYTES:HEAD_BYTES], "little")
+    if span != len(payload):
+        raise InvalidPayload(
+            f"The span says {span:,} bytes, the payload has {len(payload):,}.",
+            field="span",
+            remedy="Write the length of the payload as 8 bytes, little-endian.",
+        )
+    v = frame[64]
+    if not 27 <= v <= 34:
+        raise _bad_signature("its last byte is not 27 or 28")
+    header = bytes((27 + ((v - 27) & 3),))
+    hashed = keccak256(_EIP_191 + digest(id, payload))
+    try:
+        public = _curve.ec_sig_to_public_key(hashed, header + bytes(frame[:64]))
+    except ValueError:
+        raise _bad_signature("it belongs to no key") from None
+    return Verified(_address(public), payload)
+
+
+def verify(frame: bytes, id: bytes, topic: bytes) -> Verified:
+    """Check that the owner of a topic has signed a frame.
+
+    Args:
+        frame: As received.
+        id: The topic's id, 32 bytes.
+        topic: The topic's address, 32 bytes.
+
+    Raises:
+        InvalidPayload: As `recover`, or another than the topic's owner has signed; `field` names
+            the part.
+    """
+    _check(topic, "topic", ID_BYTES)
+    found = recover(frame, id)
+    if topic_address(id, found.owner) != topic:
+        raise _bad_signature("the topic's owner has not signed this payload under this id")
+    return found
+
+
+# ---------------------------------------------------------------- inside HIP-56 topics
+
+
+def to_data(frame: bytes, id: bytes, owner: bytes) -> dict[str, Any]:
+    """A signed message as the `data` of a HIP-56 message.
+
+    Returns:
+        ``{"owner", "id", "signature", "payload"}``: hex, and the payload as the JSON that it is, a
+        string, or ``{"$base64": "…"}``. JSON whose numbers or keys other languages would write
+        otherwise goes as a string, so that every reader gets the same bytes.
+
+    Raises:
+        InvalidPayload: An argument has a wrong length; `field` names it.
+    """
+    if len(frame) < HEAD_BYTES:
+        raise InvalidPayload(f"The frame has only {len(frame)} bytes.", field="frame")
+    payload = bytes(frame[HEAD_BYTES:])
+    return {
+        "owner": _check(owner, "owner", OWNER_BYTES).hex(),
+        "id": _check(id, "id", ID_BYTES).hex(),
+        "signature": bytes(frame[:SIGNATURE_BYTES]).hex(),
+        "payload": _json(payload),
+    }
+
+
+def from_data(data: object) -> SignedData:
+    """Read the `data` of a HIP-56 message as a signed message; nothing is verified.
+
+    Args:
+        data: As `to_data` makes it. Hex may be upper case and begin with ``0x``.
+
+    Raises:
+        InvalidPayload: A field is missing or wrong; `field` names it.
+    """
+    if not isinstance(data, dict):
+        raise InvalidPayload(
+            "`data` of a signed message is an object with owner, id, signature and payload.",
+            field="data",
+            remedy="Build it with `to_data`.",
+        )
+    fields = cast("Mapping[str, object]", data)
+    owner = _from_hex(fields, "owner", OWNER_BYTES)
+    id = _from_hex(fields, "id", ID_BYTES)
+    signature = _from_hex(fields, "signature", SIGNATURE_BYTES)
+    if "payload" not in fields:
+        raise InvalidPayload("The signed message has no `payload`.", field="payload", remedy="")
+    try:
+        payload = bytes_of(fields["payload"])
+    except (ValueError, TypeError):
+        raise InvalidPayload("`payload` is no JSON value.", field="payload") from None
+    _check_payload(payload)
+    return SignedData(owner, id, signature + _span(payload) + payload)
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _address(public: bytes) -> bytes:
+    return keccak256(bytes(_curve.ec_public_key_decompress(public))[1:])[12:]
+
+
+def _span(payload: bytes) -> bytes:
+    return len(payload).to_bytes(SPAN_BYTES, "little")
+
+
+def _check(value: bytes, field: str, length: int) -> bytes:
+    if len(value) != length:
+        raise InvalidPayload(
+            f"`{field}` has {len(value)} bytes, not {length}.",
+            field=field,
+            remedy=f"Pass {length} bytes.",
+        )
+    return bytes(value)
+
+
+def _check_payload(payload: bytes) -> bytes:
+    if len(payload) > MAX_PAYLOAD:
+        raise InvalidPayload(
+            f"A signed payload has at most {MAX_PAYLOAD:,} bytes, not {len(payload):,}.",
+            field="payload",
+            remedy="Sign a reference to the content, or split it.",
+        )
+    return payload
+
+
+def _bad_key() -> InvalidPayload:
+    return InvalidPayload(
+        "`key` is no private key of secp256k1.",
+        field="key",
+        remedy="Pass 32 random bytes that are not zero.",
+    )
+
+
+def _bad_signature(why: str) -> InvalidPayload:
+    return InvalidPayload(
+        f"The signature is not valid: {why}.",
+        field="signature",
+        remedy="Sign with the key of the topic's owner, under the topic's id.",
+    )
+
+
+def _from_hex(fields: Mapping[str, object], name: str, length: int) -> bytes:
+    text = fields.get(name)
+    digits = text[2:] if isinstance(text, str) and text[:2] in {"0x", "0X"} else text
+    if (
+        not isinstance(digits, str)
+        or len(digits) != 2 * length
+        or any(each not in "0123456789abcdefABCDEF" for each in digits)
+    ):
+        raise InvalidPayload(
+            f"`{name}` of the signed message is not {2 * length} hex digits.",
+            field=name,
+            remedy=f"Write {length} bytes as hex.",
+        )
+    return bytes.fromhex(digits)
+
+
+def _json(payload: bytes) -> Any:
+    value = value_of(payload)
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return value
+    return value if _portable(value) else text
+
+
+def _portable(value: object) -> bool:
+    """Whether other languages write this JSON with the same bytes."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        # JavaScript moves keys that are numbers to the front, and takes one name for its own.
+        return all(
+            not (key.isascii() and key.isdigit()) and key not in {"__proto__", BASE64}
+            for key in fields
+        ) and all(map(_portable, fields.values()))
+    if isinstance(value, list):
+        return all(map(_portable, cast("list[object]", value)))
+    if isinstance(value, float):
+        return False
+    return not isinstance(value, int) or -_SAFE < value < _SAFE
