@@ -11,6 +11,12 @@ const files = readdirSync(INSTALLED, { recursive: true, encoding: 'utf8' })
   .filter((name) => !name.startsWith('node_modules'))
   .map((name) => join(INSTALLED, name));
 const manifest = JSON.parse(readFileSync(join(INSTALLED, 'package.json'), 'utf8'));
+/** Packages that the users of an entry install. */
+const PEERS: Record<string, RegExp> = {
+  './react': /^react(\/|$)/,
+  './signed': /^@noble\//,
+  './soc': /^@noble\//,
+};
 const entries = Object.keys(manifest.exports).filter((name) => name !== './package.json');
 
 function ending(...endings: string[]): string[] {
@@ -49,9 +55,8 @@ test('an entry is bundled for browsers, with neither a module of Node nor a pack
       .flatMap(({ imports }) => imports)
       .filter(({ external }) => external)
       .map(({ path }) => path);
-    const allowed = entry === './react' ? [/^react(\/|$)/] : [];
     assert.deepEqual(
-      outside.filter((path) => !allowed.some((each) => each.test(path))),
+      outside.filter((path) => !PEERS[entry]?.test(path)),
       [],
       entry,
     );
@@ -80,7 +85,7 @@ test('what loads an entry names nothing of the process or of CommonJS', () => {
 });
 
 test('both forms of an entry export the same names', async () => {
-  for (const entry of entries.filter((name) => name !== './react')) {
+  for (const entry of entries.filter((name) => !(name in PEERS))) {
     const name = join('@hanzoai/pubsub', entry);
     const program = `
       const common = require.resolve('${name}');
