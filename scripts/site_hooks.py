@@ -1,15 +1,23 @@
-"""Hooks of the site: the first page is the README, with its links turned to the pages."""
+"""Hooks of the site: the first page is the README, with its links turned to the pages.
+
+Put `<!-- tab: NAME -->` before a block and `<!-- end of tabs -->` after the last one to show these
+blocks in tabs on the site. A code host shows them one below the other.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 README = Path(__file__).parent.parent / "README.md"
+END_OF_TABS = "<!-- end of tabs -->"
+TAB = re.compile(r"<!-- tab: (.+?) -->")
+TABS = re.compile(rf"<!-- tab: .*?{END_OF_TABS}", re.DOTALL)
 LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
@@ -23,8 +31,20 @@ def turn_link(link: re.Match[str]) -> str:
     return f"[{text}]({page})" if kept else text
 
 
+def make_tabs(markdown: str) -> str:
+    """Turn marked blocks into tabs of the site's Markdown."""
+
+    def tabs(group: re.Match[str]) -> str:
+        parts = TAB.split(group[0].removesuffix(END_OF_TABS))[1:]
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        shown = (f'=== "{name}"\n\n{indent(body.strip(), "    ")}\n' for name, body in pairs)
+        return "\n".join(shown)
+
+    return TABS.sub(tabs, markdown)
+
+
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
-    """Give the first page the README's text."""
+    """Give the first page the README's text, and every page its tabs."""
     if page.file.src_uri != "index.md":
-        return markdown
+        return make_tabs(markdown)
     return LINK.sub(turn_link, README.read_text(encoding="utf-8"))

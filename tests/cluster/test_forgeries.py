@@ -181,7 +181,7 @@ async def test_while_the_keys_are_waited_for_who_is_known_comes_in_and_each_node
 
 @dataclass
 class Receiver:
-    """Does with webhooks what docs/server.md shows."""
+    """Does with webhooks what docs/operate/webhooks.md shows."""
 
     secret: str = SECRET
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)

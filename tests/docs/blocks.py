@@ -9,7 +9,8 @@ A comment right before a fence says how the block is run:
     <!-- raises: NAME -->      it ends with this exception
     <!-- status: N -->         the answer to the request has this status
 
-A comment that begins with `prelude` holds Python that runs before the blocks of the page.
+A comment that begins with `prelude` holds Python that runs before the blocks of the page. On a page
+without one, each block of Python is a program of its own, as a reader pastes it.
 """
 
 from __future__ import annotations
@@ -90,6 +91,10 @@ def blocks(page: Path) -> list[Block]:
 def prelude(page: Path) -> str:
     """The Python that runs before the blocks of a page."""
     return "\n".join(_PRELUDE.findall(page.read_text(encoding="utf-8")))
+
+
+WHOLE: Final = tuple(page for page in PAGES if not prelude(page))
+"""Pages whose blocks of Python are whole programs."""
 
 
 def links(page: Path) -> list[str]:

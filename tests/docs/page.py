@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import httpx
 
 from hanzoai.pubsub import PubSubClient
-from tests.docs.blocks import ROOT, prelude
+from tests.docs.blocks import ROOT, WHOLE, prelude
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -64,6 +64,7 @@ class Page:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {"__name__": "page", "print": self._print, "server": server}
         self.names["settle"] = lambda: asyncio.sleep(0)
+        self._whole = True
         self._printed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._background: list[tuple[Block, asyncio.subprocess.Process]] = []
@@ -75,6 +76,7 @@ class Page:
                 (self.folder / block.title).write_text(block.text, encoding="utf-8")
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._close)
+            self._whole = path in WHOLE
             await self._execute(prelude(path) + "\nawait settle()", f"{path.name} (prelude)")
             for block in blocks:
                 if block.directive == "not run":
@@ -93,7 +95,9 @@ class Page:
         match block.language:
             case "python" if "def test_" in block.text:
                 await self._pytest(block)
-            case "python" if "asyncio.run(" in block.text or block.title is not None:
+            case "python" if self._whole or block.title is not None:
+                await self._program(block)
+            case "python" if "asyncio.run(" in block.text:
                 await self._program(block)
             case "python":
                 await self._python(block)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
 from hanzoai.pubsub.testing import ThreadedServer
-from tests.docs.blocks import PAGES, ROOT, anchors, blocks, links
+from tests.docs.blocks import PAGES, ROOT, WHOLE, anchors, blocks, links
 from tests.docs.page import Page, environment
 
 if TYPE_CHECKING:
@@ -77,6 +77,15 @@ async def test_the_programs_of_a_page_run(
     await Page(server, folder, environ).run(page, blocks(page))
 
 
+PRELUDES_AT_MOST = 6
+
+
+def test_samples_are_whole_programs_on_all_but_a_few_pages() -> None:
+    with_prelude = [str(p.relative_to(ROOT)) for p in PAGES if p not in WHOLE]
+    assert "README.md" in with_prelude, "the samples of HIP-56 are shown unchanged"
+    assert len(with_prelude) <= PRELUDES_AT_MOST, with_prelude
+
+
 def test_few_blocks_are_not_run_and_each_says_why() -> None:
     left_out = [b for page in PAGES for b in blocks(page) if b.directive == "not run"]
     assert all(len(block.value) > 10 for block in left_out)
@@ -108,12 +117,12 @@ def _numbers() -> list[tuple[str, str]]:
     seconds = {name: f"{value // 1000}" for name, value in asdict(CLIENT).items()}
     limits = asdict(LIMITS)
     limit = {name: f"{value // 1000}" for name, value in limits.items()}
-    rate = f"{limits['publish_rate_user']} publishes a second for a user"
+    rate = f"{limits['publish_rate_user']} publishes per second for a user"
     service = f"{limits['publish_rate_service']} for a service"
     return [
-        ("README.md", f"{limits['max_payload'] // 1024} KB a message, {rate} and {service}"),
-        ("README.md", f"{limits['connections_per_user']} connections a user"),
-        ("README.md", f"{limits['history_max_messages']} messages a topic, one hour"),
+        ("README.md", f"{limits['max_payload'] // 1024} KB per message, {rate} and {service}"),
+        ("README.md", f"{limits['connections_per_user']} connections per user"),
+        ("README.md", f"{limits['history_max_messages']} messages per topic, for one hour"),
         ("docs/replay.md", f"topic: {limits['history_max_messages']}, for an hour"),
         ("docs/replay.md", f"(of `history_page`, {CLIENT.history_page})"),
         ("docs/replay.md", f"`overlap` of {seconds['overlap']} s"),
@@ -133,7 +142,7 @@ def _numbers() -> list[tuple[str, str]]:
         ("docs/tokens.md", f"`refresh_margin` ({seconds['refresh_margin']} s)"),
         ("docs/rest.md", f"| {limits['history_page_default']} | 1 to {limits['history_page_max']}"),
         ("docs/rest.md", f"A comment comes every {limit['sse_keepalive']} s"),
-        ("docs/server.md", f"`sse_keepalive` ({limit['sse_keepalive']} s)"),
+        ("docs/operate/access.md", f"`sse_keepalive` ({limit['sse_keepalive']} s)"),
     ]
 
 
