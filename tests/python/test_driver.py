@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,25 +24,33 @@ from hanzoai.pubsub.generated.wire import (
 from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.runtime.tokens import TokenSource
-from hanzoai.pubsub.session import effects, events
+from hanzoai.pubsub.session.peer import read_peer
+from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.options import ReceiveQueue, read_options
+from hanzoai.pubsub.settings.session import SessionOptions
 from hanzoai.pubsub.testing import VirtualClock
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed, ignore
 from hanzoai.pubsub.values import Gap, StateChange
+from tests.traces import effects, events
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
-    from hanzoai.pubsub.session.effects import Effect
-    from hanzoai.pubsub.session.events import Event
+    from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.ports import Ports
     from hanzoai.pubsub.values import TokenContext
+    from tests.traces.effects import Effect
+    from tests.traces.events import Event
 
 
-class ScriptedSession:
-    """Answers each kind of event with the effects that the test laid down."""
+class ScriptedSession(Session):
+    """Answers each call with calls of the ports that the test laid down."""
 
-    def __init__(self) -> None:
+    def __init__(self, ports: Ports) -> None:
+        super().__init__(SessionOptions(), ports, lambda: 0.5)
+        self.ports = ports
+        self.incremental = True
         self.seen: list[Event] = []
         self.answers: dict[type[Event], deque[list[Effect]]] = {}
         self.on: Callable[[Event], list[Effect]] | None = None
@@ -49,12 +58,113 @@ class ScriptedSession:
     def answer(self, kind: type[Event], *answer: Effect) -> None:
         self.answers.setdefault(kind, deque()).append(list(answer))
 
-    def handle(self, event: Event) -> list[Effect]:
+    def step(self, event: Event) -> None:
         self.seen.append(event)
         if self.on is not None:
-            return self.on(event)
-        waiting = self.answers.get(type(event))
-        return waiting.popleft() if waiting else []
+            answer = self.on(event)
+        else:
+            waiting = self.answers.get(type(event))
+            answer = waiting.popleft() if waiting else []
+        for key, run in groupby(answer, lambda effect: getattr(effect, "sub", None)):
+            together = list(run)
+            messages = [one.message for one in together if isinstance(one, effects.Deliver)]
+            if key is not None and 1 < len(messages) == len(together):
+                self.ports.deliver_replay(key, messages)
+            else:
+                for effect in together:
+                    perform(self.ports, effect)
+
+    def connect(self, *, opened: bool = False) -> None:
+        self.step(events.Connect(opened))
+
+    def close(self) -> None:
+        self.step(events.Close())
+
+    def abort(self) -> None:
+        self.step(events.Abort())
+
+    def woke(self) -> None:
+        self.step(events.Woke())
+
+    def token(self, call: int, value: str, expires_in: int | None = None) -> None:
+        self.step(events.Token(call, value, expires_in))
+
+    def token_failed(self, call: int, message: str, *, refused: bool) -> None:
+        self.step(events.TokenFailed(call, refused, message))
+
+    def opened(self, *, incremental: bool) -> None:
+        self.incremental = incremental
+        self.step(events.Opened(incremental))
+
+    def dropped(self, code: int | None, reason: str, retry_after: int | None = None) -> None:
+        self.step(events.Dropped(code, reason, retry_after))
+
+    def probed(self, *, ok: bool) -> None:
+        self.step(events.Probed(ok))
+
+    def receive(self, frame: ServerFrame, at: int) -> None:
+        if isinstance(frame, AuthOkFrame):
+            self.ports.welcomed(read_peer(frame, at, incremental=self.incremental))
+        self.step(events.Received(frame, at))
+
+    def answered(self, *, ok: bool) -> None:
+        self.step(events.Answered(ok))
+
+    def offline(self) -> None:
+        self.step(events.Offline())
+
+    def timer_fired(self, name: events.TimerName, idle: int) -> None:
+        self.step(events.TimerFired(name, idle))
+
+    def unsubscribe(self, sub: int) -> None:
+        self.step(events.Unsubscribe(sub))
+
+    def publish(self, request: events.Publish) -> None:
+        self.step(request)
+
+    def update_presence(
+        self, topic: str | None, data: Mapping[str, object], ref: int | None = None
+    ) -> None:
+        self.step(events.UpdatePresence(topic, data, ref))
+
+
+def perform(ports: Ports, effect: Effect) -> None:
+    """Make the call of a port that an effect stands for."""
+    match effect:
+        case effects.StateChanged():
+            ports.state_changed(effect)
+        case effects.Fetch(id, reason, attempt):
+            ports.fetch_token(id, reason, attempt)
+        case effects.AbandonFetch(id):
+            ports.abandon_fetch(id)
+        case effects.Dial(transport):
+            ports.dial(transport)
+        case effects.HangUp(code):
+            ports.hang_up(code)
+        case effects.Send(frame):
+            ports.send(frame)
+        case effects.StartTimer(name, after):
+            ports.start_timer(name, after)
+        case effects.CancelTimer(name):
+            ports.cancel_timer(name)
+        case effects.Probe():
+            ports.probe()
+        case effects.ProbeHttp(auth):
+            ports.probe_http(auth)
+        case effects.Deliver(sub, message):
+            ports.deliver(sub, message)
+        case effects.Gap(sub, topic, from_, to, missed, why):
+            ports.gap(sub, topic, from_, to, missed, why)
+        case effects.Joined(sub, topics, denied):
+            ports.joined(sub, topics, denied)
+        case effects.PresenceChanged(sub, topic, members, change, member):
+            ports.presence_changed(sub, topic, members, change, member)
+        case effects.Settle(ref, outcome):
+            ports.settle(ref, outcome)
+        case effects.Problem(code, message, topic, retry_after):
+            ports.problem(code, message, topic, retry_after)
+        case effects.Finished(error):
+            ports.finished(error)
 
 
 class ScriptedTransport:
@@ -93,16 +203,16 @@ def end(event: Event) -> list[Effect]:
 class Rig:
     def __init__(self, **options: object) -> None:
         self.clock = VirtualClock()
-        self.session = ScriptedSession()
         self.transports: list[ScriptedTransport] = []
         self.prepared: deque[ScriptedTransport] = deque()
         self.changes: list[StateChange] = []
         self.opened: set[str] = set()
+        self.welcomes: list[Peer] = []
         self.errors: list[tuple[Exception, str | None]] = []
         given = {"token": "secret", **options}
         read = read_options("ws://127.0.0.1/ws", **given)  # type: ignore[arg-type]
         self.driver = Driver(
-            self.session,  # type: ignore[arg-type]
+            ScriptedSession,
             read,
             self.clock,
             TokenSource(read, self.clock),
@@ -110,7 +220,11 @@ class Rig:
             opened=self.opened,
             on_state=self.changes.append,
             on_error=lambda error, topic: self.errors.append((error, topic)),
+            on_welcome=self.welcomes.append,
+            on_joined=lambda inbox: None,
         )
+        assert isinstance(self.driver.session, ScriptedSession)
+        self.session = self.driver.session
 
     def dial(self, name: str) -> ScriptedTransport:
         made = self.prepared.popleft() if self.prepared else ScriptedTransport(self.clock)
@@ -124,12 +238,15 @@ class Rig:
         await self.clock.settle()
         return self.transports[-1]
 
+    def wake(self) -> None:
+        self.driver.call(self.session.woke)
+
     def of(self, kind: type[Event]) -> list[Event]:
         return [event for event in self.session.seen if type(event) is kind]
 
     def inbox(self, sub: int = 1, **bounds: object) -> Inbox:
         inbox = Inbox(("a",), ReceiveQueue(**bounds), lambda: None)  # type: ignore[arg-type]
-        self.driver.add(sub, inbox, inbox)
+        self.driver._deliveries.add(sub, inbox, inbox)
         return inbox
 
 
@@ -138,7 +255,7 @@ async def rig() -> AsyncGenerator[Rig]:
     rig = Rig()
     yield rig
     rig.session.on = end
-    if not rig.driver.finished:
+    if not rig.driver.is_finished:
         async with asyncio.timeout(5):
             await rig.driver.close(0)
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("hanzoai")]
@@ -168,7 +285,7 @@ async def test_effects_are_performed_in_order_and_frames_of_one_event_leave_toge
         effects.HangUp(4000),
         effects.Send(ping),
     )
-    rig.driver.feed(events.Woke())
+    rig.wake()
     await rig.clock.settle()
     assert transport.sent == [[ping, ping]]
     assert transport.closed == [4000]
@@ -254,7 +371,7 @@ async def test_timers_are_started_anew_cancelled_and_fire_with_the_silence_so_fa
         effects.CancelTimer("pong"),
         effects.StartTimer("ping", 2_000),
     )
-    rig.driver.feed(events.Woke())
+    rig.wake()
     await rig.clock.advance(1.5)
     assert not rig.of(events.TimerFired)
     transport.last_heard = rig.clock.now()
@@ -315,7 +432,7 @@ async def test_while_a_program_holds_up_the_reading_silence_is_not_counted(rig: 
     assert inbox.stats().queued == 2
     rig.session.on = None
     rig.session.answer(events.Woke, effects.StartTimer("pong", 60_000))
-    rig.driver.feed(events.Woke())
+    rig.wake()
     await rig.clock.advance(60)
     assert rig.of(events.TimerFired) == [events.TimerFired("pong", 0)]
     rig.session.on = deliver
@@ -336,7 +453,7 @@ async def test_gaps_and_messages_of_one_event_keep_their_order(rig: Rig) -> None
         effects.Gap(1, "a", 3, 4, 2, "history_trimmed"),
         effects.Deliver(1, message(5).message),
     )
-    rig.driver.feed(events.Woke())
+    rig.wake()
     got = [inbox.take() for _ in range(4)]
     assert [entry.data if isinstance(entry, Envelope) else entry for entry in got] == [
         1, 2, Gap("a", 3, 4, 2, "history_trimmed"), 5,
@@ -346,9 +463,9 @@ async def test_gaps_and_messages_of_one_event_keep_their_order(rig: Rig) -> None
 async def test_a_subscription_of_which_nothing_is_granted_ends(rig: Rig) -> None:
     inbox = rig.inbox()
     rig.session.answer(events.Woke, effects.Joined(1, (), (Denial(topic="a", code="forbidden"),)))
-    rig.driver.feed(events.Woke())
+    rig.wake()
     assert isinstance(inbox.error, PermissionDenied)
-    rig.driver.remove(1)
+    rig.driver.unsubscribe(1)
     assert not rig.of(events.Unsubscribe)
 
 
@@ -359,12 +476,12 @@ async def test_own_messages_are_kept_back_where_echo_is_off() -> None:
     rig.session.answer(
         events.Woke, *(effects.Deliver(1, message(seq).message) for seq in range(1, 4))
     )
-    rig.driver.feed(events.Woke())
+    rig.wake()
     taken = [inbox.take() for _ in range(2)]
     assert [entry.data for entry in taken if isinstance(entry, Envelope)] == [1, 3]
     rig.driver.remember_own(f"other{n}" for n in range(10_001))
     rig.session.answer(events.Woke, effects.Deliver(1, message(2).message))
-    rig.driver.feed(events.Woke())
+    rig.wake()
     assert inbox.take() is not None
 
 
@@ -375,7 +492,7 @@ async def test_states_that_look_alike_are_one_change(rig: Rig) -> None:
         effects.StateChanged("resolving", "dialing", "connecting"),
         effects.StateChanged("dialing", "waiting", "reconnecting", 1006, "lost", 500, 1),
     )
-    rig.driver.feed(events.Woke())
+    rig.wake()
     assert [change.to for change in rig.changes] == ["connecting", "reconnecting"]
     assert rig.changes[-1] == StateChange("connecting", "reconnecting", 1006, "lost", 500, 1)
     assert rig.driver.state == "reconnecting"
@@ -399,7 +516,7 @@ async def test_a_probe_opens_a_websocket_beside_and_closes_it(rig: Rig) -> None:
     for transport, ok in ((good, True), (bad, False)):
         rig.prepared.append(transport)
         rig.session.answer(events.Woke, effects.Probe())
-        rig.driver.feed(events.Woke())
+        rig.wake()
         await rig.clock.settle()
         assert rig.of(events.Probed)[-1] == events.Probed(ok)
         assert transport.closed
@@ -423,7 +540,7 @@ async def test_a_callback_is_asked_answered_failed_and_abandoned() -> None:
     for fetch, result in ((1, "good"), (2, OSError("secret")), (3, None)):
         outcome.append(result)
         rig.session.answer(events.Woke, effects.Fetch(fetch, "rejected", fetch - 1))
-        rig.driver.feed(events.Woke())
+        rig.wake()
         await rig.clock.settle()
     assert asked[0].reason == "rejected"
     assert rig.of(events.Token) == [events.Token(1, "good", None)]
@@ -433,7 +550,7 @@ async def test_a_callback_is_asked_answered_failed_and_abandoned() -> None:
     assert failed.message.startswith("get_token raised OSError in test_driver.py, line ")
     assert isinstance(rig.errors[0][0], AuthError)
     rig.session.answer(events.Woke, effects.AbandonFetch(3))
-    rig.driver.feed(events.Woke())
+    rig.wake()
     hold.set()
     await rig.clock.settle()
     assert len(rig.of(events.Token)) == len(rig.of(events.TokenFailed)) == 1
@@ -473,9 +590,9 @@ async def test_close_asks_first_and_a_close_without_time_does_not(rig: Rig) -> N
 async def test_the_end_reaches_every_subscription_with_its_error(rig: Rig) -> None:
     inbox = rig.inbox()
     rig.session.answer(events.Woke, effects.Finished(effects.Rejected("forbidden", "not you")))
-    rig.driver.feed(events.Woke())
+    rig.wake()
     assert isinstance(inbox.error, PermissionDenied)
-    assert rig.driver.finished
+    assert rig.driver.is_finished
     assert rig.driver.error is inbox.error
     assert not await rig.driver.until(lambda: False)
 
@@ -555,7 +672,7 @@ async def test_a_probe_of_http_asks_as_the_client_and_takes_any_word_on_its_toke
         transport.incoming.put_nowait(answer if isinstance(answer, Exception) else [answer])
         rig.prepared.append(transport)
         rig.session.answer(events.Offline, effects.ProbeHttp(auth))
-        rig.driver.feed(events.Offline())
+        rig.driver.call(rig.session.offline)
         await rig.clock.settle()
         assert transport.sent == [[auth]]
         assert transport.closed
@@ -580,7 +697,7 @@ async def test_a_websocket_that_has_worked_is_known_to_later_clients_of_the_proc
 async def test_a_probe_ends_with_its_client(rig: Rig) -> None:
     await rig.dialed()
     rig.session.answer(events.Offline, effects.ProbeHttp(AuthFrame(token="t")))
-    rig.driver.feed(events.Offline())
+    rig.driver.call(rig.session.offline)
     await rig.clock.settle()
     rig.session.on = end
     closing = asyncio.create_task(rig.driver.close(2))

@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from hanzoai.pubsub.errors import ClosedError, NotFound, OperationTimeout, Unavailable
-from hanzoai.pubsub.generated.wire import AuthOkFrame
 from hanzoai.pubsub.runtime.http_operations import HttpApi
 from hanzoai.pubsub.runtime.publishing import prepare
 from hanzoai.pubsub.runtime.surroundings import Surroundings
 from hanzoai.pubsub.runtime.tokens import TokenSource
+from hanzoai.pubsub.session.peer import Peer as ServerPeer
 from hanzoai.pubsub.settings.options import RetryOptions, read_options
 from hanzoai.pubsub.testing import VirtualClock
 from hanzoai.pubsub.values import Published
@@ -190,7 +190,7 @@ async def test_a_lost_answer_is_unknown_where_the_peer_publishes_no_id_once(
         raise httpx.ReadError("cut")
 
     peer.answer = answer
-    api.learn(AuthOkFrame(client_id="c"))
+    api.learn(ServerPeer(client_id="c"))
     (result,) = (
         await api.publish([prepare("a", {"data": 1}, 100)], 5, batch=False, certain=True) or []
     )

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from hanzoai.pubsub import users_of
 from hanzoai.pubsub.generated.wire import Envelope, PresenceMember
-from hanzoai.pubsub.session.presence import MAX_MEMBERS, PresenceMap
-from hanzoai.pubsub.session.saying import OwnPresence
+from hanzoai.pubsub.session.members import MAX_MEMBERS, PresenceMembers
+from hanzoai.pubsub.session.own_presence import Words
 
 
 def member(id: str, **fields: Any) -> PresenceMember:
@@ -27,13 +27,13 @@ def told(kind: str, data: Any, at: int = 5) -> Envelope:
 
 
 def test_a_member_under_member_is_read_too() -> None:
-    presence = PresenceMap()
+    presence = PresenceMembers()
     [change] = presence.apply(told("join", {"member": member("x").wire()}))
     assert change.member == member("x")
 
 
 def test_an_update_is_merged_into_what_is_known() -> None:
-    presence = PresenceMap()
+    presence = PresenceMembers()
     presence.snapshot("a", [member("x", status="online")])
     [change] = presence.apply(told("update", {"client_id": "x", "status": "typing"}))
     assert change.kind == "update"
@@ -41,7 +41,7 @@ def test_an_update_is_merged_into_what_is_known() -> None:
 
 
 def test_a_snapshot_again_tells_only_differences() -> None:
-    presence = PresenceMap()
+    presence = PresenceMembers()
     assert [c.kind for c in presence.snapshot("a", [member("x"), member("y")])] == ["snapshot"]
     changes = presence.snapshot("a", [member("y", status="away"), member("z")])
     assert [(c.kind, c.member and c.member.client_id) for c in changes] == [
@@ -53,20 +53,20 @@ def test_a_snapshot_again_tells_only_differences() -> None:
 
 
 def test_members_stand_in_the_order_of_joining() -> None:
-    presence = PresenceMap()
+    presence = PresenceMembers()
     presence.snapshot("a", [member("late", joined_at=9), member("early", joined_at=3)])
     assert [m.client_id for m in presence.members("a")] == ["early", "late"]
 
 
 def test_a_crowd_is_bounded() -> None:
-    presence = PresenceMap()
+    presence = PresenceMembers()
     presence.snapshot("a", [member(str(n)) for n in range(MAX_MEMBERS + 5)])
     assert len(presence.members("a")) == MAX_MEMBERS
     assert presence.apply(told("join", member("more").wire())) == []
 
 
 def test_what_nobody_wants_is_forgotten() -> None:
-    presence = PresenceMap()
+    presence = PresenceMembers()
     presence.snapshot("a", [member("x")])
     presence.keep(lambda topic: topic != "a")
     assert presence.members("a") == ()
@@ -74,7 +74,7 @@ def test_what_nobody_wants_is_forgotten() -> None:
 
 
 def test_the_last_word_on_each_key_counts() -> None:
-    own = OwnPresence()
+    own = Words()
     own.update("a", {"status": "typing", "x": 1})
     own.update(None, {"name": "Ann"})
     own.update("a", {"x": None})
@@ -82,7 +82,7 @@ def test_the_last_word_on_each_key_counts() -> None:
 
 
 def test_a_word_for_all_topics_overrules_what_was_said_on_one() -> None:
-    own = OwnPresence()
+    own = Words()
     own.update("a", {"status": "typing"})
     own.update(None, {"status": "idle"})
     assert list(own.items()) == [(None, {"status": "idle"})]
@@ -98,7 +98,7 @@ names = st.sampled_from(["x", "y", "z"])
 def test_events_since_the_snapshot_lead_to_the_map_of_the_server(
     events: list[tuple[str, str, int]], first: set[str]
 ) -> None:
-    presence = PresenceMap()
+    presence = PresenceMembers()
     server = {name: member(name) for name in first}
     presence.snapshot("a", list(server.values()))
     for kind, name, status in events:
@@ -119,7 +119,7 @@ def test_events_since_the_snapshot_lead_to_the_map_of_the_server(
     )
 )
 def test_absurd_data_changes_nothing_and_does_not_raise(data: Any) -> None:
-    assert PresenceMap().apply(told("join", data)) == []
+    assert PresenceMembers().apply(told("join", data)) == []
 
 
 def test_the_roster_names_each_user_once_and_the_connection_that_joined_first() -> None:

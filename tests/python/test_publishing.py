@@ -1,4 +1,4 @@
-"""What a program hands to `publish`, batches, and the turnstile of the policy `block`."""
+"""What a program hands to `publish`, batches, and the backpressure of the policy `block`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, PubSubError
 from hanzoai.pubsub.generated.wire import Publication
+from hanzoai.pubsub.runtime.backpressure import Backpressure
 from hanzoai.pubsub.runtime.publishing import prepare, split_item
-from hanzoai.pubsub.runtime.turnstile import Turnstile
 from hanzoai.pubsub.testing import VirtualClock
 
 
@@ -64,30 +64,30 @@ def test_no_payload_is_in_an_error() -> None:
     assert len(str(long.value)) < 300
 
 
-# ---------------------------------------------------------------- the turnstile
+# ---------------------------------------------------------------- the backpressure
 
 
 class Queue:
     def __init__(self, room: int) -> None:
         self.clock = VirtualClock()
         self.room = room
-        self.turnstile = Turnstile(self.has_room, self.clock)
+        self.backpressure = Backpressure(self.has_room, self.clock)
         self.entered: list[int] = []
 
     def has_room(self, messages: int, size: int) -> bool:
         return messages <= self.room
 
     async def publish(self, name: int, messages: int = 1, seconds: float = 60) -> bool:
-        if not await self.turnstile.enter(messages, 0, seconds):
+        if not await self.backpressure.enter(messages, 0, seconds):
             return False
         self.room -= messages
         self.entered.append(name)
-        self.turnstile.check()
+        self.backpressure.check()
         return True
 
     def settle(self, messages: int) -> None:
         self.room += messages
-        self.turnstile.check()
+        self.backpressure.check()
 
 
 async def test_as_many_enter_in_their_order_as_there_is_room_for() -> None:
@@ -146,5 +146,5 @@ async def test_at_the_end_everybody_is_let_out() -> None:
     queue = Queue(room=0)
     tasks = [asyncio.create_task(queue.publish(name)) for name in range(3)]
     await queue.clock.settle()
-    queue.turnstile.open()
+    queue.backpressure.open()
     assert all(await asyncio.gather(*tasks))

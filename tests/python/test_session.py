@@ -33,13 +33,16 @@ from hanzoai.pubsub.generated.wire import (
     SubscribeFrame,
     UnsubscribedFrame,
 )
-from hanzoai.pubsub.session import effects, events, lifecycle, session
-from hanzoai.pubsub.session.asks import MAX_ASKS
-from hanzoai.pubsub.session.effects import Rejected, Settle
-from hanzoai.pubsub.session.events import EVENTS
+from hanzoai.pubsub.session import events as session_events
+from hanzoai.pubsub.session import lifecycle, session
+from hanzoai.pubsub.session.ports import StateChanged
+from hanzoai.pubsub.session.requests import MAX_REQUESTS
 from hanzoai.pubsub.session.routes import KNOWN_TOPICS
-from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.session import SessionOptions
+from tests.traces import effects, events
+from tests.traces.effects import Rejected, Settle
+from tests.traces.events import EVENTS
+from tests.traces.recorder import LoggedSession
 
 TOP = 2**53 - 1
 topics = st.sampled_from(["a", "a.b", "c", "else.where"])
@@ -187,7 +190,7 @@ class Watched:
     """A session whose effects are checked as they come."""
 
     def __init__(self, options: SessionOptions) -> None:
-        self.session = Session(options, lambda: 0.5)
+        self.session = LoggedSession(options, lambda: 0.5)
         self.timers: set[str] = set()
         self.fetches: set[int] = set()
         self.settled: Counter[int] = Counter()
@@ -287,8 +290,8 @@ def test_any_sequence_of_events_after_a_connection_is_survived(
     assert watched.session.state in FINAL
 
 
-def connected(**options: Any) -> Session:
-    session = Session(SessionOptions(**options), lambda: 0.5)
+def connected(**options: Any) -> LoggedSession:
+    session = LoggedSession(SessionOptions(**options), lambda: 0.5)
     for event in [*usual, events.Received(ok, 1000)]:
         session.handle(event)
     return session
@@ -315,7 +318,7 @@ def test_every_close_code_leads_where_the_table_says(code: int | None) -> None:
 
 def test_the_delay_fits_full_jitter_with_the_servers_wish_as_floor() -> None:
     for unit in (0.0, 0.25, 0.999999):
-        session = Session(SessionOptions(), lambda unit=unit: unit)  # type: ignore[misc]
+        session = LoggedSession(SessionOptions(), lambda unit=unit: unit)  # type: ignore[misc]
         for event in [*usual, events.Received(ok, 1000)]:
             session.handle(event)
         outage = 0
@@ -333,7 +336,7 @@ def test_the_delay_fits_full_jitter_with_the_servers_wish_as_floor() -> None:
             session.handle(events.TimerFired("retry", 0))
 
 
-def test_a_message_costs_one_small_effect_and_no_timer() -> None:
+def test_a_message_costs_one_delivery_and_no_timer() -> None:
     session = connected()
     answer = SubscribedFrame(topics=["a.*", "a"], ref="s1", positions={}, timestamp=1)
     session.handle(events.Received(answer, 1))
@@ -356,17 +359,17 @@ def test_routes_are_bounded_and_forgotten_with_their_subscription() -> None:
     for n in range(10_000):
         message = Envelope(id="m", topic=f"x.{n}", type="t", data=1, timestamp=1)
         session.handle(events.Received(MessageFrame(message=message), 1))
-    assert 0 < len(session.joins._routes.known) <= KNOWN_TOPICS
+    assert 0 < len(session.subscriptions._routes.known) <= KNOWN_TOPICS
     session.handle(events.Unsubscribe(1))
-    assert not session.joins._routes.known
-    assert len(session.joins._routes) == 0
+    assert not session.subscriptions._routes.known
+    assert len(session.subscriptions._routes) == 0
 
 
 def test_no_token_shows_in_repr() -> None:
     session = connected()
     session.handle(events.Received(AuthExpiringFrame(), 1))
     produced = session.handle(events.Token(2, "very-secret"))
-    shown = repr((produced, events.Token(2, "very-secret"), session._credentials))
+    shown = repr((produced, events.Token(2, "very-secret"), session.lifecycle._credentials))
     assert "very-secret" not in shown
     assert any(isinstance(effect, effects.Send) for effect in produced)
 
@@ -379,9 +382,10 @@ def test_every_kind_of_event_and_effect_is_listed() -> None:
             if isinstance(v, type) and v.__module__ == module.__name__
         }
 
-    assert classes(events) == set(EVENTS)
-    outcomes = {effects.Acked, effects.Rejected, effects.Unknown}
-    assert classes(effects) - outcomes == set(effects.EFFECTS)
+    own = set(EVENTS) - classes(session_events)
+    assert classes(events) == own
+    assert classes(session_events) <= set(EVENTS)
+    assert classes(effects) == set(effects.EFFECTS) - {StateChanged}
 
 
 def test_publishing_after_the_end_is_refused() -> None:
@@ -413,9 +417,9 @@ def test_a_publish_frame_carries_the_ref_of_its_publish() -> None:
 
 
 def test_of_any_number_of_requests_on_the_way_each_answer_counts() -> None:
-    session = Session(SessionOptions(), lambda: 0.5)
+    session = LoggedSession(SessionOptions(), lambda: 0.5)
     hello = AuthOkFrame(client_id="c", version=1, features=["ref", "ack", "seq"])
-    count = MAX_ASKS + 2
+    count = MAX_REQUESTS + 2
     opening: list[events.Event] = [
         events.Connect(),
         events.Token(1, "t"),

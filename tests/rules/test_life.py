@@ -24,11 +24,11 @@ from hanzoai.pubsub import (
     UsageError,
 )
 from hanzoai.pubsub.generated.errors import close_action
-from hanzoai.pubsub.session.effects import Fetch, StartTimer, StateChanged
-from hanzoai.pubsub.session.events import Connect, Dropped, TimerFired, Token
-from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.session import SessionOptions
 from hanzoai.pubsub.testing import MemoryServer, ThreadedServer, VirtualClock
+from tests.traces.effects import Fetch, StartTimer, StateChanged
+from tests.traces.events import Connect, Dropped, TimerFired, Token
+from tests.traces.recorder import LoggedSession
 
 from .help import TOPIC, connected, numbers, read, say, soon
 
@@ -102,7 +102,7 @@ AWAY = 70_000
 
 def delays_of_a_client(rolls: random.Random) -> list[int]:
     """Milliseconds before each attempt of a client that never gets through."""
-    session = Session(SessionOptions(renewable=False, transport="websocket"), rolls.random)
+    session = LoggedSession(SessionOptions(renewable=False, transport="websocket"), rolls.random)
     (fetch,) = [effect for effect in session.handle(Connect()) if isinstance(effect, Fetch)]
     session.handle(Token(fetch.id, "t"))
     found: list[int] = []
@@ -136,7 +136,7 @@ def test_life_2_after_a_short_outage_delays_are_spread_evenly_up_to_two_seconds(
 
 
 def test_life_2_the_servers_retry_after_is_the_least_delay() -> None:
-    session = Session(SessionOptions(renewable=False), lambda: 0.0)
+    session = LoggedSession(SessionOptions(renewable=False), lambda: 0.0)
     (fetch,) = [e for e in session.handle(Connect()) if isinstance(e, Fetch)]
     session.handle(Token(fetch.id, "t"))
     effects = session.handle(Dropped(1013, "busy", 7_000))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.session.effects import Acked, Deliver, Gap, Rejected
 from hanzoai.pubsub.topics import matches
 from tests.simulation.profile import OWN
+from tests.traces.effects import Acked, Deliver, Gap, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hanzoai.pubsub.generated.wire import PresenceMember
-    from hanzoai.pubsub.session.events import Publish, Subscribe
     from tests.simulation.records import Record
     from tests.simulation.server import Server
     from tests.simulation.shell import Shell
+    from tests.traces.events import Publish, Subscribe
 
 
 class Violation(AssertionError):

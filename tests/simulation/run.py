@@ -8,7 +8,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.wire import Publication
-from hanzoai.pubsub.session import events
 from tests.simulation.checks import (
     Said,
     Violation,
@@ -21,9 +20,10 @@ from tests.simulation.profile import PATTERNS, PEOPLE, SECRET, TOPICS, draw_prof
 from tests.simulation.server import Server, matches
 from tests.simulation.shell import Shell
 from tests.simulation.world import START, World
+from tests.traces import events
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.session.events import SendPolicy, Subscribe
+    from tests.traces.events import SendPolicy, Subscribe
 
 ROUGH = 60_000
 """Milliseconds with faults."""

@@ -10,21 +10,21 @@ from hanzoai.pubsub.generated.wire import (
     SubscribedFrame,
     SubscribeFrame,
 )
-from hanzoai.pubsub.session import effects, events
-from hanzoai.pubsub.session.session import Session
 from tests.simulation.records import Connection
+from tests.traces import effects, events
 from tests.traces.mapping import canonical, show_effect
+from tests.traces.recorder import LoggedSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hanzoai.pubsub.generated.wire import ClientFrame, PresenceMember, ServerFrame
-    from hanzoai.pubsub.session.effects import Effect
-    from hanzoai.pubsub.session.events import Event
     from tests.simulation.profile import Profile
     from tests.simulation.records import Start
     from tests.simulation.server import Server
     from tests.simulation.world import World
+    from tests.traces.effects import Effect
+    from tests.traces.events import Event
 
 
 STREAMED = SubscribedFrame | MessageFrame | PresenceSnapshotFrame
@@ -110,7 +110,7 @@ class Shell:
         self.world = world
         self.server = server
         self.profile = profile
-        self.session = Session(profile.options, world.random.unit)
+        self.session = LoggedSession(profile.options, world.random.unit)
         self.link: Link | None = None
         self.timers: dict[str, int] = {}
         self.fetches: set[int] = set()

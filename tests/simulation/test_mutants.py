@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanzoai.pubsub.generated.wire import PublishResult
-from hanzoai.pubsub.session import cursor, join
+from hanzoai.pubsub.session import cursor, subscription_state
 from hanzoai.pubsub.session.credentials import Credentials
 from hanzoai.pubsub.session.cursor import KNOWN, NEW, Request, SeqCursor
-from hanzoai.pubsub.session.effects import Acked, Rejected, Settle
 from hanzoai.pubsub.session.id_cursor import IdCursor
-from hanzoai.pubsub.session.joins import Joins
 from hanzoai.pubsub.session.lifecycle import Lifecycle
-from hanzoai.pubsub.session.outbox import Outbox
+from hanzoai.pubsub.session.ports import Acked, Rejected
+from hanzoai.pubsub.session.publishes import Publishes
+from hanzoai.pubsub.session.subscriptions import Subscriptions
 from tests.simulation.run import simulate
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def a_jump_is_passed_over(patch: Patch) -> None:
 
 @mutant
 def a_jump_is_a_gap_at_once(patch: Patch) -> None:
-    def broken(self: Joins, one: Any, message: Envelope, out: list[Any]) -> None:
+    def broken(self: Subscriptions, one: Any, message: Envelope) -> None:
         one.healed[message.topic] = one.cursor.position(message.topic)
         one.held = [message]
-        self._admit(one, 0, out, complete=True)
+        self._admit(one, 0, complete=True)
         one.held = []
 
-    patch.setattr(Joins, "_heal", broken)
+    patch.setattr(Subscriptions, "_heal", broken)
 
 
 @mutant
@@ -113,42 +113,39 @@ def the_held_come_before_the_replay(patch: Patch) -> None:
 
 @mutant
 def live_messages_are_not_held(patch: Patch) -> None:
-    def broken(self: Joins, one: Any, message: Envelope) -> None:
+    def broken(self: Subscriptions, one: Any, message: Envelope) -> None:
         one.whole = True
 
-    patch.setattr(Joins, "_hold", broken)
+    patch.setattr(Subscriptions, "_hold", broken)
     patch.setattr(IdCursor, "_holes", no_steps)
 
 
 @mutant
 def what_could_not_be_held_is_forgotten(patch: Patch) -> None:
-    hold = Joins._hold
+    hold = Subscriptions._hold
 
-    def broken(self: Joins, one: Any, message: Envelope) -> None:
+    def broken(self: Subscriptions, one: Any, message: Envelope) -> None:
         hold(self, one, message)
         one.whole = True
 
-    patch.setattr(Joins, "_hold", broken)
+    patch.setattr(Subscriptions, "_hold", broken)
 
 
 @mutant
 def the_first_part_of_an_answer_counts_as_all(patch: Patch) -> None:
-    subscribed = Joins.subscribed
+    subscribed = Subscriptions.subscribed
 
-    def broken(self: Joins, frame: Any, at: int, out: list[Any]) -> None:
-        subscribed(self, frame.model_copy(update={"more": None}), at, out)
+    def broken(self: Subscriptions, frame: Any, at: int) -> None:
+        subscribed(self, frame.model_copy(update={"more": None}), at)
 
-    patch.setattr(Joins, "subscribed", broken)
+    patch.setattr(Subscriptions, "subscribed", broken)
 
 
 @mutant
 def subscriptions_stay_live_over_a_drop(patch: Patch) -> None:
-    patch.setattr(join.Join, "forget", nothing)
+    patch.setattr(subscription_state.SubscriptionState, "forget", nothing)
 
-    def broken(self: Joins, peer: Any, out: list[Any]) -> None:
-        self._peer = peer
-
-    patch.setattr(Joins, "connected", broken)
+    patch.setattr(Subscriptions, "connected", nothing)
 
 
 @mutant
@@ -197,66 +194,66 @@ def a_plain_gap_is_kept_secret(patch: Patch) -> None:
 
 @mutant
 def in_flight_is_forgotten_on_a_drop(patch: Patch) -> None:
-    lost = Outbox.lost
+    lost = Publishes.lost
 
-    def broken(self: Outbox, out: list[Any]) -> None:
+    def broken(self: Publishes, peer: Any) -> None:
         for entry in list(self._flight.values()):
             self._drop(entry)
-        lost(self, out)
+        lost(self, peer)
 
-    patch.setattr(Outbox, "lost", broken)
+    patch.setattr(Publishes, "lost", broken)
 
 
 @mutant
 def sent_again_after_what_waits(patch: Patch) -> None:
-    requeue = Outbox._requeue
+    requeue = Publishes._requeue
 
-    def broken(self: Outbox, entry: Any) -> None:
+    def broken(self: Publishes, entry: Any) -> None:
         requeue(self, entry)
         self._queue.move_to_end(entry.number)
 
-    patch.setattr(Outbox, "_requeue", broken)
+    patch.setattr(Publishes, "_requeue", broken)
 
 
 @mutant
 def sent_again_to_one_who_cannot_tell(patch: Patch) -> None:
-    patch.setattr(Outbox, "_doubt", nothing)
+    patch.setattr(Publishes, "_doubt", nothing)
 
 
 @mutant
 def expired_is_sent_later(patch: Patch) -> None:
-    drop = Outbox._drop
+    drop = Publishes._drop
 
-    def broken(self: Outbox, ref: int, out: list[Any]) -> None:
+    def broken(self: Publishes, ref: int) -> None:
         entry = self._entries.get(ref)
         if entry is not None:
             drop(self, entry)
-            out.append(Settle(ref, Rejected("timeout", "too late")))
+            self._ports.settle(ref, Rejected("timeout", "too late"))
             self._enqueue(entry, None)
 
-    patch.setattr(Outbox, "expire", broken)
+    patch.setattr(Publishes, "expire", broken)
 
 
 @mutant
 def rate_limited_is_taken_for_an_answer(patch: Patch) -> None:
-    def broken(self: Outbox, entry: Any, pause: int | None, out: list[Any]) -> None:
+    def broken(self: Publishes, entry: Any, pause: int | None) -> None:
         self._drop(entry)
         results = tuple(PublishResult(id=m.id) for m in entry.publish.messages)
-        out.append(Settle(entry.publish.ref, Acked(results)))
-        self._pump(out)
+        self._ports.settle(entry.publish.ref, Acked(results))
+        self._pump()
 
-    patch.setattr(Outbox, "_advance", broken)
+    patch.setattr(Publishes, "_advance", broken)
 
 
 @mutant
 def two_callbacks_at_a_time(patch: Patch) -> None:
-    ask = Credentials.ask
+    fetch = Credentials.fetch
 
-    def broken(self: Credentials, *, expiring: bool) -> Any:
+    def broken(self: Credentials, ports: Any, *, expiring: bool) -> bool:
         self._awaited = None
-        return ask(self, expiring=expiring)
+        return fetch(self, ports, expiring=expiring)
 
-    patch.setattr(Credentials, "ask", broken)
+    patch.setattr(Credentials, "fetch", broken)
 
 
 @mutant
@@ -277,7 +274,7 @@ def the_transport_outlives_the_session(patch: Patch) -> None:
 
 @mutant
 def the_end_settles_nothing(patch: Patch) -> None:
-    patch.setattr(Outbox, "settle_all", nothing)
+    patch.setattr(Publishes, "settle_all", nothing)
 
 
 @pytest.mark.parametrize("name", MUTANTS)

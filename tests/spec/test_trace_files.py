@@ -10,8 +10,8 @@ import pytest
 from referencing import Registry, Resource
 
 from hanzoai.pubsub.generated import lifecycle
-from hanzoai.pubsub.session import events
 from tests.spec.files import SCHEMA, SPEC
+from tests.traces import events
 
 if TYPE_CHECKING:
     from pathlib import Path

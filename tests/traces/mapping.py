@@ -14,13 +14,13 @@ from pydantic import TypeAdapter
 
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import Publication, ServerFrame
-from hanzoai.pubsub.session import effects, events
+from tests.traces import effects, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hanzoai.pubsub.session.effects import Effect
-    from hanzoai.pubsub.session.events import Event, TimerName
+    from tests.traces.effects import Effect
+    from tests.traces.events import Event, TimerName
 
 Json: TypeAlias = Any
 

@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.session import SessionOptions
 from tests.traces.mapping import canonical, read_event, show_effect
+from tests.traces.recorder import LoggedSession
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.lifecycle import Event as Name
@@ -44,8 +44,8 @@ def run(trace: dict[str, Any]) -> set[tuple[State, Name, int]]:
     """
     numbers = list(trace.get("random", []))
     options = SessionOptions(client_name="trace", client_lang=None, **trace.get("options", {}))
-    session = Session(options, lambda: numbers.pop(0))
-    session.fired = set()
+    session = LoggedSession(options, lambda: numbers.pop(0))
+    session.lifecycle.fired = fired = set[tuple["State", "Name", int]]()
     for n, step in enumerate(trace["steps"]):
         got = [show_effect(effect) for effect in session.handle(read_event(step["in"]))]
         if canonical(got) != canonical(step["out"]):
@@ -55,4 +55,4 @@ def run(trace: dict[str, Any]) -> set[tuple[State, Name, int]]:
             )
     if numbers:
         raise TraceFailed(f"not drawn: {numbers}")
-    return session.fired
+    return fired

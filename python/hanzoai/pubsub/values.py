@@ -22,7 +22,7 @@ from hanzoai.pubsub.generated.wire import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hanzoai.pubsub.session.effects import GapReason, PresenceChangeKind
+    from hanzoai.pubsub.session.ports import GapReason, PresenceChangeKind
 
 Message: TypeAlias = Envelope
 """A message as it was delivered: ``id, topic, type, data, sender, timestamp, ttl, seq, meta``."""

@@ -16,11 +16,11 @@ from hanzoai.pubsub.generated.wire import (
     SubscribedFrame,
     SubscribeFrame,
 )
-from hanzoai.pubsub.session.effects import Acked, Send, Settle
-from hanzoai.pubsub.session.events import Connect, Opened, Publish, Received, Token
-from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.session import SessionOptions
 from tests.python.sse.rig import Client, Peer, envelope, event, message, numbers, problem
+from tests.traces.effects import Acked, Send, Settle
+from tests.traces.events import Connect, Opened, Publish, Received, Token
+from tests.traces.recorder import LoggedSession
 
 
 async def test_one_answer_of_a_plain_peer_is_shared_by_the_subscriptions(
@@ -127,7 +127,7 @@ async def test_what_shows_no_event_streams_is_not_taken_for_a_plain_peer(
 async def test_a_publish_beside_the_stream_of_a_plain_peer_is_settled_by_the_answer_to_its_request(
     plain: Peer,
 ) -> None:
-    session = Session(SessionOptions(client_name="test"), lambda: 0.5)
+    session = LoggedSession(SessionOptions(client_name="test"), lambda: 0.5)
     session.handle(Connect())
     session.handle(Token(fetch=1, value="t"))
     session.handle(Opened(incremental=False))

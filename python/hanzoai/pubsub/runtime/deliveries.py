@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hanzoai.pubsub.errors import PubSubError
-    from hanzoai.pubsub.generated.wire import Envelope
+    from hanzoai.pubsub.generated.wire import Denial, Envelope, PresenceMember
     from hanzoai.pubsub.runtime.inbox import Inbox
-    from hanzoai.pubsub.session import effects
+    from hanzoai.pubsub.session.ports import GapReason, PresenceChangeKind
 
 _OWN_IDS: Final = 10_000
 """Ids of own messages that are remembered with ``echo=False``: what may be on its way back."""
@@ -72,7 +72,7 @@ class Deliveries:
 
     # ------------------------------------------------------------ what is put into them
 
-    def deliver(self, sub: int, message: Envelope) -> None:
+    def deliver(self, sub: int, message: Envelope, /) -> None:
         """One message."""
         found = self._inboxes.get(sub)
         if found is None or (self._own_ids and message.id in self._own_ids):
@@ -82,8 +82,8 @@ class Deliveries:
         if inbox.full:
             self._give_way()
 
-    def deliver_run(self, sub: int, messages: list[Envelope]) -> None:
-        """Several in a row: a replay."""
+    def deliver_replay(self, sub: int, messages: list[Envelope], /) -> None:
+        """Several in a row, from the log."""
         if len(messages) == 1:
             self.deliver(sub, messages[0])
             return
@@ -95,33 +95,46 @@ class Deliveries:
         found[0].put_replay(messages)
         self._give_way()
 
-    def tell_gap(self, effect: effects.Gap) -> None:
+    def gap(
+        self,
+        sub: int,
+        topic: str,
+        from_: int | None,
+        to: int | None,
+        missed: int | None,
+        reason: GapReason,
+        /,
+    ) -> None:
         """Messages are missing here."""
-        found = self._inboxes.get(effect.sub)
+        found = self._inboxes.get(sub)
         if found is not None:
-            found[0].put_other(
-                Gap(effect.topic, effect.from_, effect.to, effect.missed, effect.reason)
-            )
+            found[0].put_other(Gap(topic, from_, to, missed, reason))
 
-    def tell_presence(self, effect: effects.PresenceChanged) -> None:
+    def presence_changed(
+        self,
+        sub: int,
+        topic: str,
+        members: tuple[PresenceMember, ...],
+        change: PresenceChangeKind,
+        member: PresenceMember | None,
+        /,
+    ) -> None:
         """Somebody came, changed or went."""
-        found = self._inboxes.get(effect.sub)
+        found = self._inboxes.get(sub)
         if found is not None:
-            found[1].put_other(
-                PresenceChange(effect.topic, effect.members, effect.change, effect.member)
-            )
+            found[1].put_other(PresenceChange(topic, members, change, member))
 
-    def join(self, effect: effects.Joined) -> Inbox | None:
+    def join(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...]) -> Inbox | None:
         """The server has answered; nothing granted ends it. Gives the inbox, if still there."""
-        found = self._inboxes.get(effect.sub)
+        found = self._inboxes.get(sub)
         if found is None:
             return None
         for inbox in found:
-            inbox.join(effect.topics, effect.denied)
-            if not effect.topics:
-                inbox.finish(denial_error(effect.denied, inbox.topics))
-        if not effect.topics:
-            del self._inboxes[effect.sub]
+            inbox.join(topics, denied)
+            if not topics:
+                inbox.finish(denial_error(denied, inbox.topics))
+        if not topics:
+            del self._inboxes[sub]
         return found[0]
 
     def finish(self, error: PubSubError | None) -> None:

@@ -1,8 +1,7 @@
-"""The driver: performs what the session decides, and tells it what happens.
+"""The driver: the ports of a session in one event loop, and the calls into it.
 
-One task reads the transport and never awaits user code. Events are handled one at a time; what is
-fed while one is being handled waits for its turn, so a session never sees two at once. Every task
-is kept until it has ended.
+One task reads the transport and never awaits user code. A session takes one step at a time: what is
+called while a step runs waits for its turn. Every task is kept until it has ended.
 """
 
 from __future__ import annotations
@@ -10,38 +9,45 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 from hanzoai.pubsub.errors import AuthRefused, ClosedError, ProtocolError, PubSubError, from_code
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
-from hanzoai.pubsub.generated.wire import AuthOkFrame, Limits
+from hanzoai.pubsub.generated.wire import Limits
+from hanzoai.pubsub.runtime.backpressure import Backpressure
 from hanzoai.pubsub.runtime.deliveries import Deliveries
+from hanzoai.pubsub.runtime.failures import Failures, describe_failure
 from hanzoai.pubsub.runtime.keeper import TaskKeeper
 from hanzoai.pubsub.runtime.reader import Reader
-from hanzoai.pubsub.runtime.troubles import Troubles, describe_failure
 from hanzoai.pubsub.runtime.watch import Watch
-from hanzoai.pubsub.session import effects, events
-from hanzoai.pubsub.session.effects import Deliver
-from hanzoai.pubsub.session.events import Received, TimerFired
-from hanzoai.pubsub.session.peer import Peer, read_peer
 from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange, StateName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping
 
     from hanzoai.pubsub.clock import Clock, TimerHandle
-    from hanzoai.pubsub.generated.wire import Envelope, ServerFrame
+    from hanzoai.pubsub.generated.wire import AuthFrame, Denial, ServerFrame
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.tokens import TokenSource
-    from hanzoai.pubsub.session.effects import Effect, Outcome, TransportName
-    from hanzoai.pubsub.session.events import Event
+    from hanzoai.pubsub.session.events import Publish, Subscribe, TimerName
+    from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.ports import (
+        FetchReason,
+        Outcome,
+        Ports,
+        Rejected,
+        StateChanged,
+        TransportName,
+    )
     from hanzoai.pubsub.session.session import Session
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.transports import Transport
 
 logger = logging.getLogger("hanzoai.pubsub")
 
+P = ParamSpec("P")
 
 _LOST: Final = 1006
 """What a connection without a close code counts as (docs/errors.md)."""
@@ -51,7 +57,7 @@ class Driver:
     """Runs one session in one event loop.
 
     Args:
-        session: Decides.
+        make_session: Makes the session, which is given the driver as its ports.
         options: What the client is set to.
         clock: Every timer and both readings of time.
         tokens: Asks the program for tokens.
@@ -59,11 +65,13 @@ class Driver:
         opened: Addresses of WebSockets that have worked in this process.
         on_state: Called with each change of the public state.
         on_error: Called with errors that no call can raise, and the topic.
+        on_welcome: Called with what the server can do, on each `auth.ok`.
+        on_joined: Called with the inbox of a subscription that the server has answered.
     """
 
     def __init__(
         self,
-        session: Session,
+        make_session: Callable[[Ports], Session],
         options: ClientOptions,
         clock: Clock,
         tokens: TokenSource,
@@ -72,27 +80,24 @@ class Driver:
         opened: set[str],
         on_state: Callable[[StateChange], None],
         on_error: Callable[[Exception, str | None], None],
+        on_welcome: Callable[[Peer], None],
+        on_joined: Callable[[Inbox], None],
     ) -> None:
-        self.session = session
         self.options = options
         self.clock = clock
         self.tokens = tokens
         self.loop = asyncio.get_running_loop()
         self.state: StateName = "initialized"
-        self.troubles = Troubles(options, clock)
-        self.finished = False
+        self.failures = Failures(options, clock)
+        self.is_finished = False
         self.error: PubSubError | None = None
-        self.client_id: str | None = None
-        self.limits = Limits()
         self.peer: Peer | None = None
-        self.on_welcome: Callable[[AuthOkFrame], None] = _ignore
-        self.on_joined: Callable[[Inbox], None] = _ignore
-        self.on_settle: Callable[[], None] = _nothing
-        self.on_finish: Callable[[], None] = _nothing
         self._opened = opened
         self._on_state = on_state
         self._on_error = on_error
-        self._queue: deque[Event] = deque()
+        self._on_welcome = on_welcome
+        self._on_joined = on_joined
+        self._queue: deque[Callable[[], None]] = deque()
         self._busy = False
         self._timers: dict[str, TimerHandle] = {}
         self._drain_ms: int | None = None
@@ -102,106 +107,79 @@ class Driver:
         self._settles: dict[int, asyncio.Future[Outcome]] = {}
         self._keeper = TaskKeeper(clock)
         self.spawn = self._keeper.spawn
-        self._reader = Reader(self, dial, self._keeper, clock)
+        reader = self._reader = Reader(self, dial, self._keeper, clock)
         self._waiters: set[asyncio.Future[None]] = set()
-        self._watch = Watch(clock, lambda: self.feed(events.Woke()))
-        deliveries = self._deliveries = Deliveries(self._reader.give_way, echo=options.echo)
-        self._deliver = deliveries.deliver
-        self._deliver_run = deliveries.deliver_run
+        deliveries = self._deliveries = Deliveries(reader.give_way, echo=options.echo)
         self.remember_own = deliveries.remember_own
         self.expect = deliveries.expect
         self.blocking_inboxes = deliveries.blocking
-        self._perform_one: dict[type[Any], Callable[[Any], None]] = {
-            effects.StateChanged: self._change_state,
-            effects.Fetch: self._fetch,
-            effects.AbandonFetch: self._abandon_fetch,
-            effects.Dial: self._dial,
-            effects.HangUp: lambda effect: self._reader.hang_up(effect.code),
-            effects.Send: lambda effect: self._reader.send(effect.frame),
-            effects.StartTimer: self._start_timer,
-            effects.CancelTimer: self._cancel_timer,
-            effects.Probe: lambda _: self._probe(self._run_probe()),
-            effects.ProbeHttp: lambda effect: self._probe(self._run_probe_http(effect)),
-            effects.Gap: deliveries.tell_gap,
-            effects.Joined: self._join,
-            effects.PresenceChanged: deliveries.tell_presence,
-            effects.Settle: self._settle,
-            effects.Problem: self._problem,
-            effects.Finished: self._finish,
-        }
+        # Ports that need nothing of the driver.
+        self.send = reader.send
+        self.hang_up = reader.hang_up
+        self.deliver = deliveries.deliver
+        self.deliver_replay = deliveries.deliver_replay
+        self.gap = deliveries.gap
+        self.presence_changed = deliveries.presence_changed
+        session = self.session = make_session(self)
+        self.backpressure = Backpressure(session.publishes.has_room, clock)
+        self._watch = Watch(clock, lambda: self.call(session.woke))
 
-    # ------------------------------------------------------------ events in, effects out
+    # ------------------------------------------------------------ calls into the session
 
-    def feed(self, event: Event) -> None:
-        """Have the session handle an event, now or after the one it is at."""
-        self._queue.append(event)
-        if not self._busy:
-            self._run_queue()
-            self._reader.flush()
-
-    def _run_queue(self) -> None:
+    def call(self, step: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Have the session take a step, now or after the one it is at."""
+        if self._busy:
+            self._queue.append(partial(step, *args, **kwargs))
+            return
         self._busy = True
         try:
-            while self._queue:
-                self._perform(self.session.handle(self._queue.popleft()))
+            step(*args, **kwargs)
         finally:
             self._busy = False
+        if self._queue:
+            self._run_queue()
+        self._reader.flush()
 
     def receive(self, frame: ServerFrame, at: int) -> None:
-        """Handle one frame; one message for one subscription, as usual, goes a short way."""
-        if type(frame) is AuthOkFrame:
-            self._welcome(frame)
+        """Hand the session one frame that came at this time, Unix milliseconds."""
         self._busy = True
         try:
-            produced = self.session.handle(Received(frame, at))
-            if len(produced) == 1 and type(effect := produced[0]) is Deliver:
-                self._deliver(effect.sub, effect.message)
-            else:
-                self._perform(produced)
+            self.session.receive(frame, at)
         finally:
             self._busy = False
         if self._queue:
             self._run_queue()
 
-    def _welcome(self, frame: AuthOkFrame) -> None:
-        self.client_id = frame.client_id
-        self.limits = frame.limits or Limits()
-        if self._reader.incremental:
-            self._opened.add(self.options.socket_url)
-        self.peer = read_peer(frame, incremental=self._reader.incremental)
-        if frame.expires_at is not None:
-            now = self.clock.wall_ms() if frame.server_time is None else frame.server_time
-            self.tokens.learn(frame.expires_at - now)
-        self.on_welcome(frame)
-
-    def _perform(self, produced: Sequence[Effect]) -> None:
-        run: list[Envelope] = []  # messages of one subscription in a row: a replay
-        run_sub = 0
-        for effect in produced:
-            if type(effect) is Deliver:
-                if run and effect.sub != run_sub:
-                    self._deliver_run(run_sub, run)
-                    run = []
-                run_sub = effect.sub
-                run.append(effect.message)
-                continue
-            if run:
-                self._deliver_run(run_sub, run)
-                run = []
-            self._perform_one[type(effect)](effect)
-        if run:
-            self._deliver_run(run_sub, run)
+    def _run_queue(self) -> None:
+        while self._queue:
+            self._busy = True
+            try:
+                self._queue.popleft()()
+            finally:
+                self._busy = False
 
     # ------------------------------------------------------------ what others need of it
 
-    def add(self, sub: int, inbox: Inbox, presence_inbox: Inbox) -> None:
-        """Route what the session delivers to a subscription."""
-        self._deliveries.add(sub, inbox, presence_inbox)
+    @property
+    def client_id(self) -> str | None:
+        """The id that the server gave; None before the first connection."""
+        return None if self.peer is None else self.peer.client_id
 
-    def remove(self, sub: int) -> None:
+    @property
+    def limits(self) -> Limits:
+        """What the server allows, as far as it is known."""
+        return Limits() if self.peer is None else self.peer.limits
+
+    def subscribe(self, request: Subscribe, inbox: Inbox, presence_inbox: Inbox) -> None:
+        """Begin a subscription, and connect."""
+        self._deliveries.add(request.sub, inbox, presence_inbox)
+        self.connect()
+        self.call(self.session.subscribe, request)
+
+    def unsubscribe(self, sub: int) -> None:
         """End a subscription. Does nothing when it has ended."""
-        if self._deliveries.remove(sub) and not self.finished:
-            self.feed(events.Unsubscribe(sub))
+        if self._deliveries.remove(sub) and not self.is_finished:
+            self.call(self.session.unsubscribe, sub)
             self._notify()
 
     def number(self) -> int:
@@ -209,13 +187,23 @@ class Driver:
         self._numbers += 1
         return self._numbers
 
-    def begin(
-        self, event: events.Publish | events.UpdatePresence, ref: int
+    def publish(self, request: Publish) -> asyncio.Future[Outcome]:
+        """Publish; the future gets the outcome."""
+        settled = self._settles[request.ref] = self.loop.create_future()
+        self.call(self.session.publish, request)
+        return settled
+
+    def expire(self, ref: int) -> None:
+        """The time of a publish has passed."""
+        self.call(self.session.expire, ref)
+
+    def update_presence(
+        self, topic: str | None, data: Mapping[str, Any]
     ) -> asyncio.Future[Outcome]:
-        """Have the session handle what it settles as `ref`; the future gets the outcome."""
-        settled: asyncio.Future[Outcome] = self.loop.create_future()
-        self._settles[ref] = settled
-        self.feed(event)
+        """Change the presence of the user itself; the future gets the outcome."""
+        ref = self.number()
+        settled = self._settles[ref] = self.loop.create_future()
+        self.call(self.session.update_presence, topic, data, ref)
         return settled
 
     def refuse_ended(self) -> None:
@@ -225,7 +213,7 @@ class Driver:
             PubSubError: It failed.
             ClosedError: It was closed.
         """
-        if self.finished:
+        if self.is_finished:
             raise self.error.with_traceback(None) if self.error else ClosedError()
 
     def patience(self, timeout: float | None) -> float:
@@ -258,7 +246,7 @@ class Driver:
 
         timer = None if seconds is None else self.clock.call_later(seconds, expire)
         try:
-            while not (met := condition()) and not passed and not self.finished:
+            while not (met := condition()) and not passed and not self.is_finished:
                 await self._next_notice()
         finally:
             if timer is not None:
@@ -277,23 +265,27 @@ class Driver:
         """Connect, unless that was asked for before."""
         if self.state == "initialized":
             self._watch.start()
-            self.feed(events.Connect(opened=self.options.socket_url in self._opened))
+            self.call(self.session.connect, opened=self.options.socket_url in self._opened)
 
     def hurry(self) -> None:
         """Connect; or, where a connection is lost, do not wait long for the next attempt."""
         if self.state == "initialized":
             self.connect()
         else:
-            self.feed(events.Connect())
+            self.call(self.session.connect)
+
+    def abort(self) -> None:
+        """End now, without waiting."""
+        self.call(self.session.abort)
 
     async def close(self, timeout: float | None) -> None:
         """Settle the publishes, end, and wait for every task, within the time for all of it."""
         ends = self.clock.now() + (self.options.close_timeout if timeout is None else timeout)
-        if not self.finished:
+        if not self.is_finished:
             if timeout is not None:
                 self._drain_ms = round(timeout * 1000)
-            self.feed(events.Abort() if timeout == 0 else events.Close())
-        await self.until(lambda: self.finished)
+            self.call(self.session.abort if timeout == 0 else self.session.close)
+        await self.until(lambda: self.is_finished)
         await self._keeper.see_out(max(0.0, ends - self.clock.now()))
 
     def _notify(self) -> None:
@@ -310,16 +302,34 @@ class Driver:
 
     def opened(self, *, incremental: bool) -> None:
         """See ``Receiver``."""
-        self.feed(events.Opened(incremental))
+        self.call(self.session.opened, incremental=incremental)
 
     def dropped(self, code: int | None, reason: str, retry_after: int | None) -> None:
         """See ``Receiver``."""
-        self.troubles.dropped(reason)
-        self.feed(events.Dropped(_LOST if code is None else code, reason, retry_after))
+        self.failures.dropped(reason)
+        self.call(self.session.dropped, _LOST if code is None else code, reason, retry_after)
 
-    def _dial(self, effect: effects.Dial) -> None:
-        self.troubles.dialed(effect.transport)
-        self._reader.dial(effect.transport)
+    def dial(self, transport: TransportName, /) -> None:
+        """See ``Ports``."""
+        self.failures.dialed(transport)
+        self._reader.dial(transport)
+
+    def welcomed(self, peer: Peer, /) -> None:
+        """See ``Ports``."""
+        self.peer = peer
+        if peer.incremental:
+            self._opened.add(self.options.socket_url)
+        if peer.token_left is not None:
+            self.tokens.learn(peer.token_left)
+        self._on_welcome(peer)
+
+    def probe(self) -> None:
+        """See ``Ports``."""
+        self._probe(self._run_probe())
+
+    def probe_http(self, auth: AuthFrame, /) -> None:
+        """See ``Ports``."""
+        self._probe(self._run_probe_http(auth))
 
     def _probe(self, probing: Coroutine[Any, Any, None]) -> None:
         task = self.spawn(probing, "probe")
@@ -327,128 +337,122 @@ class Driver:
         task.add_done_callback(self._probes.discard)
 
     async def _run_probe(self) -> None:
-        self.feed(events.Probed(await self._reader.probe(self.options.open_timeout)))
+        ok = await self._reader.probe(self.options.open_timeout)
+        self.call(self.session.probed, ok=ok)
 
-    async def _run_probe_http(self, effect: effects.ProbeHttp) -> None:
-        limit = self.options.open_timeout
-        self.feed(events.Answered(await self._reader.probe_http(effect.auth, limit)))
+    async def _run_probe_http(self, auth: AuthFrame) -> None:
+        ok = await self._reader.probe_http(auth, self.options.open_timeout)
+        self.call(self.session.answered, ok=ok)
 
     # ------------------------------------------------------------ tokens
 
-    def _fetch(self, effect: effects.Fetch) -> None:
+    def fetch_token(self, call: int, reason: FetchReason, attempt: int, /) -> None:
+        """See ``Ports``."""
         fixed = self.tokens.fixed
         if fixed is not None:
-            self.feed(events.Token(effect.id, fixed.value))
+            self.call(self.session.token, call, fixed.value)
         else:
-            self._fetches[effect.id] = self.spawn(self._run_fetch(effect), "token")
+            self._fetches[call] = self.spawn(self._fetch(call, reason, attempt), "token")
 
-    async def _run_fetch(self, effect: effects.Fetch) -> None:
+    async def _fetch(self, call: int, reason: FetchReason, attempt: int) -> None:
         try:
-            token = await self.tokens.fetch(effect.reason, effect.attempt)
+            token = await self.tokens.fetch(reason, attempt)
         except Exception as error:
-            self._fetches.pop(effect.id, None)
+            self._fetches.pop(call, None)
             refused = isinstance(error, AuthRefused)
-            said = describe_failure(error)
+            words = describe_failure(error)
             if not refused:
-                self.troubles.token_failed(error)
-                self._on_error(from_code("token_unavailable", f"{said}.", cause=error), None)
-            self.feed(events.TokenFailed(effect.id, refused, said))
+                self.failures.token_failed(error)
+                self._on_error(from_code("token_unavailable", f"{words}.", cause=error), None)
+            self.call(self.session.token_failed, call, words, refused=refused)
             return
-        self._fetches.pop(effect.id, None)
+        self._fetches.pop(call, None)
         ends = token.expires_at
         left = None if ends is None else max(0, ends - self.clock.wall_ms())
-        self.feed(events.Token(effect.id, token.value, left))
+        self.call(self.session.token, call, token.value, left)
 
-    def _abandon_fetch(self, effect: effects.AbandonFetch) -> None:
-        task = self._fetches.pop(effect.id, None)
+    def abandon_fetch(self, call: int, /) -> None:
+        """See ``Ports``."""
+        task = self._fetches.pop(call, None)
         if task is not None:
             task.cancel()
 
     # ------------------------------------------------------------ timers
 
-    def _start_timer(self, effect: effects.StartTimer) -> None:
-        name = effect.name
-        self._cancel(name)
-        after = effect.after
+    def start_timer(self, name: TimerName, after: int, /) -> None:
+        """See ``Ports``."""
+        self.cancel_timer(name)
         if name == "drain" and self._drain_ms is not None:
             after = self._drain_ms
-        self._timers[name] = self.clock.call_later(after / 1000, lambda: self._fire(effect.name))
+        self._timers[name] = self.clock.call_later(after / 1000, lambda: self._fire(name))
 
-    def _fire(self, name: events.TimerName) -> None:
-        self._timers.pop(name, None)
-        self.feed(TimerFired(name, self._reader.idle))
-
-    def _cancel_timer(self, effect: effects.CancelTimer) -> None:
-        self._cancel(effect.name)
-
-    def _cancel(self, name: str) -> None:
+    def cancel_timer(self, name: str, /) -> None:
+        """See ``Ports``."""
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()
 
+    def _fire(self, name: TimerName) -> None:
+        self._timers.pop(name, None)
+        self.call(self.session.timer_fired, name, self._reader.idle)
+
     # ------------------------------------------------------------ to the calls and listeners
 
-    def _join(self, effect: effects.Joined) -> None:
-        inbox = self._deliveries.join(effect)
+    def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...], /) -> None:
+        """See ``Ports``."""
+        inbox = self._deliveries.join(sub, topics, denied)
         if inbox is not None:
-            self.on_joined(inbox)
+            self._on_joined(inbox)
             self._notify()
 
-    def _settle(self, effect: effects.Settle) -> None:
-        settled = self._settles.pop(effect.ref, None)
+    def settle(self, ref: int, outcome: Outcome, /) -> None:
+        """See ``Ports``."""
+        settled = self._settles.pop(ref, None)
         if settled is not None and not settled.done():
-            settled.set_result(effect.outcome)
-        self.on_settle()
+            settled.set_result(outcome)
+        self.backpressure.check()
 
-    def _change_state(self, effect: effects.StateChanged) -> None:
-        before = PUBLIC[effect.from_]
-        if before == effect.public:
+    def state_changed(self, change: StateChanged, /) -> None:
+        """See ``Ports``."""
+        before = PUBLIC[change.from_]
+        if before == change.public:
             return
-        self.state = effect.public
-        change = StateChange(
+        self.state = change.public
+        shown = StateChange(
             from_=before,
-            to=effect.public,
-            code=effect.code,
-            reason=effect.reason or "",
-            retry_in=effect.retry_in,
-            attempt=effect.attempt,
+            to=change.public,
+            code=change.code,
+            reason=change.reason or "",
+            retry_in=change.retry_in,
+            attempt=change.attempt,
         )
-        self.troubles.changed(change)
-        logger.debug("%s -> %s %s", before, effect.public, effect.code or "")
-        self._on_state(change)
+        self.failures.changed(shown)
+        logger.debug("%s -> %s %s", before, change.public, change.code or "")
+        self._on_state(shown)
         self._notify()
 
-    def _problem(self, effect: effects.Problem) -> None:
-        if effect.code == "going_away":
-            self.troubles.announced()
-        wait = effect.retry_after
-        error = from_code(
-            effect.code,
-            effect.message,
-            topic=effect.topic,
-            retry_after=None if wait is None else wait / 1000,
-        )
-        self._on_error(error, effect.topic)
+    def problem(
+        self, code: str, message: str, topic: str | None, retry_after: int | None, /
+    ) -> None:
+        """See ``Ports``."""
+        if code == "going_away":
+            self.failures.announced()
+        wait = None if retry_after is None else retry_after / 1000
+        self._on_error(from_code(code, message, topic=topic, retry_after=wait), topic)
 
-    def _finish(self, effect: effects.Finished) -> None:
-        self.finished = True
-        said = effect.error
-        if said is not None:
-            self.error = from_code(said.code, said.message, remedy=said.remedy, topic=said.topic)
+    def finished(self, error: Rejected | None, /) -> None:
+        """See ``Ports``."""
+        self.is_finished = True
+        if error is not None:
+            self.error = from_code(
+                error.code, error.message, remedy=error.remedy, topic=error.topic
+            )
         for name in list(self._timers):
-            self._cancel(name)
+            self.cancel_timer(name)
         self._watch.stop()
         for task in (*self._fetches.values(), *self._probes):
             task.cancel()
         self._fetches.clear()
         self._deliveries.finish(self.error)
-        self.on_finish()
+        self.backpressure.open()
         self._notify()
-
-
-def _ignore(_: object) -> None:
-    """Nobody asks what the server can do."""
-
-
-def _nothing() -> None:
-    """Nobody waits for room in the queue of publishes."""

@@ -21,11 +21,12 @@ from hanzoai.pubsub.values import Published
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from hanzoai.pubsub.generated.wire import AuthOkFrame, PresenceMember
+    from hanzoai.pubsub.generated.wire import PresenceMember
     from hanzoai.pubsub.http.rest import Rest
     from hanzoai.pubsub.runtime.publishing import Prepared
     from hanzoai.pubsub.runtime.surroundings import Surroundings
     from hanzoai.pubsub.runtime.tokens import TokenSource
+    from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import Message, PositionList, Since, TopicInfo
 
@@ -84,10 +85,9 @@ class HttpApi:
         """Whether there was no HTTP API at its address lately."""
         return self._found is False and self._clock.now() < self._ask_again_at
 
-    def learn(self, frame: AuthOkFrame) -> None:
+    def learn(self, peer: Peer) -> None:
         """Take note of what the server can do."""
-        features = () if frame.version is None else frame.features or ()
-        self._features = frozenset(features)
+        self._features = peer.features
         if self._made is not None:
             self._made.features = self._features
 

@@ -24,8 +24,7 @@ from hanzoai.pubsub.runtime.publishing import PRESENCE_UPDATE
 from hanzoai.pubsub.runtime.states import StateStream
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.runtime.topic_arguments import one_topic, pattern_list, position_map
-from hanzoai.pubsub.session import events
-from hanzoai.pubsub.session.effects import Rejected
+from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_choice, check_number
 from hanzoai.pubsub.topics import validate_topic
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.handlers import Handler
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.surroundings import Surroundings
-    from hanzoai.pubsub.session.effects import TransportName
+    from hanzoai.pubsub.session.events import Subscribe
+    from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import (
         Limits,
@@ -86,9 +86,9 @@ class Operations:
         self._options = options
         self._clock = around.clock
         self._tokens = TokenSource(options, around.clock)
-        self._session = Session(options.session(), around.random)
+        self._http = HttpApi(options, around, self._tokens)
         self._driver = driver = Driver(
-            self._session,
+            lambda ports: Session(options.session(), ports, around.random),
             options,
             around.clock,
             self._tokens,
@@ -96,8 +96,9 @@ class Operations:
             opened=around.opened,
             on_state=self._state_changed,
             on_error=self.report,
+            on_welcome=self._http.learn,
+            on_joined=self._joined,
         )
-        self._http = HttpApi(options, around, self._tokens)
         self._state_listener = (
             None if on_state is None else Listener(on_state, "on_state", driver.spawn)
         )
@@ -106,11 +107,7 @@ class Operations:
         )
         self._streams: set[StateStream] = set()
         self._end_told = False
-        driver.on_welcome = self._http.learn
-        driver.on_joined = self._joined
-        self.publisher = Publisher(
-            driver, self._http, options, around.clock, self._session.outbox.has_room
-        )
+        self.publisher = Publisher(driver, self._http, options, around.clock)
 
     # ------------------------------------------------------------ life
 
@@ -133,12 +130,12 @@ class Operations:
     @property
     def transport(self) -> TransportName | None:
         """How it is connected."""
-        return self._driver.troubles.transport
+        return self._driver.failures.transport
 
     @property
     def outage(self) -> str | None:
         """Since when there has been no connection, and why; None where there is one."""
-        return self._driver.troubles.outage(self.state)
+        return self._driver.failures.outage(self.state)
 
     @property
     def error(self) -> PubSubError | None:
@@ -171,15 +168,15 @@ class Operations:
 
     def abandon(self) -> bool:
         """The client was dropped: end without waiting. Says whether there was anything to end."""
-        if self._driver.finished or self._driver.state == "initialized" or self.loop.is_closed():
+        if self._driver.is_finished or self._driver.state == "initialized" or self.loop.is_closed():
             return False
-        self.loop.call_soon_threadsafe(self._driver.feed, events.Abort())
+        self.loop.call_soon_threadsafe(self._driver.abort)
         return True
 
     def states(self) -> AsyncIterator[StateChange]:
         """Changes of state from now on."""
         stream = StateStream(self._streams.discard)
-        if self._driver.finished:
+        if self._driver.is_finished:
             stream.finish()
         else:
             self._streams.add(stream)
@@ -221,24 +218,22 @@ class Operations:
         self, seconds: float, *, code: str | None = None, topic: str | None = None
     ) -> PubSubError:
         """Of what kind the last failure was, the program learns by the error's class."""
-        troubles = self._driver.troubles
-        message = f"Not connected within {seconds:g} s: {troubles.why(self.state)}"
-        last = None if troubles.last is None else troubles.last.code
-        if troubles.cause is not None and isinstance(last, str):
-            remedy = troubles.remedy(None)
-            return from_code(last, message, topic=topic, remedy=remedy, cause=troubles.cause)
+        failures = self._driver.failures
+        message = f"Not connected within {seconds:g} s: {failures.why(self.state)}"
+        last = None if failures.last is None else failures.last.code
+        if failures.cause is not None and isinstance(last, str):
+            remedy = failures.remedy(None)
+            return from_code(last, message, topic=topic, remedy=remedy, cause=failures.cause)
         known = CODES.get(str(last)) if code is None and last != "timeout" else None
         remedy = None if known is None else known.remedy
         return ConnectionFailed(message, code=code, topic=topic, remedy=remedy)
 
     # ------------------------------------------------------------ subscriptions
 
-    def add(self, event: events.Subscribe, inbox: Inbox, presence: Inbox) -> None:
+    def add(self, request: Subscribe, inbox: Inbox, presence: Inbox) -> None:
         """Begin a subscription."""
         self._driver.refuse_ended()
-        self._driver.add(event.sub, inbox, presence)
-        self._driver.connect()
-        self._driver.feed(event)
+        self._driver.subscribe(request, inbox, presence)
 
     def remove(self, sub: int) -> None:
         """End a subscription; from any thread."""
@@ -247,9 +242,9 @@ class Operations:
         except RuntimeError:
             here = False
         if here:
-            self._driver.remove(sub)
+            self._driver.unsubscribe(sub)
         elif not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._driver.remove, sub)
+            self.loop.call_soon_threadsafe(self._driver.unsubscribe, sub)
 
     def _joined(self, inbox: Inbox) -> None:
         """Warn, once for a subscription, of a `history` beyond what the server retains."""
@@ -269,13 +264,13 @@ class Operations:
         """Wait until the server has answered a subscription, or it has ended."""
         seconds = self._options.operation_timeout
         if not await self._driver.until(lambda: inbox.joined or inbox.finished, seconds):
-            troubles = self._driver.troubles
+            failures = self._driver.failures
             raise OperationTimeout(
                 f"The server did not answer the subscription within {seconds:g} s; it stays in "
-                f"force and may still be answered. {troubles.standing(self.state)}",
+                f"force and may still be answered. {failures.standing(self.state)}",
                 topic=inbox.topics[0],
-                remedy=troubles.remedy(_REMEDY),
-                cause=troubles.cause,
+                remedy=failures.remedy(_REMEDY),
+                cause=failures.cause,
                 outcome_unknown=True,
             )
 
@@ -321,8 +316,7 @@ class Operations:
         driver = self._driver
         driver.connect()
         seconds = driver.patience(timeout)
-        ref = driver.number()
-        settled = driver.begin(events.UpdatePresence(topic, dict(data), ref), ref)
+        settled = driver.update_presence(topic, dict(data))
 
         def give_up() -> None:
             settled.cancel()
@@ -335,7 +329,7 @@ class Operations:
                 raise
             if driver.state != "connected":
                 raise self._not_connected(seconds, code="not_connected", topic=topic) from None
-            where = driver.troubles.standing(driver.state)
+            where = driver.failures.standing(driver.state)
             raise OperationTimeout(
                 f"The server did not answer the update of presence within {seconds:g} s. {where}",
                 topic=topic,

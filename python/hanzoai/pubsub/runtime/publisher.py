@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Final, get_args
 from hanzoai.pubsub.errors import OperationTimeout, PubSubError, from_code
 from hanzoai.pubsub.runtime.http_operations import failure, published
 from hanzoai.pubsub.runtime.publishing import Prepared, of_item, prepare, split_item
-from hanzoai.pubsub.runtime.turnstile import Turnstile
-from hanzoai.pubsub.session import events
-from hanzoai.pubsub.session.effects import Acked, Rejected, Unknown
+from hanzoai.pubsub.session.events import Publish
 from hanzoai.pubsub.session.peer import burst_of
+from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.settings.checks import check_choice
 from hanzoai.pubsub.values import Published, Via
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.runtime.driver import Driver
     from hanzoai.pubsub.runtime.http_operations import HttpApi
-    from hanzoai.pubsub.session.effects import Outcome
+    from hanzoai.pubsub.session.ports import Outcome
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import Outgoing
 
@@ -42,7 +41,6 @@ class Publisher:
         http: For requests.
         options: What the client is set to.
         clock: For the time that a publish may take.
-        has_room: Whether the queue of publishes takes so many messages and bytes.
     """
 
     def __init__(
@@ -51,15 +49,12 @@ class Publisher:
         http: HttpApi,
         options: ClientOptions,
         clock: Clock,
-        has_room: Callable[[int, int], bool],
     ) -> None:
         self._driver = driver
         self._http = http
         self._options = options
         self._clock = clock
-        self._turnstile = Turnstile(has_room, clock)
-        driver.on_settle = self._turnstile.check
-        driver.on_finish = self._turnstile.open
+        self._backpressure = driver.backpressure
 
     @property
     def max_payload(self) -> int:
@@ -159,7 +154,7 @@ class Publisher:
         size = sum(item.size for item in items)
         began = self._clock.now()
         if queue.policy == "block":
-            if not await self._turnstile.enter(len(items), size, seconds):
+            if not await self._backpressure.enter(len(items), size, seconds):
                 raise OperationTimeout(
                     f"The queue of publishes had no room within {seconds:g} s. {self._standing()}",
                     topic=items[0].publication.topic,
@@ -172,22 +167,21 @@ class Publisher:
         policy = "error" if queue.policy == "block" else queue.policy
         publications = tuple(item.publication for item in items)
         driver.remember_own(item.id for item in items)
-        event = events.Publish(ref, publications, size, policy, key, batch)
-        settled = driver.begin(event, ref)
-        self._turnstile.check()
+        settled = driver.publish(Publish(ref, publications, size, policy, key, batch))
+        self._backpressure.check()
         expired = False
 
         def expire() -> None:
             nonlocal expired
             expired = True
-            driver.feed(events.Expire(ref))
+            driver.expire(ref)
 
         left = max(0.0, seconds - (self._clock.now() - began))
         timer = self._clock.call_later(left, expire)
         try:
             return await settled, expired
         except asyncio.CancelledError:
-            driver.feed(events.Expire(ref))
+            driver.expire(ref)
             raise
         finally:
             timer.cancel()
@@ -205,12 +199,12 @@ class Publisher:
             return OperationTimeout(code="outcome_unknown", topic=topic, id=id)
         assert not isinstance(outcome, Acked)
         if outcome.code == "timeout":
-            troubles = self._driver.troubles
+            failures = self._driver.failures
             return OperationTimeout(
                 outcome.message,
                 topic=topic,
-                remedy=troubles.remedy(None),
-                cause=troubles.cause,
+                remedy=failures.remedy(None),
+                cause=failures.cause,
                 outcome_unknown=False,
                 id=id,
             )
@@ -225,7 +219,7 @@ class Publisher:
     def _standing(self) -> str:
         """What keeps publishes from being sent, in words."""
         driver = self._driver
-        said = driver.troubles.standing(driver.state)
+        said = driver.failures.standing(driver.state)
         rate = driver.limits.publish_rate
         if driver.state == "connected" and rate:
             said += f" Publishes are paced at {rate:g} a second, which the server allows."

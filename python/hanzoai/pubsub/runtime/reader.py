@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, ServerFrame
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.keeper import TaskKeeper
-    from hanzoai.pubsub.session.effects import TransportName
+    from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.transports import Transport
 
 logger = logging.getLogger("hanzoai.pubsub")

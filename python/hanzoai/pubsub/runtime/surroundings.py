@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.runtime.tokens import TokenSource
-    from hanzoai.pubsub.session.effects import TransportName
+    from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.settings.options import ClientOptions, SendQueue, Settings, TransportChoice
     from hanzoai.pubsub.transports import Transport
 

@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from hanzoai.pubsub.errors import AuthError, ClosedError, InvalidOption, PubSubError
-from hanzoai.pubsub.runtime.troubles import describe_failure
+from hanzoai.pubsub.runtime.failures import describe_failure
 from hanzoai.pubsub.settings.options import check_token
 from hanzoai.pubsub.values import Token, TokenContext
 

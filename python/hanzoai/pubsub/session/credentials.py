@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.session.effects import Fetch
-
 if TYPE_CHECKING:
-    from hanzoai.pubsub.session.effects import FetchReason
     from hanzoai.pubsub.session.events import Token
+    from hanzoai.pubsub.session.ports import FetchReason, Ports
 
 MAX_TIMER = 2**31 - 1
 """Longest timer that every platform has, milliseconds: 24.8 days."""
@@ -53,14 +51,15 @@ class Credentials:
         """Id of the call in flight, or None."""
         return self._awaited
 
-    def ask(self, *, expiring: bool) -> Fetch | None:
-        """Call for a token; None if a call is in flight, or a fixed token could only come again."""
+    def fetch(self, ports: Ports, *, expiring: bool) -> bool:
+        """Call for a token; False if a call is in flight, or a fixed token could only recur."""
         if self._awaited is not None or (expiring and not self.renewable):
-            return None
+            return False
         self._calls += 1
         self._awaited = self._calls
         reason: FetchReason = "expiring" if expiring else "rejected" if self.rejected else "connect"
-        return Fetch(self._calls, reason, self.attempt)
+        ports.fetch_token(self._calls, reason, self.attempt)
+        return True
 
     def hold_off(self, at: int) -> int:
         """Milliseconds until a notice that the token expires may lead to a call; 0 for now.
@@ -86,10 +85,13 @@ class Credentials:
         self._awaited = None
         return True
 
-    def abandon(self) -> int | None:
-        """Give up the call in flight; its id."""
+    def abandon(self, ports: Ports) -> bool:
+        """Give up the call in flight; False if there is none."""
         call, self._awaited = self._awaited, None
-        return call
+        if call is None:
+            return False
+        ports.abandon_fetch(call)
+        return True
 
     def keep(self, event: Token) -> None:
         """Hold a token."""

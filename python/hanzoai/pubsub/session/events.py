@@ -1,9 +1,9 @@
-"""What goes into a session. Each event is data; a session never calls back."""
+"""What a session is told that has fields: events of the connection, and requests of the user."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hanzoai.pubsub.generated.lifecycle import Timer
 
@@ -17,32 +17,11 @@ SendPolicy: TypeAlias = Literal["error", "drop_oldest", "latest"]
 
 
 @dataclass(frozen=True, slots=True)
-class Connect:
-    """The user wants a connection.
-
-    Attributes:
-        opened: A WebSocket to this address has worked in this process before.
-    """
-
-    opened: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """The user wants the end, after what is published has been settled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    """The user wants the end now; what is unsettled is settled as unknown or refused."""
-
-
-@dataclass(frozen=True, slots=True)
 class Token:
-    """The token callback answered the `Fetch` of this id.
+    """The token callback answered.
 
     Attributes:
-        fetch: The id of the effect `Fetch` that this answers; an answer to another one is ignored.
+        fetch: The call of `fetch_token` that this answers; an answer to another one is ignored.
         value: The token, with or without `Bearer `.
         expires_in: Milliseconds until it ends, if the callback said so.
     """
@@ -57,7 +36,7 @@ class TokenFailed:
     """The token callback raised.
 
     Attributes:
-        fetch: The id of the effect `Fetch` that this answers.
+        fetch: The call of `fetch_token` that this answers.
         refused: It raised `AuthRefused`: asking again is pointless.
         message: What it said, in words, without any secret.
     """
@@ -65,18 +44,6 @@ class TokenFailed:
     fetch: int
     refused: bool
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The transport is open.
-
-    Attributes:
-        incremental: Subscriptions may come and go one by one. False for SSE, where one request
-            carries them all.
-    """
-
-    incremental: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,38 +70,27 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Whether the HTTP address answers as a PubSub service; the answer to `ProbeHttp`."""
+    """Whether the HTTP address answers as a PubSub service."""
 
     ok: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Woke:
-    """The machine slept, or the network is back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Offline:
-    """The platform says that the network is gone; it may be wrong about this connection."""
-
-
-@dataclass(slots=True)
 class Received:
-    """A frame of the transport.
+    """A frame that the lifecycle is about.
 
     Attributes:
         frame: The decoded frame.
         at: Wall clock, Unix milliseconds.
     """
 
-    # Not frozen, as its kin are: one is made for each message, and freezing doubles the price.
     frame: ServerFrame
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A timer that `StartTimer` started has run out.
+    """A timer has run out.
 
     Attributes:
         name: The timer.
@@ -150,7 +106,7 @@ class Subscribe:
     """The user wants messages.
 
     Attributes:
-        sub: Chosen by the caller, not used before; names the subscription in effects.
+        sub: Chosen by the caller, not used before; names the subscription in ports.
         topics: Valid patterns, at least one, none twice.
         since: Replay what is newer than this, Unix milliseconds.
         history: Replay at most so many of the newest messages a topic.
@@ -167,18 +123,11 @@ class Subscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
-    """The user is done with a subscription."""
-
-    sub: int
-
-
-@dataclass(frozen=True, slots=True)
 class Publish:
     """The user publishes.
 
     Attributes:
-        ref: Chosen by the caller, not used before; names the publish in `Settle`.
+        ref: Chosen by the caller, not used before; names the publish in `settle`.
         messages: Valid publications in order, each with an id; one, unless `batch`.
         size: Their size on the wire in bytes, for the bound of the queue.
         policy: What to do if the queue is full.
@@ -194,68 +143,11 @@ class Publish:
     batch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Expire:
-    """The time that the user gave a publish has passed. It is never sent after that."""
-
-    ref: int
-
-
-@dataclass(frozen=True, slots=True)
-class UpdatePresence:
-    """The user's own presence changes, on one topic or (None) on all it is a member of."""
-
-    topic: str | None
-    data: Mapping[str, Any]
-    ref: int | None = None
-    """Chosen by the caller, not used before; names the update in `Settle`. None: nobody waits."""
-
-
 SessionTimer: TypeAlias = Literal["pace", "rejoin", "hold"]
 """Timers of the session itself, in no table: the publish budget; a subscription refused for now;
 how long a call of the program cannot bring the next attempt forward."""
 
 TimerName: TypeAlias = Timer | SessionTimer
 
-Event: TypeAlias = (
-    Connect
-    | Close
-    | Abort
-    | Token
-    | TokenFailed
-    | Opened
-    | Dropped
-    | Probed
-    | Answered
-    | Woke
-    | Offline
-    | Received
-    | TimerFired
-    | Subscribe
-    | Unsubscribe
-    | Publish
-    | Expire
-    | UpdatePresence
-)
-
-EVENTS: Final[tuple[type[Event], ...]] = (
-    Connect,
-    Close,
-    Abort,
-    Token,
-    TokenFailed,
-    Opened,
-    Dropped,
-    Probed,
-    Answered,
-    Woke,
-    Offline,
-    Received,
-    TimerFired,
-    Subscribe,
-    Unsubscribe,
-    Publish,
-    Expire,
-    UpdatePresence,
-)
-"""Every kind of event."""
+Event: TypeAlias = Token | TokenFailed | Dropped | Probed | Answered | Received | TimerFired | None
+"""What the guards and actions of the lifecycle may look at; None for a plain call."""

@@ -1,48 +1,64 @@
-"""What the actions of the lifecycle table do.
+"""The life of a session: the table's guards and actions, and the rows that fire.
 
-An action appends effects; nothing here has a clock, a socket, a task or randomness of its own:
-timers are effects by name, and `random` is an argument, drawn once for each delay.
+The table is compiled from `spec/lifecycle.yaml`. A row fires in this order: its waits are planned,
+the change of state is reported, its actions run.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.generated.defaults import CLIENT
 from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.generated.lifecycle import INITIAL, PUBLIC, TABLE, TIMERS, Steps
 from hanzoai.pubsub.generated.wire import (
     AuthErrorFrame,
+    AuthExpiringFrame,
     AuthFrame,
     AuthOkFrame,
     ClientInfo,
     ErrorFrame,
     PingFrame,
 )
-from hanzoai.pubsub.session.causes import cause, retry_after, unexplained
-from hanzoai.pubsub.session.credentials import MAX_TIMER
-from hanzoai.pubsub.session.effects import (
-    AbandonFetch,
-    Dial,
-    Finished,
-    HangUp,
-    Probe,
-    ProbeHttp,
-    Rejected,
-    Send,
+from hanzoai.pubsub.session.attempts import Attempts
+from hanzoai.pubsub.session.causes import action_of, cause, retry_after, unexplained
+from hanzoai.pubsub.session.credentials import MAX_TIMER, Credentials
+from hanzoai.pubsub.session.events import (
+    Dropped,
+    Event,
+    Probed,
+    Received,
+    TimerFired,
+    Token,
+    TokenFailed,
 )
-from hanzoai.pubsub.session.events import Dropped, Received, TimerFired, Token, TokenFailed
-from hanzoai.pubsub.session.machine import Machine
-from hanzoai.pubsub.session.peer import read_peer
+from hanzoai.pubsub.session.peer import Peer, read_peer
+from hanzoai.pubsub.session.ports import Rejected, StateChanged
+from hanzoai.pubsub.session.transport_choice import TransportChoice
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.session.events import Event, TimerName
+    from hanzoai.pubsub.generated.lifecycle import Event as Name
+    from hanzoai.pubsub.generated.lifecycle import Row, State, Timer
+    from hanzoai.pubsub.session.context import Context
+    from hanzoai.pubsub.session.events import TimerName
+    from hanzoai.pubsub.session.own_presence import OwnPresence
+    from hanzoai.pubsub.session.publishes import Publishes
+    from hanzoai.pubsub.session.subscriptions import Subscriptions
 
 NORMAL: Final = 1000
 RECONNECTS: Final = 4000
 """Close code of a client that is going to come back, so that its presence is not ended at once."""
 
-MAX_RETRY_AFTER: Final = 3_600_000
-"""Longest wait that a server may impose, milliseconds."""
+REPLACED: Final = 4409
+"""Close code of a connection whose place another one took."""
+
+AFTER: Final[dict[Timer, str]] = {
+    "open": "open_timeout",
+    "ping": "ping_interval",
+    "pong": "pong_timeout",
+    "stable": "stable_after",
+}
+"""How long the timers are that the table starts: names of options."""
 
 _LEAVING: Final[tuple[TimerName, ...]] = (
     "ping",
@@ -56,8 +72,242 @@ _LEAVING: Final[tuple[TimerName, ...]] = (
 """Timers that end with a connection."""
 
 
-class Lifecycle(Machine):
-    """A machine that knows what to do."""
+class Lifecycle(Steps[Event]):
+    """The state of a session.
+
+    Args:
+        context: What the parts of the session share.
+        subscriptions: Asked for on each connection.
+        publishes: Sent on each connection.
+        own_presence: Sent on each connection.
+
+    Attributes:
+        state: Where the session is in the table.
+        online: Authenticated: frames of subscriptions and publishes count.
+        fired: The rows that fired, for tests; None where they are not kept.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        subscriptions: Subscriptions,
+        publishes: Publishes,
+        own_presence: OwnPresence,
+    ) -> None:
+        self.state: State = INITIAL
+        self.online = False
+        self.fired: set[tuple[State, Name, int]] | None = None
+        self.is_draining = False
+        self.is_linked = False  # a transport is being opened, or open
+        self._context = context
+        self._options = context.options
+        self._ports = context.ports
+        self._timers = context.timers
+        self._subscriptions = subscriptions
+        self._publishes = publishes
+        self._own_presence = own_presence
+        self._credentials: Final = Credentials(renewable=context.options.renewable)
+        self._attempts: Final = Attempts(context)
+        self._choice: Final = TransportChoice(context.options)
+        self._incremental = True
+        self._client_id: str | None = None
+        self._works = False  # the present connection has been of use
+        self._stable = False
+        self._replaced = False
+        self._overdue = False
+        self._pong_limit = context.options.pong_timeout  # milliseconds for the awaited pong
+
+    # ---------------------------------------------------------------- what happens
+
+    def fire(self, name: Name, event: Event = None) -> None:
+        """Take the first row whose guards hold; a pair without one has no meaning now."""
+        state = self.state
+        for n, row in enumerate(TABLE[state].get(name, ())):
+            if all(getattr(self, guard)(event) for guard in row.guards):
+                if self.fired is not None:
+                    self.fired.add((state, name, n))
+                self._take(row, event)
+                return
+
+    def connect(self, *, opened: bool) -> None:
+        """The user wants a connection; `opened`: a WebSocket to this address has worked before."""
+        self._choice.has_opened |= opened
+        self.fire("connect")
+        self.hurry()
+
+    def hurry(self) -> None:
+        """The program called: what waits long for the next attempt does so no longer."""
+        attempts = self._attempts
+        if attempts.sleeping:
+            attempts.called = "hold" in self._timers
+            if not attempts.called:
+                self.fire("called")
+
+    def token(self, event: Token | TokenFailed) -> None:
+        """The token callback answered, or failed."""
+        if self._credentials.answered(event.fetch):
+            self._timers.stop("fetch")
+            self.fire("token" if isinstance(event, Token) else "token_failed", event)
+
+    def opened(self, *, incremental: bool) -> None:
+        """The transport is open."""
+        if self.is_linked:
+            self._incremental = incremental
+            self.fire("opened")
+
+    def dropped(self, event: Dropped) -> None:
+        """The transport is gone, or could not be opened."""
+        if self.is_linked:
+            self.is_linked = False
+            self.fire("dropped", event)
+
+    def answered(self, event: Event, *, ok: bool) -> None:
+        """The HTTP address answered as a PubSub service, or it did not."""
+        self._choice.http_answered(ok=ok)
+        self.fire("answered", event)
+
+    def woke(self) -> None:
+        """The machine slept, or the network is back."""
+        if self._credentials.life is not None and self._credentials.renewable:
+            self.forget_token(None)  # nobody knows how long the sleep was
+        self.fire("woke")
+
+    def timer_fired(self, event: TimerFired) -> None:
+        """A timer of the table, or `hold`, has run out."""
+        name = event.name
+        if name == "hold":
+            if self._attempts.called:
+                self.fire("called", event)
+            return
+        if name == "suspend":
+            self._overdue = True
+            self._attempts.outage = max(self._attempts.outage, self._options.suspend_after)
+        self._choice.late |= name == "fallback"
+        self.fire(TIMERS[cast("Timer", name)], event)
+
+    def stay_away(self, milliseconds: int) -> None:
+        """The server said how long to stay away, before it ends the connection."""
+        self._attempts.stay_away = milliseconds
+
+    def proves_well(self) -> None:
+        """The connection is of use: what failed before says nothing about the way any more."""
+        if not self._works:
+            self._prove()
+
+    # ---------------------------------------------------------------- rows
+
+    def _take(self, row: Row, event: Event) -> None:
+        before = self.state
+        self.state = row.to
+        retry_in = self._plan(row, event)
+        if row.to != before:
+            code, reason = cause(event)
+            self._ports.state_changed(
+                StateChanged(
+                    before, row.to, PUBLIC[row.to], code, reason, retry_in, self._attempts.failed
+                )
+            )
+        for action in row.actions:
+            if action[0] == "+":
+                timer = cast("Timer", action[1:])
+                self._timers.start(timer, getattr(self._options, AFTER[timer]))
+            elif action[0] == "-":
+                self._timers.stop(cast("Timer", action[1:]))
+            else:
+                getattr(self, action)(event)
+
+    def _plan(self, row: Row, event: Event) -> int | None:
+        """Count the attempt of a row and draw its wait, in milliseconds; None without a wait."""
+        if "schedule_retry" in row.actions:
+            late = isinstance(event, TimerFired) and event.name == "open"
+            return self._attempts.plan(
+                retry_after(event),
+                self._options.open_timeout if late else 0,
+                unsettled=self._publishes.survives_drop,
+            )
+        if "reset_retry" in row.actions:
+            self._attempts.reset()
+        return 0 if "retry_now" in row.actions else None
+
+    # ---------------------------------------------------------------- guards
+
+    def auth_fault(self, event: Event, /) -> bool:
+        """The error or close code says that the token is at fault."""
+        return action_of(cause(event)[0]) == "reauth"
+
+    def cannot_renew(self, event: Event, /) -> bool:
+        """The token is a fixed one (AUTH-4)."""
+        return not self._credentials.renewable
+
+    def draining(self, event: Event, /) -> bool:
+        """The user has asked for the end, after what is published has been settled."""
+        return self.is_draining
+
+    def final_error(self, event: Event, /) -> bool:
+        """The error or close code says that another try is pointless (LIFE-9)."""
+        return action_of(cause(event)[0]) == "stop"
+
+    def first_replaced(self, event: Event, /) -> bool:
+        """Another connection took our place, though we opened none: once it may be a mistake."""
+        return isinstance(event, Dropped) and event.code == REPLACED and not self._replaced
+
+    def fresh(self, event: Event, /) -> bool:
+        """More than half of the token's life is left: another one might end as soon."""
+        span = self._credentials.span
+        if not isinstance(event, Received) or not isinstance(event.frame, AuthExpiringFrame):
+            return False
+        left, end = event.frame.expires_in, event.frame.expires_at
+        if left is None and end is not None:
+            left = end - event.at
+        return left is not None and span is not None and left > span / 2
+
+    def has_token(self, event: Event, /) -> bool:
+        """A token is held."""
+        return self._credentials.token is not None
+
+    def has_pings(self, event: Event, /) -> bool:
+        """The server answers pings on this transport; an event stream has none."""
+        return self._incremental
+
+    def heard(self, event: Event, /) -> bool:
+        """Something has come since the ping; an event stream, which has none, is given longer.
+
+        Without a subscription there is no stream from which anything could come.
+        """
+        patience = self._pong_limit
+        if not self._incremental:
+            if self._subscriptions.empty:
+                return True
+            patience += self._options.ping_interval
+        return isinstance(event, TimerFired) and event.idle < patience
+
+    def http_answers(self, event: Event, /) -> bool:
+        """The HTTP address has answered as a PubSub service since a WebSocket failed last."""
+        return self._choice.answered
+
+    def late(self, event: Event, /) -> bool:
+        """The first WebSocket is not open in the time that it has."""
+        return self._choice.late
+
+    def may_fall_back(self, event: Event, /) -> bool:
+        """The transport is a WebSocket, and the user leaves the choice open."""
+        return self._choice.may_fall_back
+
+    def overdue(self, event: Event, /) -> bool:
+        """Without a connection for so long that history may be gone."""
+        return self._overdue
+
+    def reachable(self, event: Event, /) -> bool:
+        """A WebSocket could be opened."""
+        return isinstance(event, Probed) and event.ok
+
+    def refused(self, event: Event, /) -> bool:
+        """The token callback refuses for good (AUTH-3)."""
+        return isinstance(event, TokenFailed) and event.refused
+
+    def unsettled(self, event: Event, /) -> bool:
+        """A publish has no outcome yet."""
+        return len(self._publishes) > 0
 
     # ---------------------------------------------------------------- actions: token
 
@@ -65,138 +315,117 @@ class Lifecycle(Machine):
         """Call for a token, unless a call is in flight or the server has just caused one."""
         wait = self._credentials.hold_off(event.at) if isinstance(event, Received) else 0
         if wait:
-            self._start("refresh", wait)
-            return
-        fetch = self._credentials.ask(expiring=self.state == "connected")
-        if fetch is not None:
-            self._out.append(fetch)
-            self._start("fetch", self._options.fetch_timeout)
+            self._timers.start("refresh", wait)
+        elif self._credentials.fetch(self._ports, expiring=self.state == "connected"):
+            self._timers.start("fetch", self._options.fetch_timeout)
 
     def abandon_fetch(self, event: Event, /) -> None:
         """Give the call up."""
-        call = self._credentials.abandon()
-        if call is not None:
+        if self._credentials.abandon(self._ports):
             self._credentials.attempt += 1
-            self._out.append(AbandonFetch(call))
 
     def schedule_refetch(self, event: Event, /) -> None:
         """Call again after a while; until it ends, the token at hand is good."""
         self._credentials.attempt += isinstance(event, TokenFailed)
-        self._start("refresh", self._delay(self._credentials.attempt - 1))
+        self._timers.start("refresh", self._attempts.delay(self._credentials.attempt - 1))
 
     def keep_token(self, event: Event, /) -> None:
         """Hold the token, as long as it lasts."""
         if isinstance(event, Token):
             self._credentials.keep(event)
-            self._stop("expiry")
+            self._timers.stop("expiry")
             self._live_for(event.expires_in, "expiry")
 
     def forget_token(self, event: Event, /) -> None:
         """Hold none; if the server refused it, the callback is told."""
         self._credentials.forget()
         self._credentials.rejected |= isinstance(event, Dropped | Received)
-        self._stop("expiry")
-        self._stop("refresh")
+        self._timers.stop("expiry")
+        self._timers.stop("refresh")
 
     def send_auth(self, event: Event, /) -> None:
-        """Present the token, and the name under which presence knows us."""
+        """Present the token, and the id under which presence knows this client."""
         frame = self._auth(self._client_id)
         if frame is not None:
-            self._out.append(Send(frame))
+            self._ports.send(frame)
 
     # ---------------------------------------------------------------- actions: connection
 
     def dial(self, event: Event, /) -> None:
         """Open a transport."""
-        self._linked = True
-        self._stay_away = 0
-        self._sleeping = self._works = False
-        self._stop("hold")
-        self._out.append(Dial(self._transport))
+        self.is_linked = True
+        self._attempts.stay_away = 0
+        self._attempts.sleeping = self._works = False
+        self._timers.stop("hold")
+        self._ports.dial(self._choice.name)
 
     def hang_up(self, event: Event, /) -> None:
         """Close the transport, if there is one."""
-        if self._linked:
-            self._linked = False
-            self._out.append(HangUp(NORMAL if self.state in ("closed", "failed") else RECONNECTS))
+        if self.is_linked:
+            self.is_linked = False
+            self._ports.hang_up(NORMAL if self.state in ("closed", "failed") else RECONNECTS)
 
     def accept(self, event: Event, /) -> None:
-        """The server knows us; learn what it can do."""
+        """The server authenticated the client; learn what it can do."""
         if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
-            self._online = True
-            self._stable = self._overdue = self._late = False
-            self._has_opened |= self._incremental
-            self._client_id = event.frame.client_id[:64]
-            peer = read_peer(event.frame, incremental=self._incremental)
-            self.outbox.connected(peer, self._out)
-            self._peer = peer
-            self._last(event.frame, event.at)
+            self.online = True
+            self._stable = self._overdue = self._choice.late = False
+            self._choice.has_opened |= self._incremental
+            peer = self._read_peer(event.frame, event.at)
+            self._publishes.connected(peer)
+            self._renew_before_end(peer)
 
     def renew(self, event: Event, /) -> None:
         """The server took the new token."""
         if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
-            self._client_id = event.frame.client_id[:64]
-            self.outbox.renew(read_peer(event.frame, incremental=self._incremental))
-            self._last(event.frame, event.at)
+            self._renew_before_end(self._read_peer(event.frame, event.at))
 
     def rejoin(self, event: Event, /) -> None:
-        """Ask for every subscription, and say again what was said of our presence."""
-        self.joins.connected(self._peer, self._out)
-        self.saying.connected(self._peer, self._out)
+        """Ask for every subscription, and send again what presence the user published."""
+        if self._context.peer is not None:
+            self._subscriptions.connected(self._context.peer)
+            self._own_presence.connected()
 
     def flush(self, event: Event, /) -> None:
         """Send what waited."""
-        self.outbox.flush(self._out)
+        self._publishes.flush()
 
     def leave(self, event: Event, /) -> None:
         """The connection has ended, or is about to."""
-        self._online = False
+        self.online = False
         for timer in _LEAVING:
-            self._stop(timer)
-        self.joins.lost()
-        self.outbox.lost(self._out)
-        self.saying.lost()
+            self._timers.stop(timer)
+        self._subscriptions.lost()
+        peer, self._context.peer = self._context.peer, None
+        self._publishes.lost(peer)
+        self._own_presence.lost()
         self.start_suspend(event)
 
     def send_ping(self, event: Event, /) -> None:
         """Ask for a sign of life; an event stream gives it unasked."""
         self._pong_limit = self._options.pong_timeout
         if self._incremental:
-            self._out.append(Send(PingFrame()))
+            self._ports.send(PingFrame())
 
     def check(self, event: Event, /) -> None:
         """Ask for a sign of life that has to come soon: the connection may be gone."""
         self._pong_limit = self._options.check_timeout
-        self._out.append(Send(PingFrame()))
-        self._start("pong", self._pong_limit)
-
-    def probe(self, event: Event, /) -> None:
-        """See whether a WebSocket can be opened by now."""
-        self._out.append(Probe())
+        self._ports.send(PingFrame())
+        self._timers.start("pong", self._pong_limit)
 
     # ---------------------------------------------------------------- actions: choice of transport
 
-    def count_failure(self, event: Event, /) -> None:
-        """One opening failed (LIFE-6).
+    def probe(self, event: Event, /) -> None:
+        """See whether a WebSocket can be opened by now."""
+        self._ports.probe()
 
-        An event stream gives way at once. A WebSocket gives way after some failures between which
-        the HTTP address answered: an address that does not answer at all says nothing about
-        WebSockets, and one without event streams is no way out.
-        """
-        if self._transport == "sse":
-            self.change_transport(event)
-            return
-        if not isinstance(event, TimerFired) and not (
-            isinstance(event, Dropped) and unexplained(event)
-        ):
-            return
-        answered, self._answered = self._answered, False
-        if answered or not self._failures:
-            self._failures += 1
-        needed = self._options.short_life if self._has_opened else self._options.fallback_failures
-        if answered and self._failures >= needed:
-            self.change_transport(event)
-        else:
+    def count_failure(self, event: Event, /) -> None:
+        """One opening failed (LIFE-6); an event stream gives way at once."""
+        if self._choice.name == "sse":
+            self._choice.change()
+        elif (
+            isinstance(event, TimerFired) or (isinstance(event, Dropped) and unexplained(event))
+        ) and self._choice.failed():
             self.probe_http(event)
 
     def count_short_life(self, event: Event, /) -> None:
@@ -207,9 +436,9 @@ class Lifecycle(Machine):
     def probe_http(self, event: Event, /) -> None:
         """See whether an event stream would serve where the WebSocket does not."""
         frame = self._auth(None)
-        if frame is not None and not self._asking and self.may_fall_back(event):
-            self._asking = True
-            self._out.append(ProbeHttp(frame))
+        if frame is not None and not self._choice.asking and self._choice.may_fall_back:
+            self._choice.asking = True
+            self._ports.probe_http(frame)
 
     def note_replaced(self, event: Event, /) -> None:
         """Until a connection is stable, the next time is final."""
@@ -217,91 +446,67 @@ class Lifecycle(Machine):
 
     def change_transport(self, event: Event, /) -> None:
         """Take the event stream; or the WebSocket, on the event stream."""
-        self._failures = 0
-        self._answered = self._has_opened = False
-        if self._options.transport == "auto":
-            self._transport = "sse" if self._transport == "websocket" else "websocket"
+        self._choice.change()
 
     def upgrade(self, event: Event, /) -> None:
         """Take the WebSocket while the event stream serves, which one failure brings back."""
-        self.change_transport(event)
-        self._failures = self._options.fallback_failures - 1
-        self._answered = True
+        self._choice.upgrade()
 
     # ---------------------------------------------------------------- actions: attempts
 
     def schedule_retry(self, event: Event, /) -> None:
         """Wait before the next attempt, longer each time, never less than the server asked."""
         self._credentials.attempt += isinstance(event, TokenFailed)
-        if isinstance(event, TimerFired) and event.name == "open":
-            self._apart += self._options.open_timeout
-        asked = min(MAX_RETRY_AFTER, max(retry_after(event), self._stay_away))
-        delay = max(self._retry_delay(), asked)
-        self._attempt += 1
-        self._apart += delay
-        self._retry_in = delay
-        self._start("retry", delay)
-        hold = max(self._options.call_interval, asked)
-        self._called = False
-        self._sleeping = delay > hold
-        if self._sleeping:
-            self._unslept = delay - hold
-            self._start("hold", hold)
+        self._attempts.schedule()
 
     def cut_wait(self, event: Event, /) -> None:
         """A call of the program ends the wait early."""
-        self._apart -= self._unslept
+        self._attempts.cut()
 
     def retry_now(self, event: Event, /) -> None:
         """Do not wait before the next attempt."""
-        self._retry_in = 0
-        self._start("retry", 0)
+        self._timers.start("retry", 0)
 
     def reset_retry(self, event: Event, /) -> None:
-        """Count attempts anew."""
-        self._attempt = self._apart = 0
+        """Attempts count from zero, which was planned; a connection counts as stable."""
         if self.state == "connected":
             self._stable = True
             self._replaced = False
-            self._proves_well()
+            self._prove()
 
     def start_drain(self, event: Event, /) -> None:
         """Give what is published some time to be settled."""
-        if not self._draining:
-            self._draining = True
-            self._start("drain", self._options.close_timeout)
+        if not self.is_draining:
+            self.is_draining = True
+            self._timers.start("drain", self._options.close_timeout)
 
     # ---------------------------------------------------------------- actions: timers
 
     def start_fallback(self, event: Event, /) -> None:
         """A WebSocket that is not open by then gives way."""
-        if self.may_fall_back(event) and not self._has_opened:
-            self._start("fallback", self._options.fallback_after)
+        if self._choice.may_fall_back and not self._choice.has_opened:
+            self._timers.start("fallback", self._options.fallback_after)
 
     def start_suspend(self, event: Event, /) -> None:
-        """Apart for so long counts as suspended."""
+        """An outage of so long counts as suspended."""
         if "suspend" not in self._timers and not self._overdue:
-            self._start("suspend", self._options.suspend_after)
+            self._timers.start("suspend", self._options.suspend_after)
 
     def start_upgrade(self, event: Event, /) -> None:
         """Probe for a WebSocket after so long on the fallback."""
-        if self._transport == "sse" and self._options.transport == "auto":
-            first = self._options.upgrade_after
-            after = min(first << min(self._upgrades, 30), max(first, self._options.upgrade_cap))
-            self._upgrades += 1
-            self._start("upgrade", after)
+        after = self._choice.upgrade_delay()
+        if after is not None:
+            self._timers.start("upgrade", after)
 
     # ---------------------------------------------------------------- actions: the end
 
     def stop_all(self, event: Event, /) -> None:
         """No timer and no call may outlive the session."""
-        self._online = False
-        self.joins.lost()
-        for timer in list(self._timers):
-            self._stop(timer)
-        call = self._credentials.abandon()
-        if call is not None:
-            self._out.append(AbandonFetch(call))
+        self.online = False
+        self._subscriptions.lost()
+        self._context.peer = None
+        self._timers.stop_all()
+        self._credentials.abandon(self._ports)
 
     def fail(self, event: Event, /) -> None:
         """End by an error that no retry mends."""
@@ -316,20 +521,20 @@ class Lifecycle(Machine):
             else None
         )
         error = Rejected(str(code), message or "", remedy)
-        self.outbox.settle_all(error, self._out)
-        self.saying.settle_all(error, self._out)
-        self._credentials.forget()
-        self._out.append(Finished(error))
+        self._settle_all(error)
+        self._ports.finished(error)
 
     def finish(self, event: Event, /) -> None:
         """End as asked."""
-        unsent = Rejected("closed", "The client was closed before it could be sent.")
-        self.outbox.settle_all(unsent, self._out)
-        self.saying.settle_all(unsent, self._out)
-        self._credentials.forget()
-        self._out.append(Finished(None))
+        self._settle_all(Rejected("closed", "The client was closed before it could be sent."))
+        self._ports.finished(None)
 
     # ---------------------------------------------------------------- inside
+
+    def _settle_all(self, unsent: Rejected) -> None:
+        self._publishes.settle_all(unsent)
+        self._own_presence.settle_all(unsent)
+        self._credentials.forget()
 
     def _auth(self, client_id: str | None) -> AuthFrame | None:
         """Who we are, and as which client; None without a token."""
@@ -342,28 +547,33 @@ class Lifecycle(Machine):
         version = CLIENT.protocol_version
         return AuthFrame(token=token, version=version, client=client, client_id=client_id)
 
-    def _proves_well(self) -> None:
-        """The connection is of use: what failed before says nothing about the way any more."""
+    def _prove(self) -> None:
         self._works = True
-        self._apart = 0
-        if self._transport == "websocket":
-            self._failures = self._upgrades = 0
-            self._answered = False
+        self._attempts.outage = 0
+        self._choice.proves_well()
 
-    def _last(self, frame: AuthOkFrame, at: int) -> None:
+    def _read_peer(self, frame: AuthOkFrame, at: int) -> Peer:
+        """Take what the server says of itself."""
+        peer = self._context.peer = read_peer(frame, at, incremental=self._incremental)
+        self._client_id = peer.client_id[:64]
+        self._ports.welcomed(peer)
+        return peer
+
+    def _renew_before_end(self, peer: Peer) -> None:
         """Renew the token before it ends; forget it when it has."""
-        life = self._credentials.life
-        if frame.expires_at is not None:
-            life = frame.expires_at - (at if frame.server_time is None else frame.server_time)
-            self._stop("expiry")
+        credentials = self._credentials
+        life = credentials.life
+        if peer.token_left is not None:
+            life = peer.token_left
+            self._timers.stop("expiry")
             self._live_for(life, "expiry")
-        if self._credentials.span is None:
-            self._credentials.span = life
-        self._stop("refresh")
-        if life is not None and self._credentials.renewable:
+        if credentials.span is None:
+            credentials.span = life
+        self._timers.stop("refresh")
+        if life is not None and credentials.renewable:
             margin = self._options.refresh_margin
             self._live_for(max(life - margin, life * 4 // 5), "refresh")
 
     def _live_for(self, life: int | None, timer: TimerName) -> None:
         if life is not None and 0 < life <= MAX_TIMER:
-            self._start(timer, life)
+            self._timers.start(timer, life)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.defaults import LIMITS
+from hanzoai.pubsub.generated.wire import Limits
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import AuthOkFrame
@@ -16,6 +17,10 @@ class Peer:
     """The other side of one connection.
 
     Attributes:
+        client_id: The id that it gave this client.
+        features: What it says that it can do; empty for a plain peer.
+        limits: What it says that it allows.
+        token_left: Milliseconds until the token ends, if it says so.
         plain: It knows HIP-56 and nothing more, so it is sent nothing more.
         ref: It echoes `ref`.
         ack: It answers `publish`, with the `ref` that it was given.
@@ -27,6 +32,10 @@ class Peer:
         history: Messages that it retains a topic.
     """
 
+    client_id: str = ""
+    features: frozenset[str] = frozenset()
+    limits: Limits = field(default_factory=Limits)
+    token_left: int | None = None
     plain: bool = True
     ref: bool = False
     ack: bool = False
@@ -52,20 +61,30 @@ def burst_of(rate: int) -> int:
     return rate - min(max(1, rate // 10), rate // 2)
 
 
-def read_peer(frame: AuthOkFrame, *, incremental: bool) -> Peer:
-    """What `auth.ok` says of the server."""
-    features = () if frame.version is None else frame.features or ()
-    limits = frame.limits
-    retained = None if limits is None else limits.history_max
+def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
+    """What `auth.ok` says of the server.
+
+    Args:
+        frame: The frame.
+        at: When it came, Unix milliseconds by the client's clock.
+        incremental: Whether subscriptions of the transport may come and go one by one.
+    """
+    features = frozenset(() if frame.version is None else frame.features or ())
+    limits = frame.limits or Limits()
+    now = at if frame.server_time is None else frame.server_time
     return Peer(
+        client_id=frame.client_id,
+        features=features,
+        limits=limits,
+        token_left=None if frame.expires_at is None else frame.expires_at - now,
         plain=frame.version is None,
         ref="ref" in features,
         # Beside an event stream a publish is a request, which every server answers.
-        ack=not incremental or ("ack" in features and "ref" in features),
+        ack=not incremental or features >= {"ack", "ref"},
         seq="seq" in features,
         idempotent="idempotency" in features,
         batch="batch" in features,
         incremental=incremental,
-        rate=None if limits is None else limits.publish_rate,
-        history=LIMITS.history_max_messages if retained is None else retained,
+        rate=limits.publish_rate,
+        history=LIMITS.history_max_messages if limits.history_max is None else limits.history_max,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.topics import TopicTrie
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.session.join import Join
+    from hanzoai.pubsub.session.subscription_state import SubscriptionState
 
 KNOWN_TOPICS: Final = 4_096
 """Topics whose subscriptions are remembered; beyond that they are looked up anew."""
@@ -23,29 +23,29 @@ class Routes:
     __slots__ = ("_trie", "known")
 
     def __init__(self) -> None:
-        self.known: dict[str, tuple[Join, ...]] = {}
-        self._trie: TopicTrie[Join] = TopicTrie()
+        self.known: dict[str, tuple[SubscriptionState, ...]] = {}
+        self._trie: TopicTrie[SubscriptionState] = TopicTrie()
 
     def __len__(self) -> int:
         return len(self._trie)
 
-    def add(self, join: Join) -> None:
+    def add(self, state: SubscriptionState) -> None:
         """Let the patterns of a subscription lead to it."""
-        for pattern in join.patterns:
-            self._trie.insert(pattern, join)
+        for pattern in state.patterns:
+            self._trie.insert(pattern, state)
         self.known.clear()
 
-    def remove(self, pattern: str, join: Join) -> None:
+    def remove(self, pattern: str, state: SubscriptionState) -> None:
         """Let one pattern lead there no more."""
-        self._trie.remove(pattern, join)
+        self._trie.remove(pattern, state)
         self.known.clear()
 
-    def find(self, topic: str) -> tuple[Join, ...]:
+    def find(self, topic: str) -> tuple[SubscriptionState, ...]:
         """The subscriptions that take a topic, each once, oldest first."""
-        joins = self.known.get(topic)
-        if joins is None:
+        states = self.known.get(topic)
+        if states is None:
             if len(self.known) >= KNOWN_TOPICS:
                 self.known.clear()
             found = self._trie.match(topic)
-            joins = self.known[topic] = tuple(sorted(found, key=lambda join: join.sub))
-        return joins
+            states = self.known[topic] = tuple(sorted(found, key=lambda state: state.sub))
+        return states

@@ -1,7 +1,7 @@
-"""The session: a pure step function, events in, effects out.
+"""The session: what the whole SDK decides, it decides here, and performs it through its ports.
 
-What the whole SDK decides, it decides here: `lifecycle` follows the table, `joins` keeps
-subscriptions, `outbox` keeps publishes; this is where each kind of event finds its way to them.
+One object with parts that share a context: `lifecycle` follows the table, `subscriptions`,
+`publishes` and `own_presence` keep what the user asked for. This is where each call finds its part.
 """
 
 from __future__ import annotations
@@ -9,228 +9,296 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.generated import wire
-from hanzoai.pubsub.generated.lifecycle import FINAL, TIMERS
+from hanzoai.pubsub.generated.lifecycle import FINAL
 from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, ErrorFrame, MessageFrame
-from hanzoai.pubsub.session import events
 from hanzoai.pubsub.session.causes import action_of, ends_connection
-from hanzoai.pubsub.session.effects import Joined, Problem, Rejected, Settle
-from hanzoai.pubsub.session.events import Dropped, Received, TimerFired, Token, TokenFailed
+from hanzoai.pubsub.session.context import Context
+from hanzoai.pubsub.session.events import (
+    Answered,
+    Dropped,
+    Event,
+    Probed,
+    Received,
+    TimerFired,
+    Token,
+    TokenFailed,
+)
 from hanzoai.pubsub.session.lifecycle import Lifecycle
+from hanzoai.pubsub.session.own_presence import OwnPresence
+from hanzoai.pubsub.session.ports import Rejected
+from hanzoai.pubsub.session.publishes import Publishes
+from hanzoai.pubsub.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from hanzoai.pubsub.session.effects import Effect
-    from hanzoai.pubsub.session.events import Event
+    from hanzoai.pubsub.generated.lifecycle import State
+    from hanzoai.pubsub.session.events import Publish, Subscribe, TimerName
+    from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.ports import Ports
     from hanzoai.pubsub.settings.session import SessionOptions
 
+_CLOSED: Final = Rejected("closed", "The client is closed.")
 
-class Session(Lifecycle):
-    """One client's life, from `Connect` to `Finished`.
+
+class Session:
+    """One client's life, from `connect` to the port `finished`.
+
+    Each call is one step: it changes the session and calls ports, and returns. Nothing that comes
+    from the network makes it raise: what has no meaning now is ignored.
 
     Args:
         options: What it is set to.
-        random: A number from 0 inclusive to 1 exclusive.
+        ports: The world outside.
+        random: A number from 0 inclusive to 1 exclusive, drawn once for each delay.
     """
 
-    def __init__(self, options: SessionOptions, random: Callable[[], float]) -> None:
-        super().__init__(options, random)
-        self._handlers: Final[dict[type[Any], Callable[[Any], None]]] = {
-            events.Connect: self._connect,
-            events.Close: lambda event: self._fire("close", event),
-            events.Abort: lambda event: self._fire("abort", event),
-            events.Probed: lambda event: self._fire("probed", event),
-            events.Answered: self._http_answered,
-            events.Woke: self._woke,
-            events.Offline: lambda event: self._fire("offline", event),
-            Token: self._token,
-            TokenFailed: self._token,
-            events.Opened: self._opened,
-            Dropped: self._dropped,
-            Received: self._received,
-            TimerFired: self._timer_fired,
-            events.Subscribe: self._subscribe,
-            events.Unsubscribe: self._unsubscribe,
-            events.Publish: self._publish,
-            events.Expire: lambda event: self.outbox.expire(event.ref, self._out),
-            events.UpdatePresence: self._update_presence,
-        }
+    def __init__(self, options: SessionOptions, ports: Ports, random: Callable[[], float]) -> None:
+        context = self._context = Context(options, ports, random)
+        self._ports = ports
+        self._timers = context.timers
+        self.subscriptions: Final = Subscriptions(context)
+        self.publishes: Final = Publishes(context)
+        self.own_presence: Final = OwnPresence(context, self.publishes)
+        self.lifecycle: Final = Lifecycle(
+            context, self.subscriptions, self.publishes, self.own_presence
+        )
 
     # ---------------------------------------------------------------- what others may ask
 
+    @property
+    def state(self) -> State:
+        """Where the session is in the lifecycle table."""
+        return self.lifecycle.state
+
+    @property
+    def peer(self) -> Peer | None:
+        """What the server of the present connection can do; None where there is none."""
+        return self._context.peer
+
     def positions(self, sub: int) -> dict[str, int]:
         """Position of each topic of a subscription, for `Subscribe(after=…)` at another time."""
-        return self.joins.positions(sub)
+        return self.subscriptions.positions(sub)
 
-    # ---------------------------------------------------------------- events in, effects out
+    # ---------------------------------------------------------------- from the user
 
-    def handle(self, event: Event) -> list[Effect]:
-        """Take one event; return the effects, to be performed in order.
+    def connect(self, *, opened: bool = False) -> None:
+        """Connect.
 
-        Nothing that comes from the network makes it raise: what has no meaning now is ignored.
+        Args:
+            opened: A WebSocket to this address has worked in this process before.
         """
-        out: list[Effect] = []
-        if type(event) is Received and type(event.frame) is MessageFrame:
-            if self._online:
-                self.joins.message(event.frame.message, out)
-                if self.joins.due is not None:
-                    self._out = out
-                    self._start_due()
-            return out
-        self._out = out
-        self._handlers[type(event)](event)
-        if self._draining and not len(self.outbox) and self.state not in FINAL:
-            self._fire("drained", event)
-        self._start_due()
-        return out
+        self.lifecycle.connect(opened=opened)
+        self._end_step(None)
 
-    def _start_due(self) -> None:
-        """Start the timers that queue and subscriptions ask for."""
-        if (pace := self.outbox.take_pace()) is not None:
-            self._start("pace", pace)
-        if (due := self.joins.take_due()) is not None:
-            self._start("rejoin", due)
+    def close(self) -> None:
+        """End, after what is published has been settled."""
+        self.lifecycle.fire("close")
+        self._end_step(None)
 
-    # ---------------------------------------------------------------- each kind of event
+    def abort(self) -> None:
+        """End now; what is unsettled is settled as unknown or refused."""
+        self.lifecycle.fire("abort")
+        self._end_step(None)
 
-    def _connect(self, event: events.Connect) -> None:
-        self._has_opened |= event.opened
-        self._fire("connect", event)
-        self._hurry(event)
-
-    def _hurry(self, event: Event) -> None:
-        """The program called: what waits long for the next attempt does so no longer."""
-        if self._sleeping:
-            self._called = "hold" in self._timers
-            if not self._called:
-                self._fire("called", event)
-
-    def _http_answered(self, event: events.Answered) -> None:
-        self._asking = False
-        self._answered = event.ok
-        if not event.ok:
-            self._failures = 0
-        self._fire("answered", event)
-
-    def _token(self, event: Token | TokenFailed) -> None:
-        if self._credentials.answered(event.fetch):
-            self._stop("fetch")
-            self._fire("token" if isinstance(event, Token) else "token_failed", event)
-
-    def _opened(self, event: events.Opened) -> None:
-        if self._linked:
-            self._incremental = event.incremental
-            self._fire("opened", event)
-
-    def _dropped(self, event: Dropped) -> None:
-        if self._linked:
-            self._linked = False
-            self._fire("dropped", event)
-
-    def _woke(self, event: events.Woke) -> None:
-        if self._credentials.life is not None and self._credentials.renewable:
-            self.forget_token(event)  # nobody knows how long the sleep was
-        self._fire("woke", event)
-
-    def _timer_fired(self, event: TimerFired) -> None:
-        if event.name not in self._timers:
-            return
-        del self._timers[event.name]
-        if event.name == "pace":
-            self.outbox.paced(self._out)
-            self.saying.flush(self._out)
-        elif event.name == "rejoin":
-            self.joins.rejoin(self._out)
-        elif event.name == "hold":
-            if self._called:
-                self._fire("called", event)
-        else:
-            if event.name == "suspend":
-                self._overdue = True
-                self._apart = max(self._apart, self._options.suspend_after)
-            self._late |= event.name == "fallback"
-            self._fire(TIMERS[event.name], event)
-
-    def _subscribe(self, event: events.Subscribe) -> None:
-        if self._draining or self.state in FINAL:
-            message = "The client is closed."
+    def subscribe(self, request: Subscribe) -> None:
+        """Take a subscription."""
+        if self.lifecycle.is_draining or self.state in FINAL:
             denied = tuple(
-                wire.Denial(topic=topic, code="closed", message=message) for topic in event.topics
+                wire.Denial(topic=topic, code=_CLOSED.code, message=_CLOSED.message)
+                for topic in request.topics
             )
-            self._out.append(Joined(event.sub, (), denied))
+            self._ports.joined(request.sub, (), denied)
         else:
-            self.joins.subscribe(event, self._out)
-            self._hurry(event)
+            self.subscriptions.subscribe(request)
+            self.lifecycle.hurry()
+        self._end_step(None)
 
-    def _unsubscribe(self, event: events.Unsubscribe) -> None:
-        self.joins.unsubscribe(event.sub, self._out)
-        self.saying.keep(self.joins.wants)
+    def unsubscribe(self, sub: int) -> None:
+        """End a subscription."""
+        self.subscriptions.unsubscribe(sub)
+        self.own_presence.keep(self.subscriptions.wants)
+        self._end_step(None)
 
-    def _publish(self, event: events.Publish) -> None:
-        if self._draining or self.state in FINAL:
-            self._out.append(Settle(event.ref, Rejected("closed", "The client is closed.")))
+    def publish(self, request: Publish) -> None:
+        """Publish; the port `settle` gets the outcome."""
+        if self.lifecycle.is_draining or self.state in FINAL:
+            self._ports.settle(request.ref, _CLOSED)
         else:
-            self.outbox.publish(event, self._out)
-            self._hurry(event)
+            self.publishes.publish(request)
+            self.lifecycle.hurry()
+        self._end_step(None)
 
-    def _update_presence(self, event: events.UpdatePresence) -> None:
+    def expire(self, ref: int) -> None:
+        """The time that the user gave a publish has passed. It is never sent after that."""
+        self.publishes.expire(ref)
+        self._end_step(None)
+
+    def update_presence(
+        self, topic: str | None, data: Mapping[str, Any], ref: int | None = None
+    ) -> None:
+        """Change the user's own presence.
+
+        Args:
+            topic: The topic; None for all that the user is a member of.
+            data: Keys with their new values.
+            ref: Not used before; names the update in the port `settle`. None: nothing waits for it.
+        """
         if self.state not in FINAL:
-            self.saying.say(event.topic, event.data, event.ref, self._out)
-            self._hurry(event)
-        elif event.ref is not None:
-            self._out.append(Settle(event.ref, Rejected("closed", "The client is closed.")))
+            self.own_presence.update(topic, data, ref)
+            self.lifecycle.hurry()
+        elif ref is not None:
+            self._ports.settle(ref, _CLOSED)
+        self._end_step(None)
 
-    def _received(self, event: Received) -> None:
-        frame = event.frame
+    # ---------------------------------------------------------------- from the runtime
+
+    def token(self, call: int, value: str, expires_in: int | None = None) -> None:
+        """The token callback answered; milliseconds until the token ends, if it said so."""
+        self._token(Token(call, value, expires_in))
+
+    def token_failed(self, call: int, message: str, *, refused: bool) -> None:
+        """The token callback raised; `refused`: asking again is pointless."""
+        self._token(TokenFailed(call, refused, message))
+
+    def opened(self, *, incremental: bool) -> None:
+        """The transport is open.
+
+        Args:
+            incremental: Subscriptions may come and go one by one. False for SSE, where one request
+                carries them all.
+        """
+        self.lifecycle.opened(incremental=incremental)
+        self._end_step(None)
+
+    def dropped(self, code: int | None, reason: str, retry_after: int | None = None) -> None:
+        """The transport is gone, or could not be opened.
+
+        Args:
+            code: WebSocket close code, or the one that an HTTP status stands for; None without one.
+            reason: What was said, in words.
+            retry_after: Milliseconds the server asked to wait.
+        """
+        event = Dropped(code, reason, retry_after)
+        self.lifecycle.dropped(event)
+        self._end_step(event)
+
+    def probed(self, *, ok: bool) -> None:
+        """A WebSocket could be opened beside the fallback, or not."""
+        event = Probed(ok)
+        self.lifecycle.fire("probed", event)
+        self._end_step(event)
+
+    def answered(self, *, ok: bool) -> None:
+        """The HTTP address answered as a PubSub service, or not."""
+        event = Answered(ok)
+        self.lifecycle.answered(event, ok=ok)
+        self._end_step(event)
+
+    def woke(self) -> None:
+        """The machine slept, or the network is back."""
+        self.lifecycle.woke()
+        self._end_step(None)
+
+    def offline(self) -> None:
+        """The platform says that the network is gone; it may be wrong about this connection."""
+        self.lifecycle.fire("offline")
+        self._end_step(None)
+
+    def timer_fired(self, name: TimerName, idle: int) -> None:
+        """A timer has run out.
+
+        Args:
+            name: The timer.
+            idle: Milliseconds since the last byte of the transport.
+        """
+        event = TimerFired(name, idle)
+        if self._timers.fired(name):
+            if name == "pace":
+                self.publishes.paced()
+                self.own_presence.flush()
+            elif name == "rejoin":
+                self.subscriptions.rejoin()
+            else:
+                self.lifecycle.timer_fired(event)
+        self._end_step(event)
+
+    def receive(self, frame: wire.ServerFrame, at: int) -> None:
+        """A frame has come.
+
+        Args:
+            frame: The decoded frame.
+            at: Wall clock, Unix milliseconds.
+        """
+        if type(frame) is MessageFrame:
+            if self.lifecycle.online:
+                self.subscriptions.message(frame.message)
+                if self._timers.rejoin is not None:
+                    self._timers.start_due()
+            return
+        event = Received(frame, at)
         match frame:
             case AuthOkFrame():
-                self._fire("auth.ok", event)
+                self.lifecycle.fire("auth.ok", event)
             case AuthErrorFrame():
-                self._fire("auth.error", event)
+                self.lifecycle.fire("auth.error", event)
             case wire.AuthExpiringFrame():
-                self._fire("auth.expiring", event)
+                self.lifecycle.fire("auth.expiring", event)
             case wire.PongFrame():
-                self._fire("pong", event)
+                self.lifecycle.fire("pong", event)
             case ErrorFrame():
                 self._error(frame, event)
-            case _ if not self._online:
+            case _ if not self.lifecycle.online:
                 pass
             case _:
-                if not self._works:
-                    self._proves_well()
-                self._served(frame, event)
+                self.lifecycle.proves_well()
+                self._answer(frame, at)
+        self._end_step(event)
 
-    def _served(self, frame: wire.ServerFrame, event: Received) -> None:
+    # ---------------------------------------------------------------- inside
+
+    def _answer(self, frame: wire.ServerFrame, at: int) -> None:
         match frame:
             case wire.SubscribedFrame():
-                self.joins.subscribed(frame, event.at, self._out)
+                self.subscriptions.subscribed(frame, at)
             case wire.PublishedFrame():
-                if not self.saying.answered(frame.ref, self._out):
-                    self.outbox.published(frame, self._out)
+                if not self.own_presence.answered(frame.ref):
+                    self.publishes.published(frame)
             case wire.PresenceSnapshotFrame():
-                self.joins.snapshot(frame, self._out)
+                self.subscriptions.presence.snapshot(frame)
             case _:
                 pass  # `unsubscribed` says nothing that is not known
 
     def _error(self, frame: ErrorFrame, event: Received) -> None:
-        if self._linked and ends_connection(frame):
-            self._stay_away = frame.retry_after_ms or 0
-        if self.state == "authenticating" and action_of(frame.code) != "retry":
-            self._fire("auth.error", event)
-        elif not self._online:
-            if self._linked:
-                self._out.append(_problem(frame))
-        elif frame.code == "rate_limited" and self.saying.postponed(frame.ref, self._out):
-            self.outbox.pause(frame.retry_after_ms)
+        lifecycle = self.lifecycle
+        if lifecycle.is_linked and ends_connection(frame):
+            lifecycle.stay_away(frame.retry_after_ms or 0)
+        if lifecycle.state == "authenticating" and action_of(frame.code) != "retry":
+            lifecycle.fire("auth.error", event)
+        elif not lifecycle.online:
+            if lifecycle.is_linked:
+                self._problem(frame)
+        elif frame.code == "rate_limited" and self.own_presence.postponed(frame.ref):
+            self.publishes.pause(frame.retry_after_ms)
         elif not (
-            self.saying.refused(frame, self._out)
-            or self.outbox.failed(frame, self._out)
-            or self.joins.failed(frame, self.outbox.may_be_about, self._out)
+            self.own_presence.refused(frame)
+            or self.publishes.failed(frame)
+            or self.subscriptions.failed(frame, self.publishes.may_be_about)
         ):
             if frame.code == "rate_limited":
-                self.outbox.pause(frame.retry_after_ms)
-            self._out.append(_problem(frame))
+                self.publishes.pause(frame.retry_after_ms)
+            self._problem(frame)
 
+    def _problem(self, frame: ErrorFrame) -> None:
+        self._ports.problem(frame.code, frame.message, frame.topic, frame.retry_after_ms)
 
-def _problem(frame: ErrorFrame) -> Problem:
-    return Problem(frame.code, frame.message, frame.topic, frame.retry_after_ms)
+    def _token(self, event: Token | TokenFailed) -> None:
+        self.lifecycle.token(event)
+        self._end_step(event)
+
+    def _end_step(self, event: Event) -> None:
+        """End the session if that is what it waits for, and start the timers that are due."""
+        lifecycle = self.lifecycle
+        if lifecycle.is_draining and not len(self.publishes) and lifecycle.state not in FINAL:
+            lifecycle.fire("drained", event)
+        self._timers.start_due()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hanzoai.pubsub.session.effects import TransportName
+    from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.testing.server import MemoryServer
     from hanzoai.pubsub.transports.memory import MemoryTransport
     from pubsub_server.hub.hub import Hub

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import httpx
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.session.effects import TransportName
+    from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.testing.hub import MemoryHub
     from hanzoai.pubsub.values import Published
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
-    from hanzoai.pubsub.session.effects import TransportName
+    from hanzoai.pubsub.session.ports import TransportName
 
 SCHEME: Final = "memory://"
 

@@ -21,17 +21,15 @@ JOINING: Final = 1
 LIVE: Final = 2
 
 
-class Join:
+class SubscriptionState:
     """One subscription of the user."""
 
     __slots__ = (
         "again",
         "answered",
-        "ask",
         "cursor",
         "denied",
         "doubts",
-        "event",
         "healed",
         "held",
         "history",
@@ -40,6 +38,8 @@ class Join:
         "phase",
         "positions",
         "quiet",
+        "ref",
+        "request",
         "reset",
         "sub",
         "timestamp",
@@ -48,13 +48,13 @@ class Join:
         "whole",
     )
 
-    def __init__(self, event: Subscribe, cursor: SeqCursor | IdCursor) -> None:
-        self.event = event
-        self.sub = event.sub
-        self.patterns = list(event.topics)
+    def __init__(self, request: Subscribe, cursor: SeqCursor | IdCursor) -> None:
+        self.request = request
+        self.sub = request.sub
+        self.patterns = list(request.topics)
         self.cursor = cursor
         self.phase = PENDING
-        self.ask = ""
+        self.ref = ""
         self.answered = False
         self.again = False
         self.quiet = False
@@ -78,7 +78,7 @@ class Join:
     def forget(self) -> None:
         """The connection is gone: what was held and not replayed would make the mark jump."""
         self.phase = PENDING
-        self.ask = ""
+        self.ref = ""
         self.held = []
         self.lost = {}
         self.whole = True
@@ -95,7 +95,7 @@ class Join:
         asked for like that, and by time and ids alone an answer is known to be whole only at its
         end.
         """
-        whole = not self.answered and self.event.history is not None
+        whole = not self.answered and self.request.history is not None
         return isinstance(self.cursor, SeqCursor) and not whole
 
     def takes(self, topic: str) -> bool:

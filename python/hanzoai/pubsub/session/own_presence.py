@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
-from hanzoai.pubsub.session.effects import Acked, Problem, Send, Settle
-from hanzoai.pubsub.session.entry import rejected
+from hanzoai.pubsub.session.ports import Acked
+from hanzoai.pubsub.session.publish_state import rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import ErrorFrame
-    from hanzoai.pubsub.session.effects import Effect, Outcome, Rejected
-    from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.context import Context
+    from hanzoai.pubsub.session.ports import Outcome, Rejected
+    from hanzoai.pubsub.session.publishes import Publishes
 
 MAX_TOPICS: Final = 10_000
 """Topics of which is kept what was said; the oldest gives way."""
@@ -34,7 +35,7 @@ class _Update(NamedTuple):
     refs: Sequence[int]
 
 
-class OwnPresence:
+class Words:
     """What was said, by topic; None for all topics."""
 
     def __init__(self) -> None:
@@ -89,47 +90,48 @@ class OwnPresence:
             del self._said[topic]
 
 
-class Saying:
-    """What the user says of itself.
+class OwnPresence:
+    """The presence of the user itself: what it said of each topic, until the server has it.
 
     Args:
-        paused: Whether the server has asked to wait.
+        context: What the parts of the session share.
+        publishes: Knows whether the server has asked to wait.
     """
 
-    def __init__(self, paused: Callable[[], bool]) -> None:
-        self._paused = paused
-        self._peer: Peer | None = None
-        self._own = OwnPresence()
-        self._later = OwnPresence()
+    def __init__(self, context: Context, publishes: Publishes) -> None:
+        self._context = context
+        self._ports = context.ports
+        self._publishes = publishes
+        self._open = False  # the connection takes updates
+        self._own = Words()
+        self._later = Words()
         self._waiting: dict[str | None, list[int]] = {}
         self._asked: dict[str, _Update] = {}
         self._busy: set[str | None] = set()
         self._number = 0
 
-    def say(
-        self, topic: str | None, data: Mapping[str, Any], ref: int | None, out: list[Effect]
-    ) -> None:
-        """Say something; `ref` is settled when the server has it."""
+    def update(self, topic: str | None, data: Mapping[str, Any], ref: int | None) -> None:
+        """Merge an update and send it; `ref` is settled when the server has it."""
         self._own.update(topic, data)
         self._later.update(topic, data)
         if ref is not None:
             self._wait(topic, [ref])
-        self._gather(out)
-        self.flush(out)
+        self._gather()
+        self.flush()
 
-    def connected(self, peer: Peer, out: list[Effect]) -> None:
+    def connected(self) -> None:
         """Say on a new connection what was said before."""
-        self._peer = peer
-        self._later = OwnPresence()
+        self._open = True
+        self._later = Words()
         for topic, data in self._own.items():
             self._later.update(topic, data)
-        self._gather(out)
-        self.flush(out)
+        self._gather()
+        self.flush()
 
-    def flush(self, out: list[Effect]) -> None:
+    def flush(self) -> None:
         """Say what waits, as far as it may be said now."""
-        peer = self._peer
-        if peer is None:
+        peer = self._context.peer
+        if peer is None or not self._open:
             return
         answers = peer.ref and peer.ack
         for topic, data in list(self._later.items()):
@@ -137,7 +139,7 @@ class Saying:
                 # What is said of all topics goes neither before nor after what is said of one by
                 # chance.
                 held = bool(self._busy) if topic is None else None in self._busy
-                if held or self._paused():
+                if held or self._publishes.paused:
                     return
                 if topic in self._busy:
                     continue
@@ -146,23 +148,23 @@ class Saying:
             self._number += 1
             ref = f"m{self._number}"
             frame = PresenceUpdateFrame(topic=topic, data=data, ref=ref if peer.ref else None)
-            out.append(Send(frame))
+            self._ports.send(frame)
             if answers:
                 self._asked[ref] = _Update(topic, data, refs)
                 self._busy.add(topic)
             else:
-                _settle(refs, _TAKEN, out)
+                self._settle(refs, _TAKEN)
 
-    def answered(self, ref: str | None, out: list[Effect]) -> bool:
+    def answered(self, ref: str | None) -> bool:
         """The server answered; False if nothing is known under the `ref`."""
         update = self._take(ref)
         if update is None:
             return False
-        _settle(update.refs, _TAKEN, out)
-        self.flush(out)
+        self._settle(update.refs, _TAKEN)
+        self.flush()
         return True
 
-    def refused(self, frame: ErrorFrame, out: list[Effect]) -> bool:
+    def refused(self, frame: ErrorFrame) -> bool:
         """The server refused, for good; False if nothing is known under the `ref`."""
         update = self._take(frame.ref)
         if update is None:
@@ -170,35 +172,35 @@ class Saying:
         self._own.forget(update.topic, update.data)
         about = frame.topic or update.topic
         if update.refs:
-            _settle(update.refs, rejected(frame.model_copy(update={"topic": about})), out)
+            self._settle(update.refs, rejected(frame.model_copy(update={"topic": about})))
         else:
-            out.append(Problem(frame.code, frame.message, about, frame.retry_after_ms))
-        self.flush(out)
+            self._ports.problem(frame.code, frame.message, about, frame.retry_after_ms)
+        self.flush()
         return True
 
-    def postponed(self, ref: str | None, out: list[Effect]) -> bool:
+    def postponed(self, ref: str | None) -> bool:
         """The server refused for now: it is said again; False if nothing is known of the `ref`."""
         update = self._take(ref)
         if update is None:
             return False
         self._later.restore(update.topic, update.data)
         self._wait(update.topic, update.refs)
-        self._gather(out)
+        self._gather()
         return True
 
     def lost(self) -> None:
         """The connection is gone: what was not answered is said again."""
-        self._peer = None
+        self._open = False
         for update in self._asked.values():
             self._wait(update.topic, update.refs)
         self._asked.clear()
         self._busy.clear()
 
-    def settle_all(self, error: Rejected, out: list[Effect]) -> None:
+    def settle_all(self, error: Rejected) -> None:
         """The session has ended."""
         self.lost()
         for refs in self._waiting.values():
-            _settle(refs, error, out)
+            self._settle(refs, error)
         self._waiting.clear()
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
@@ -217,7 +219,7 @@ class Saying:
         if every:
             self._waiting[topic] = every
 
-    def _gather(self, out: list[Effect]) -> None:
+    def _gather(self) -> None:
         """What was said for all topics since took the words of some: their calls wait for that."""
         for topic, refs in list(self._waiting.items()):
             if topic in self._later:
@@ -226,9 +228,8 @@ class Saying:
             if None in self._later:
                 self._wait(None, refs)
             else:
-                _settle(refs, _TAKEN, out)
+                self._settle(refs, _TAKEN)
 
-
-def _settle(refs: Sequence[int], outcome: Outcome, out: list[Effect]) -> None:
-    for ref in refs:
-        out.append(Settle(ref, outcome))
+    def _settle(self, refs: Sequence[int], outcome: Outcome) -> None:
+        for ref in refs:
+            self._ports.settle(ref, outcome)

@@ -17,7 +17,7 @@ from hanzoai.pubsub.runtime.states import reason_of
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.session.effects import TransportName
+    from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import StateChange, StateName
 
@@ -30,7 +30,7 @@ _TOKEN_REMEDY: Final = (
 )
 
 
-class Troubles:
+class Failures:
     """What went wrong with one client.
 
     Args:
@@ -153,4 +153,4 @@ def describe_failure(error: Exception) -> str:
     return f"get_token raised {type(error).__name__}{place}"
 
 
-__all__ = ["Troubles", "describe_failure"]
+__all__ = ["Failures", "describe_failure"]

@@ -1,4 +1,4 @@
-"""Who waits for room in the queue of publishes."""
+"""Backpressure on publishes: calls wait for room in the queue (policy ``block``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
 
 
-class Turnstile:
+class Backpressure:
     """Lets publishes in one by one, in order, as the queue has room (policy ``block``).
 
     Args:

@@ -10,9 +10,9 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.wire import ErrorInfo, PublishFrame, PublishResult
-from hanzoai.pubsub.session.effects import Acked, Rejected, Send, Settle, Unknown
-from hanzoai.pubsub.session.entry import (
-    Entry,
+from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
+from hanzoai.pubsub.session.publish_state import (
+    PublishState,
     count_in,
     is_number,
     rejected,
@@ -22,9 +22,10 @@ from hanzoai.pubsub.session.entry import (
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ErrorFrame, PublishedFrame
-    from hanzoai.pubsub.session.effects import Effect, Outcome
+    from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.events import Publish
     from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.ports import Outcome
 
 RATE_LIMITED: Final = "rate_limited"
 PAUSE: Final = 1_000
@@ -37,32 +38,35 @@ MAX_PAUSE: Final = 60_000
 """Longest pause that a server may impose, milliseconds."""
 
 
-class Outbox:
-    """Unsettled publishes. Methods append effects to `out`.
+class Publishes:
+    """Unsettled publishes of a session.
+
+    `send_queue_messages` of the options bounds the messages that wait, and those in flight;
+    `send_queue_bytes` likewise their bytes. One publish may be larger, if it is alone.
 
     Args:
-        messages: At most so many messages wait, and at most so many are in flight.
-        size: Likewise in bytes. One publish may be larger, if it is alone.
-        interval: Milliseconds between two refills of the publish budget.
+        context: What the parts of the session share.
     """
 
-    def __init__(self, messages: int, size: int, interval: int) -> None:
-        self._max_messages = messages
-        self._max_bytes = size
-        self._interval = interval
-        self._entries: dict[int, Entry] = {}  # by ref
-        self._queue: OrderedDict[int, Entry] = OrderedDict()  # by number, which is the order
-        self._flight: OrderedDict[int, Entry] = OrderedDict()  # by number
-        self._keys: dict[str, Entry] = {}  # unsent, by key of the policy `latest`
+    def __init__(self, context: Context) -> None:
+        options = context.options
+        self._context = context
+        self._ports = context.ports
+        self._timers = context.timers
+        self._max_messages = options.send_queue_messages
+        self._max_bytes = options.send_queue_bytes
+        self._interval = options.pace_interval
+        self._entries: dict[int, PublishState] = {}  # by ref
+        self._queue: OrderedDict[int, PublishState] = OrderedDict()  # by number, which is the order
+        self._flight: OrderedDict[int, PublishState] = OrderedDict()  # by number
+        self._keys: dict[str, PublishState] = {}  # unsent, by key of the policy `latest`
         self._queued = [0, 0]
         self._flying = [0, 0]
         self._number = 0
         self._blind: deque[str] = deque(maxlen=MAX_BLIND)
-        self._peer: Peer | None = None
         self._budget = 0
         self._paused = False
         self._pacing = False
-        self._pace: int | None = None
 
     # ---------------------------------------------------------------- what others may ask
 
@@ -91,48 +95,51 @@ class Outbox:
             and self._queued[1] + size <= self._max_bytes
         )
 
-    def take_pace(self) -> int | None:
-        """Milliseconds after which the timer `pace` is to fire, if it has to be started anew."""
-        pace, self._pace = self._pace, None
-        return pace
+    @property
+    def survives_drop(self) -> bool:
+        """Whether anything waits still after the present connection, if there is one, is lost."""
+        peer = self._context.peer
+        if peer is None or peer.idempotent:
+            return bool(self._entries)
+        return any(not entry.sent for entry in self._entries.values())
 
     # ---------------------------------------------------------------- from the user
 
-    def publish(self, event: Publish, out: list[Effect]) -> None:
+    def publish(self, event: Publish) -> None:
         """Take a publish into the queue, or settle it by its policy; send what may go."""
         if event.ref in self._entries:
             return
         if not event.messages:
-            out.append(Settle(event.ref, Acked(())))
+            self._ports.settle(event.ref, Acked(()))
             return
         key = event.key if event.policy == "latest" else None
-        place = None if key is None else self._supersede(key, event, out)
+        place = None if key is None else self._supersede(key, event)
         count = len(event.messages)
         if event.policy == "drop_oldest":
-            self._make_room(count, event.size, out)
+            self._make_room(count, event.size)
         if not self.has_room(count, event.size):
             messages, size = self._queued
             message = f"Messages that wait to be sent: {messages}, with {size} bytes in all."
-            out.append(Settle(event.ref, Rejected("queue_full", message)))
+            self._ports.settle(event.ref, Rejected("queue_full", message))
             return
         if place is None:
             self._number += 1
-        self._enqueue(Entry(self._number if place is None else place, event), key)
-        self._pump(out)
+        self._enqueue(PublishState(self._number if place is None else place, event), key)
+        self._pump()
 
-    def expire(self, ref: int, out: list[Effect]) -> None:
+    def expire(self, ref: int) -> None:
         """Give a publish up: its time has passed."""
         entry = self._entries.get(ref)
         if entry is None:
             return
         self._drop(entry)
         if entry.sent:
-            out.append(Settle(ref, Unknown()))
+            self._ports.settle(ref, Unknown())
         else:
-            out.append(Settle(ref, Rejected("timeout", "It could not be sent in time.")))
-        self._pump(out)
+            self._ports.settle(ref, Rejected("timeout", "It could not be sent in time."))
+        self._pump()
 
-    def _supersede(self, key: str, event: Publish, out: list[Effect]) -> int | None:
+    def _supersede(self, key: str, event: Publish) -> int | None:
         """Give up the unsent publish of the same key.
 
         Returns:
@@ -144,10 +151,10 @@ class Outbox:
             return None
         self._drop(entry)
         superseded = Rejected("superseded", f"Publish {event.ref} took its place.")
-        out.append(Settle(entry.publish.ref, superseded))
+        self._ports.settle(entry.publish.ref, superseded)
         return entry.number
 
-    def _enqueue(self, entry: Entry, key: str | None) -> None:
+    def _enqueue(self, entry: PublishState, key: str | None) -> None:
         if entry.number < next(reversed(self._queue), 0):
             self._requeue(entry)
         else:
@@ -156,62 +163,56 @@ class Outbox:
         if key is not None:
             self._keys[key] = entry
 
-    def _make_room(self, count: int, size: int, out: list[Effect]) -> None:
+    def _make_room(self, count: int, size: int) -> None:
         while not self.has_room(count, size):
             entry = next((entry for entry in self._queue.values() if not entry.sent), None)
             if entry is None:
                 return
             self._drop(entry)
             message = "A newer publish needed its place in the queue."
-            out.append(Settle(entry.publish.ref, Rejected("dropped", message)))
+            self._ports.settle(entry.publish.ref, Rejected("dropped", message))
 
     # ---------------------------------------------------------------- from the connection
 
-    def connected(self, peer: Peer, out: list[Effect]) -> None:
+    def connected(self, peer: Peer) -> None:
         """A connection is there: what is in doubt is unknown now, if the peer cannot tell."""
         if not (peer.ack and peer.idempotent):
-            self._doubt(out)
-        self._peer = peer
+            self._doubt()
         self._blind.clear()
         self._budget = peer.burst * 1000
         self._paused = self._pacing = False
 
-    def renew(self, peer: Peer) -> None:
-        """The peer said again what it allows."""
-        if self._peer is not None:
-            self._peer = peer
-
-    def flush(self, out: list[Effect]) -> None:
+    def flush(self) -> None:
         """Send what may go."""
-        self._pump(out)
+        self._pump()
 
-    def lost(self, out: list[Effect]) -> None:
-        """The connection is gone: what is in flight is sent again later, or is unknown."""
-        peer, self._peer = self._peer, None
+    def lost(self, peer: Peer | None) -> None:
+        """The connection to `peer` is gone: what is in flight is sent again, or is unknown."""
         self._paused = self._pacing = False
-        self._pace = None
+        self._timers.pace = None
         for entry in reversed(self._flight.values()):
             entry.doubted = True
             self._requeue(entry)
         self._flight.clear()
         self._flying = [0, 0]
         if peer is not None and not peer.idempotent:
-            self._doubt(out)
+            self._doubt()
 
-    def _doubt(self, out: list[Effect]) -> None:
+    def _doubt(self) -> None:
         for entry in [entry for entry in self._queue.values() if entry.sent]:
             self._drop(entry)
-            out.append(Settle(entry.publish.ref, Unknown()))
+            self._ports.settle(entry.publish.ref, Unknown())
 
-    def paced(self, out: list[Effect]) -> None:
+    def paced(self) -> None:
         """The timer `pace` fired: refill the budget."""
         self._paused = self._pacing = False
-        if self._peer is not None and self._peer.rate:
-            refilled = self._budget + self._peer.rate * self._interval
-            self._budget = min(self._peer.burst * 1000, refilled)
-        self._pump(out)
+        peer = self._context.peer
+        if peer is not None and peer.rate:
+            refilled = self._budget + peer.rate * self._interval
+            self._budget = min(peer.burst * 1000, refilled)
+        self._pump()
 
-    def published(self, frame: PublishedFrame, out: list[Effect]) -> bool:
+    def published(self, frame: PublishedFrame) -> bool:
         """The server answered; False if nothing is known under the `ref`."""
         found = self._find(frame.ref)
         if found is None:
@@ -229,10 +230,10 @@ class Outbox:
             if result.error is None and result.id is None:
                 result = result.model_copy(update={"id": entry.publish.messages[index].id})
             entry.results[index] = result
-        self._advance(entry, pause, out)
+        self._advance(entry, pause)
         return True
 
-    def failed(self, frame: ErrorFrame, out: list[Effect]) -> bool:
+    def failed(self, frame: ErrorFrame) -> bool:
         """The server refused; False if nothing is known under the `ref`."""
         found = self._find(frame.ref)
         if found is None:
@@ -240,16 +241,16 @@ class Outbox:
         entry, slot = found
         entry.awaited -= set(entry.open() if slot is None else [slot])
         if frame.code == RATE_LIMITED:
-            self._advance(entry, frame.retry_after_ms or PAUSE, out)
+            self._advance(entry, frame.retry_after_ms or PAUSE)
         elif slot is None:
             self._drop(entry)
-            out.append(Settle(entry.publish.ref, rejected(frame)))
-            self._pump(out)
+            self._ports.settle(entry.publish.ref, rejected(frame))
+            self._pump()
         else:
             entry.results[slot] = PublishResult(
                 error=ErrorInfo(code=frame.code, message=frame.message, remedy=frame.remedy)
             )
-            self._advance(entry, None, out)
+            self._advance(entry, None)
         return True
 
     def may_be_about(self, topic: str | None) -> bool:
@@ -268,19 +269,18 @@ class Outbox:
         """Send nothing for so long: the server said `rate_limited`."""
         self._paused = True
         # Below nothing by the tenth that is kept back, else the server is at its limit for ever.
-        spare = (
-            0 if self._peer is None or not self._peer.rate else self._peer.rate - self._peer.burst
-        )
+        peer = self._context.peer
+        spare = 0 if peer is None or not peer.rate else peer.rate - peer.burst
         self._budget = min(self._budget, -spare * 1000)
         self._pacing = True
-        self._pace = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
+        self._timers.pace = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
 
-    def settle_all(self, unsent: Rejected, out: list[Effect]) -> None:
+    def settle_all(self, unsent: Rejected) -> None:
         """The session has ended: sent is unknown, unsent is refused."""
         for entry in (*self._flight.values(), *self._queue.values()):
             outcome: Outcome = Unknown() if entry.sent else unsent
-            out.append(Settle(entry.publish.ref, outcome))
-        self._peer = self._pace = None  # no budget is refilled for what is never sent
+            self._ports.settle(entry.publish.ref, outcome)
+        self._timers.pace = None  # no budget is refilled for what is never sent
         self._entries.clear()
         self._queue.clear()
         self._flight.clear()
@@ -289,7 +289,7 @@ class Outbox:
 
     # ---------------------------------------------------------------- inside
 
-    def _find(self, ref: str | None) -> tuple[Entry, int | None] | None:
+    def _find(self, ref: str | None) -> tuple[PublishState, int | None] | None:
         if ref is None or ref[:1] != "p":
             return None
         number, _, slot = ref[1:].partition(".")
@@ -305,7 +305,7 @@ class Outbox:
             return None
         return entry, index
 
-    def _advance(self, entry: Entry, pause: int | None, out: list[Effect]) -> None:
+    def _advance(self, entry: PublishState, pause: int | None) -> None:
         if pause is not None:
             self.pause(pause)
         if entry.awaited:
@@ -317,12 +317,12 @@ class Outbox:
         else:
             self._drop(entry)
             results = tuple(result for result in entry.results if result is not None)
-            out.append(Settle(entry.publish.ref, Acked(results)))
-        self._pump(out)
+            self._ports.settle(entry.publish.ref, Acked(results))
+        self._pump()
 
-    def _requeue(self, entry: Entry) -> None:
+    def _requeue(self, entry: PublishState) -> None:
         """Put an entry back where its number belongs: at the head, before what came later."""
-        later: list[Entry] = []
+        later: list[PublishState] = []
         for queued in self._queue.values():
             if queued.number > entry.number:
                 break
@@ -333,7 +333,7 @@ class Outbox:
             self._queue.move_to_end(earlier.number, last=False)
         count_in(self._queued, entry.publish, +1)
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: PublishState) -> None:
         publish = entry.publish
         self._entries.pop(publish.ref, None)
         if self._queue.pop(entry.number, None) is not None:
@@ -343,8 +343,8 @@ class Outbox:
         if publish.key is not None and self._keys.get(publish.key) is entry:
             del self._keys[publish.key]
 
-    def _pump(self, out: list[Effect]) -> None:
-        peer = self._peer
+    def _pump(self) -> None:
+        peer = self._context.peer
         if peer is None or self._paused:
             return
         rate, burst = peer.rate, peer.burst
@@ -367,29 +367,29 @@ class Outbox:
                 # A batch beyond the budget is granted in part: there is nothing left there then.
                 self._budget = max(self._budget - count * 1000, (burst - rate) * 1000)
             self._drop(entry)
-            self._send(entry, peer, out)
+            self._send(entry, peer)
         if rate and self._budget < burst * 1000 and not self._pacing:
             self._pacing = True
-            self._pace = self._interval
+            self._timers.pace = self._interval
 
-    def _send(self, entry: Entry, peer: Peer, out: list[Effect]) -> None:
+    def _send(self, entry: PublishState, peer: Peer) -> None:
         publish, slots = entry.publish, entry.open()
         ref = f"p{publish.ref}" if peer.ack else None
         entry.sent = True
         entry.awaited = set(slots)
         if publish.batch and peer.batch:
             left = [publish.messages[n] for n in slots]
-            out.append(Send(PublishFrame(messages=left, ref=ref)))
+            self._ports.send(PublishFrame(messages=left, ref=ref))
         elif len(entry.results) == 1:
-            out.append(Send(PublishFrame(message=publish.messages[0], ref=ref)))
+            self._ports.send(PublishFrame(message=publish.messages[0], ref=ref))
         else:
             for n in slots:
                 one = None if ref is None else f"{ref}.{n}"
-                out.append(Send(PublishFrame(message=publish.messages[n], ref=one)))
+                self._ports.send(PublishFrame(message=publish.messages[n], ref=one))
         if ref is None:
             self._blind.extend(message.topic for message in publish.messages)
             results = tuple(PublishResult(id=message.id) for message in publish.messages)
-            out.append(Settle(publish.ref, Acked(results)))
+            self._ports.settle(publish.ref, Acked(results))
         else:
             self._entries[publish.ref] = self._flight[entry.number] = entry
             count_in(self._flying, publish, +1)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.wire import ErrorInfo, PublishResult
-from hanzoai.pubsub.session.effects import Rejected
+from hanzoai.pubsub.session.ports import Rejected
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ErrorFrame, PublishedFrame
     from hanzoai.pubsub.session.events import Publish
 
 
-class Entry:
+class PublishState:
     """One publish; `results` has a slot for each message, None until it is answered.
 
     Attributes:

@@ -148,8 +148,8 @@ async def test_a_restart_that_the_server_announces_is_one_warning(
 ) -> None:
     ps = pubsub_memory.client()
     await ps.connect()
-    troubles = ps._ready()._driver.troubles
-    troubles.announced()
+    failures = ps._ready()._driver.failures
+    failures.announced()
     pubsub_memory.cut(1001, "going away")
     await pubsub_memory.clock.advance_until(lambda: ps.state == "connected", 60)
     assert said(caplog) == []
@@ -282,12 +282,12 @@ async def test_a_callback_that_fails_is_named_with_its_place_and_is_the_cause(
         with pytest.raises(PubSubError) as told:
             await task
         assert isinstance(told.value.__cause__, LookupError)
-        assert "get_token raised LookupError in test_troubles.py, line " in told.value.message
+        assert "get_token raised LookupError in test_failures.py, line " in told.value.message
         assert "get_token" in told.value.remedy
         assert "hunter2" not in str(told.value)
     errors = said(caplog, logging.ERROR)
     assert errors == said(caplog)
-    assert "test_troubles.py, line " in errors[0]
+    assert "test_failures.py, line " in errors[0]
     assert "hunter2" not in " ".join(errors)
 
 

@@ -1,0 +1,105 @@
+"""The waits between attempts to connect (LIFE-2, LIFE-3).
+
+Counted without a clock: an outage is as long as its waits and its late openings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.session.context import Context
+
+MAX_RETRY_AFTER: Final = 3_600_000
+"""Longest wait that a server may impose, milliseconds."""
+
+_UNHURRIED: Final = 160_000
+"""Milliseconds. An outage of 25 s allows waits of up to 4 s, one of 70 s waits of up to 30 s."""
+
+
+class Attempts:
+    """How often connecting has failed in a row, and how long to wait before the next time.
+
+    Args:
+        context: What the parts of the session share.
+
+    Attributes:
+        failed: Attempts that failed in a row.
+        outage: Milliseconds of waits and late openings since the last connection that was of use.
+        stay_away: Milliseconds the server asked for before it ended the connection.
+        sleeping: The next attempt is so far away that a call of the program brings it forward.
+        called: One came too early for it.
+    """
+
+    __slots__ = (
+        "_context",
+        "_delay",
+        "_hold",
+        "_saved",
+        "called",
+        "failed",
+        "outage",
+        "sleeping",
+        "stay_away",
+    )
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._delay = 0
+        self._hold = 0
+        self._saved = 0  # milliseconds of the present wait that a call of the program saves
+        self.failed = 0
+        self.outage = 0
+        self.stay_away = 0
+        self.sleeping = False
+        self.called = False
+
+    def delay(self, attempt: int, bound: int | None = None) -> int:
+        """Draw a wait with full jitter, in milliseconds (LIFE-2)."""
+        options = self._context.options
+        ceiling = min(options.retry_cap, options.retry_base * 2 ** min(attempt, 30))
+        return int(self._context.random() * (ceiling if bound is None else min(ceiling, bound)))
+
+    def plan(self, retry_after: int, late: int, *, unsettled: bool) -> int:
+        """Draw the wait before the next attempt, and count this one.
+
+        Its bound grows with the length of the outage, so that clients return soon after a short
+        outage and are spread out after a long one. It stays low while a publish waits.
+
+        Args:
+            retry_after: Milliseconds that the server asked to wait now.
+            late: Milliseconds that an opening took which failed by its timeout.
+            unsettled: Whether a publish waits.
+
+        Returns:
+            Milliseconds, never less than the server asked for.
+        """
+        options = self._context.options
+        self.outage += late
+        bound = 2 * options.retry_base
+        if not unsettled:
+            bound = max(bound, self.outage * self.outage // _UNHURRIED)
+        asked = min(MAX_RETRY_AFTER, max(retry_after, self.stay_away))
+        self._delay = max(self.delay(self.failed, bound), asked)
+        self._hold = max(options.call_interval, asked)
+        self.failed += 1
+        self.outage += self._delay
+        return self._delay
+
+    def schedule(self) -> None:
+        """Start the wait that was planned."""
+        timers = self._context.timers
+        timers.start("retry", self._delay)
+        self.called = False
+        self.sleeping = self._delay > self._hold
+        if self.sleeping:
+            self._saved = self._delay - self._hold
+            timers.start("hold", self._hold)
+
+    def cut(self) -> None:
+        """A call of the program ends the wait early."""
+        self.outage -= self._saved
+
+    def reset(self) -> None:
+        """Count from zero."""
+        self.failed = self.outage = 0

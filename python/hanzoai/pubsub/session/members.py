@@ -1,0 +1,225 @@
+"""Who is present: a member map for each topic, folded from snapshots, joins, updates and leaves."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+from pydantic import ValidationError
+
+from hanzoai.pubsub.generated.wire import PresenceMember
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hanzoai.pubsub.generated.wire import Envelope
+
+ChangeKind: TypeAlias = Literal["snapshot", "join", "connect", "update", "disconnect", "leave"]
+
+KINDS: Final[dict[str, Literal["join", "update", "leave"]]] = {
+    "presence.join": "join",
+    "presence.update": "update",
+    "presence.leave": "leave",
+}
+"""What a message of each presence type does."""
+
+MAX_TOPICS: Final = 10_000
+"""Topics whose members are kept; the one idle longest gives way."""
+
+MAX_MEMBERS: Final = 10_000
+"""Members kept of one topic; more are not shown."""
+
+_REQUIRED: Final = frozenset({"user_id", "name", "joined_at", "last_seen"})
+"""With `client_id`, what a member must have."""
+
+
+class Change(NamedTuple):
+    """One change of the members of a topic; `member` is None for a snapshot."""
+
+    topic: str
+    members: tuple[PresenceMember, ...]
+    kind: ChangeKind
+    member: PresenceMember | None
+
+
+class _Room:
+    __slots__ = ("complete", "members", "proven")
+
+    def __init__(self) -> None:
+        self.members: dict[str, PresenceMember] = {}
+        self.complete = False
+        self.proven = True
+
+
+class PresenceMembers:
+    """Members by topic and client id (PRES-1, PRES-4, H-082 to H-085).
+
+    A member is one connection of a user. A user joins with the first connection and leaves with the
+    last one; the others connect and disconnect.
+
+    What was known before a reconnect stays until the snapshot that follows it; then only the
+    differences are told.
+    """
+
+    def __init__(self) -> None:
+        self._rooms: OrderedDict[str, _Room] = OrderedDict()
+
+    def members(self, topic: str) -> tuple[PresenceMember, ...]:
+        """Everybody known to be present, by time of joining."""
+        room = self._rooms.get(topic)
+        return () if room is None else _in_order(room)
+
+    def complete(self) -> list[tuple[str, tuple[PresenceMember, ...]]]:
+        """Every topic of which a snapshot has come, with its members."""
+        return [(topic, _in_order(room)) for topic, room in self._rooms.items() if room.complete]
+
+    def occupied(self) -> list[str]:
+        """Every topic of which a member is known."""
+        return [topic for topic, room in self._rooms.items() if room.members]
+
+    def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[Change]:
+        """Take a complete list: told whole the first time, and as differences after that."""
+        room = self._open(topic)
+        room.proven = True
+        old = room.members
+        new = {member.client_id: member for member in members[:MAX_MEMBERS]}
+        if not room.complete:
+            room.complete = True
+            room.members = new
+            return [Change(topic, _in_order(room), "snapshot", None)]
+        out: list[Change] = []
+        room.members = dict(old)
+        # Who comes goes before who leaves: a user whose connection has another id stays.
+        for client_id, member in new.items():
+            before = old.get(client_id)
+            if before is None or _differs(before, member):
+                out.append(_put(room, topic, before, member))
+        for client_id, member in old.items():
+            if client_id not in new:
+                out.append(_take(room, topic, member))
+        return out
+
+    def apply(self, message: Envelope) -> list[Change]:
+        """Take a join, update or leave that came as a message."""
+        kind = KINDS.get(message.type)
+        data = _member_data(message.data)
+        if kind is None or data is None:
+            return []
+        topic, client_id = message.topic, cast("str", data["client_id"])
+        if kind == "leave" and topic not in self._rooms:
+            return []
+        room = self._open(topic)
+        before = room.members.get(client_id)
+        if kind == "leave":
+            if before is None:
+                return []
+            return [_take(room, topic, before)]
+        if before is None and len(room.members) >= MAX_MEMBERS:
+            return []
+        member = _merge(before, data, message.timestamp)
+        if member is None or (before is not None and not _differs(before, member)):
+            return []
+        return [_put(room, topic, before, member)]
+
+    def lost(self) -> None:
+        """The connection or stream is gone: who is present may leave unseen."""
+        for room in self._rooms.values():
+            room.proven = False
+
+    def forget_unproven(
+        self, takes: Callable[[str], bool], named: Callable[[str], bool]
+    ) -> list[Change]:
+        """Drop the members known from before a reconnect that no snapshot is sure to confirm.
+
+        A server shows each topic that is named, and of those that a pattern finds the ones that
+        have members.
+
+        Args:
+            takes: Whether a topic belongs to the subscription that has just been answered.
+            named: Whether a subscription with presence names the topic.
+        """
+        out: list[Change] = []
+        for topic, room in self._rooms.items():
+            proven = room.proven or (room.complete and named(topic))
+            if not proven and room.members and takes(topic):
+                room.members = {}
+                room.complete, room.proven = False, True
+                out.append(Change(topic, (), "snapshot", None))
+        return out
+
+    def keep(self, wanted: Callable[[str], bool]) -> None:
+        """Forget the topics that nobody wants any more."""
+        for topic in [topic for topic in self._rooms if not wanted(topic)]:
+            del self._rooms[topic]
+
+    def _open(self, topic: str) -> _Room:
+        room = self._rooms.get(topic)
+        if room is None:
+            if len(self._rooms) >= MAX_TOPICS:
+                self._rooms.popitem(last=False)
+            room = self._rooms[topic] = _Room()
+        else:
+            self._rooms.move_to_end(topic)
+        return room
+
+
+def _put(room: _Room, topic: str, before: PresenceMember | None, member: PresenceMember) -> Change:
+    kind: ChangeKind = "update"
+    if before is None:
+        kind = "connect" if _has_user(room, member) else "join"
+    room.members[member.client_id] = member
+    return Change(topic, _in_order(room), kind, member)
+
+
+def _take(room: _Room, topic: str, member: PresenceMember) -> Change:
+    del room.members[member.client_id]
+    kind: ChangeKind = "disconnect" if _has_user(room, member) else "leave"
+    return Change(topic, _in_order(room), kind, member)
+
+
+def _has_user(room: _Room, member: PresenceMember) -> bool:
+    """Whether a connection of the same user is present; some peers do not name users."""
+    user = member.user_id
+    return bool(user) and any(other.user_id == user for other in room.members.values())
+
+
+def _in_order(room: _Room) -> tuple[PresenceMember, ...]:
+    return tuple(sorted(room.members.values(), key=lambda m: (m.joined_at, m.client_id)))
+
+
+def _differs(a: PresenceMember, b: PresenceMember) -> bool:
+    """Whether anything but the time of the last sign of life is another."""
+    return a is not b and a.model_copy(update={"last_seen": b.last_seen}) != b
+
+
+def _member_data(data: object) -> dict[str, Any] | None:
+    """The member in the data of a presence message: as it is, or under `member`."""
+    if not isinstance(data, dict):
+        return None
+    outer = cast("dict[str, Any]", data)
+    if isinstance(outer.get("client_id"), str):
+        return outer
+    inner = outer.get("member")
+    if isinstance(inner, dict) and isinstance(cast("dict[str, Any]", inner).get("client_id"), str):
+        return cast("dict[str, Any]", inner)
+    return None
+
+
+def _merge(
+    before: PresenceMember | None, data: Mapping[str, Any], at: int
+) -> PresenceMember | None:
+    """A member after a join or update.
+
+    Data with all that a member must have is the member as it is now, other data is a part of it.
+    """
+    fields: dict[str, Any] = {}
+    if not data.keys() >= _REQUIRED:
+        fields = {"user_id": "", "name": "", "joined_at": at}
+        if before is not None:
+            fields |= before.wire()
+        fields["last_seen"] = at
+    fields |= data
+    try:
+        return PresenceMember.model_validate(fields)
+    except ValidationError:
+        return None

@@ -1,0 +1,477 @@
+"""Subscriptions inside a session: asked for, answered, refused, routed to; each with a cursor.
+
+HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.generated.wire import Denial, SubscribeFrame, UnsubscribeFrame
+from hanzoai.pubsub.session.cursor import JUMP, NEW, Missing, Replay, SeqCursor
+from hanzoai.pubsub.session.id_cursor import IdCursor
+from hanzoai.pubsub.session.members import KINDS
+from hanzoai.pubsub.session.presence import Presence
+from hanzoai.pubsub.session.requests import Requests
+from hanzoai.pubsub.session.routes import Routes
+from hanzoai.pubsub.session.subscription_state import JOINING, LIVE, PENDING, SubscriptionState
+from hanzoai.pubsub.topics import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hanzoai.pubsub.generated.wire import Envelope, ErrorFrame, SubscribedFrame
+    from hanzoai.pubsub.session.context import Context
+    from hanzoai.pubsub.session.events import Subscribe
+    from hanzoai.pubsub.session.peer import Peer
+
+MAX_WAIT: Final = 60_000
+"""Longest wait before a subscription is asked for again that a server may impose, milliseconds."""
+
+REFUSED_FOR_NOW: Final = 1_000
+"""Milliseconds to wait where a server refuses a subscription for now and names no time."""
+
+MAX_DOUBTS: Final = 5
+"""Times that an `error` may be about a publish instead, before it is about the subscription; once
+where it names a topic of the subscription."""
+
+_OF_PUBLISH: Final = frozenset(
+    {"rate_limited", "payload_too_large", "invalid_payload", "conflict", "slow_consumer"}
+)
+"""Codes that cannot be the answer to a `subscribe`."""
+
+
+class Subscriptions:
+    """All subscriptions of a session.
+
+    Args:
+        context: What the parts of the session share.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._ports = context.ports
+        self._timers = context.timers
+        self._deliver = context.ports.deliver
+        self._states: dict[int, SubscriptionState] = {}
+        self._routes: Final = Routes()
+        self._requests: Final = Requests()
+        self.presence: Final = Presence(context.ports, self._routes)
+        # Milliseconds after which the timer `rejoin` fires; None where it does not run.
+        self._waits: int | None = None
+
+    # ---------------------------------------------------------------- what others may ask
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is subscribed."""
+        return not self._states
+
+    def positions(self, sub: int) -> dict[str, int]:
+        """Position of the newest message of each topic, in order to begin there another time."""
+        state = self._states.get(sub)
+        return {} if state is None else state.cursor.positions
+
+    def wants(self, topic: str) -> bool:
+        """Whether any subscription takes the topic."""
+        return bool(self._routes.find(topic))
+
+    # ---------------------------------------------------------------- from the user
+
+    def subscribe(self, request: Subscribe) -> None:
+        """Take a subscription; ask for it if there is a connection."""
+        if request.sub in self._states or not request.topics:
+            return
+        peer = self._context.peer
+        state = SubscriptionState(request, self._new_cursor(request, peer))
+        self._states[request.sub] = state
+        self._routes.add(state)
+        self.presence.show(state)
+        if peer is not None:
+            self._request(state)
+
+    def unsubscribe(self, sub: int) -> None:
+        """End a subscription; tell the server of patterns that no other one has."""
+        state = self._states.get(sub)
+        if state is None:
+            return
+        patterns = list(state.patterns)
+        asked = state.phase != PENDING
+        self._remove(state)
+        peer = self._context.peer
+        if peer is None or not asked:
+            return
+        if not peer.incremental:
+            if self._states:
+                self._later(0)
+                return
+            freed = patterns
+        else:
+            freed = [p for p in patterns if not self._has_pattern(p)]
+        if freed:
+            ref = self._requests.next_ref("u")
+            self._ports.send(UnsubscribeFrame(topics=freed, ref=ref if peer.ref else None))
+
+    # ---------------------------------------------------------------- from the connection
+
+    def connected(self, peer: Peer) -> None:
+        """A connection is there: ask for every subscription, each from where it stands."""
+        for state in list(self._states.values()):
+            self._suit(state, peer)
+            self._ask(state)
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._requests.clear()
+        self._timers.rejoin = self._waits = None
+        self.presence.lost()
+        for state in self._states.values():
+            state.forget()
+
+    def rejoin(self) -> None:
+        """The timer `rejoin` fired: ask for what was refused for now; on a stream, for all."""
+        self._waits = None
+        peer = self._context.peer
+        if peer is None:
+            return
+        if not peer.incremental:
+            self.presence.lost()
+        for state in list(self._states.values()):
+            if not peer.incremental or state.phase == PENDING or state.again:
+                self._requests.drop(state.ref)
+                state.quiet = state.quiet or (state.phase == LIVE and not state.again)
+                self._ask(state)
+
+    def message(self, message: Envelope) -> None:
+        """Take a live message to every subscription that wants it, once."""
+        topic = message.topic
+        states = self._routes.known.get(topic)
+        if states is None:
+            states = self._routes.find(topic)
+        shown = message.type not in KINDS
+        for state in states:
+            if state.phase == LIVE:
+                verdict = state.cursor.admit(message) if shown or message.seq is not None else NEW
+                if verdict == NEW:
+                    if shown:
+                        self._deliver(state.sub, message)
+                elif verdict == JUMP:
+                    self._heal(state, message)
+            elif state.phase == JOINING and (shown or message.seq is not None):
+                self._hold(state, message)
+        if not shown:
+            self.presence.message(message, states)
+
+    def subscribed(self, frame: SubscribedFrame, at: int) -> None:
+        """The server answered a `subscribe`, in whole or in part."""
+        ref = self._requests.answered_by(frame)
+        state = None if ref is None else self._requests.get(ref)
+        if ref is None or state is None:
+            return
+        if state.ref != ref:
+            self._requests.drop(ref)
+            return
+        state.history += frame.history or ()
+        state.positions |= frame.positions or {}
+        state.truncated |= dict.fromkeys(frame.truncated or ())
+        state.reset |= dict.fromkeys(frame.reset or ())
+        state.denied += frame.denied or ()
+        if state.timestamp is None:
+            state.timestamp = frame.timestamp
+        if not frame.more:
+            if frame.ref is None:
+                granted = set(frame.topics)
+                named = {denial.topic for denial in state.denied}
+                state.denied += [
+                    Denial(topic=pattern, code="forbidden")
+                    for pattern in state.patterns
+                    if granted and pattern not in granted and pattern not in named
+                ]
+            self._requests.drop(ref)
+            self._answered(state, at)
+        elif len(state.history) > self._context.options.held_messages and state.piecemeal:
+            self._admit(state, at, complete=False)
+
+    def failed(self, frame: ErrorFrame, about_publish: Callable[[str | None], bool]) -> bool:
+        """The server refused; False if that answers no `subscribe`, or it cannot be known.
+
+        Args:
+            frame: What it says.
+            about_publish: Whether an `error` without a `ref` may be about a publish. Then the
+                subscription is asked for once more after a while, and is refused in the end.
+        """
+        ref = frame.ref
+        if ref is None:
+            peer = self._context.peer
+            if peer is None or peer.ref or frame.code in _OF_PUBLISH:
+                return False
+            ref = self._requests.refused_by(frame.topic)
+        state = None if ref is None else self._requests.get(ref)
+        if ref is None or state is None:
+            return False
+        doubts = MAX_DOUBTS if frame.topic is None else 1
+        if frame.ref is None and state.doubts < doubts and about_publish(frame.topic):
+            if not state.again:
+                state.again = True
+                state.doubts += 1
+                self._later(REFUSED_FOR_NOW)
+            return False
+        self._requests.drop(ref)
+        if state.ref != ref:
+            return True
+        state.forget()
+        if _for_now(frame.code):
+            self._later(max(REFUSED_FOR_NOW, frame.retry_after_ms or 0))
+            return True
+        refused = list(state.patterns)
+        if frame.topic in state.patterns and len(state.patterns) > 1:
+            refused = [frame.topic]
+        state.denied += [Denial(topic=p, code=frame.code, message=frame.message) for p in refused]
+        self._deny(state, refused)
+        if state.patterns:
+            self._request(state)
+        else:
+            self._ports.joined(state.sub, (), tuple(state.denied))
+        return True
+
+    # ---------------------------------------------------------------- requests
+
+    def _request(self, state: SubscriptionState) -> None:
+        """Ask for a subscription; on an event stream, for all, in a while."""
+        peer = self._context.peer
+        if peer is not None and peer.incremental:
+            self._ask(state)
+        else:
+            self._later(0)
+
+    def _ask(self, state: SubscriptionState) -> None:
+        peer = self._context.peer
+        if peer is None:
+            return
+        if peer.ref:
+            self._requests.drop(state.ref)
+        if state.unrouted:
+            state.unrouted = False
+            self._routes.add(state)
+            self.presence.show(state)
+        ref = self._requests.add(state, echoed=peer.ref)
+        state.ref = ref
+        state.phase = JOINING
+        state.again = False
+        state.clear_answer()
+        since, after = state.cursor.request()
+        limit = None if state.answered else state.request.history
+        if peer.plain:
+            if since is None and limit is not None:
+                since = 0
+            self._ports.send(SubscribeFrame(topics=list(state.patterns), since=since))
+            return
+        self._ports.send(
+            SubscribeFrame(
+                topics=list(state.patterns),
+                since=since,
+                after=after if peer.seq and after else None,
+                history=limit,
+                presence=self._watched(state),
+                ref=ref if peer.ref else None,
+            )
+        )
+
+    def _ask_again(self, state: SubscriptionState, held: Sequence[Envelope]) -> None:
+        state.quiet = True
+        state.held = list(held)
+        state.lost = {}
+        state.whole = True
+        state.phase = JOINING
+        state.ref = ""
+        self._request(state)
+
+    def _heal(self, state: SubscriptionState, message: Envelope) -> None:
+        """A jump: ask once more from where the cursor stands, and hold what comes meanwhile."""
+        state.healed[message.topic] = state.cursor.position(message.topic)
+        self._ask_again(state, [message])
+
+    def _later(self, milliseconds: int) -> None:
+        """Have `rejoin` called after so long, unless that is going to happen sooner."""
+        if self._waits is None or milliseconds < self._waits:
+            self._timers.rejoin = self._waits = min(MAX_WAIT, milliseconds)
+
+    # ---------------------------------------------------------------- answers
+
+    def _hold(self, state: SubscriptionState, message: Envelope) -> None:
+        if state.whole and len(state.held) < self._context.options.held_messages:
+            state.held.append(message)
+            return
+        for one in (*state.held, message):
+            if one.seq is None and isinstance(state.cursor, SeqCursor):
+                state.lost[one.topic] = state.lost.get(one.topic, 0) + 1
+        state.held = []
+        state.whole = False
+
+    def _answered(self, state: SubscriptionState, at: int) -> None:
+        state.again = False
+        state.doubts = 0
+        if not self._take_denied(state):
+            return
+        quiet = state.quiet
+        whole = state.whole
+        rest = self._admit(state, at, complete=True)
+        state.answered = True
+        state.phase = LIVE
+        state.ref = ""
+        state.quiet = False
+        state.held = []
+        state.lost = {}
+        state.whole = True
+        peer = self._context.peer
+        again = not quiet or (peer is not None and not peer.incremental)
+        if state.request.presence and again:
+            self.presence.forget_unproven(state, self._named)
+        if rest:
+            topic = rest[0].topic
+            state.healed[topic] = state.cursor.position(topic)
+            self._ask_again(state, rest)
+        elif not whole:
+            self._ask_again(state, ())
+        else:
+            state.healed = {}
+
+    def _admit(self, state: SubscriptionState, at: int, *, complete: bool) -> Sequence[Envelope]:
+        replay = Replay(
+            history=state.history,
+            held=state.held,
+            positions=state.positions if complete else {},
+            truncated=state.truncated,
+            reset=state.reset,
+            timestamp=state.timestamp,
+            at=at,
+            first=not state.answered,
+            limit=None if state.answered else state.request.history,
+            complete=complete,
+            whole=state.whole,
+            healed=state.healed,
+        )
+        steps, rest = state.cursor.replay(replay)
+        state.history = []
+        state.reset = {}
+        sub = state.sub
+        run: list[Envelope] = []
+        for step in steps:
+            if isinstance(step, Missing):
+                if run:
+                    self._ports.deliver_replay(sub, run)
+                    run = []
+                self._ports.gap(sub, *step)
+            elif step.type not in KINDS:
+                run.append(step)
+        if run:
+            self._ports.deliver_replay(sub, run)
+        if complete:
+            for topic, count in state.lost.items():
+                self._ports.gap(sub, topic, None, None, count, "unproven")
+        return rest
+
+    # ---------------------------------------------------------------- refusals
+
+    def _take_denied(self, state: SubscriptionState) -> bool:
+        """Take what an answer denies, report what it grants; whether any pattern is in force."""
+        denied = [d for d in state.denied if not _for_now(d.code)]
+        later = {d.topic for d in state.denied if _for_now(d.code)}
+        state.denied = []
+        self._deny(state, [denial.topic for denial in denied])
+        granted = tuple(pattern for pattern in state.patterns if pattern not in later)
+        if len(granted) < len(state.patterns):
+            state.again = True
+            self._later(REFUSED_FOR_NOW)
+            if not granted:
+                state.forget()
+                state.denied = denied
+                return False
+            # What comes of the others by other subscriptions is going to be replayed.
+            state.unrouted = True
+            for pattern in later:
+                self._routes.remove(pattern, state)
+            if state.request.presence:
+                self.presence.hide(state, granted)
+            state.held = [
+                m for m in state.held if m.seq is None or any(matches(p, m.topic) for p in granted)
+            ]
+        if not state.quiet or denied:
+            self._ports.joined(state.sub, granted, tuple(denied))
+        return bool(granted)
+
+    def _deny(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
+        for pattern in patterns:
+            if pattern in state.patterns:
+                state.patterns.remove(pattern)
+                self._routes.remove(pattern, state)
+        if patterns and not state.patterns:
+            self._remove(state)
+
+    # ---------------------------------------------------------------- cursors
+
+    def _new_cursor(self, request: Subscribe, peer: Peer | None) -> SeqCursor | IdCursor:
+        options = self._context.options
+        if peer is None or peer.seq:
+            return SeqCursor(
+                request.since,
+                request.after,
+                overlap=options.overlap,
+                remembered=options.remembered_topics,
+            )
+        return IdCursor(
+            request.since,
+            request.after,
+            overlap=options.overlap,
+            ids=options.remembered_ids,
+            topics=options.remembered_topics,
+            history=peer.history,
+        )
+
+    def _suit(self, state: SubscriptionState, peer: Peer) -> None:
+        """Give the subscription the cursor that fits the peer, which may be another than before."""
+        if isinstance(state.cursor, SeqCursor) == peer.seq:
+            return
+        old = state.cursor
+        state.cursor = self._new_cursor(state.request, peer)
+        if state.answered:
+            state.answered = False
+            state.cursor.begin(old.newest)
+            for topic in old.topics:
+                self._ports.gap(state.sub, topic, None, None, None, "unproven")
+
+    # ---------------------------------------------------------------- the set
+
+    def _remove(self, state: SubscriptionState) -> None:
+        self._states.pop(state.sub, None)
+        for pattern in state.patterns:
+            self._routes.remove(pattern, state)
+        peer = self._context.peer
+        if peer is not None and peer.ref:
+            self._requests.drop(state.ref)
+        state.ref = ""
+        if state.request.presence:
+            self.presence.keep()
+
+    def _has_pattern(self, pattern: str) -> bool:
+        return any(pattern in state.patterns for state in self._states.values())
+
+    def _named(self, topic: str) -> bool:
+        """Whether a subscription with presence names the topic."""
+        return any(
+            state.request.presence and topic in state.patterns for state in self._states.values()
+        )
+
+    def _watched(self, state: SubscriptionState) -> bool:
+        """Whether presence is wanted by any subscription that shares a pattern with this one."""
+        return state.request.presence or any(
+            other.request.presence and not set(other.patterns).isdisjoint(state.patterns)
+            for other in self._states.values()
+        )
+
+
+def _for_now(code: str) -> bool:
+    """Whether a refusal is worth another try by itself."""
+    known = CODES.get(code)
+    return known is not None and known.retryable

@@ -1,0 +1,104 @@
+"""Which transport is taken: the WebSocket, or the event stream where it does not work (LIFE-6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.session.ports import TransportName
+    from hanzoai.pubsub.settings.session import SessionOptions
+
+
+class TransportChoice:
+    """The transport of the next attempt, and what speaks for the other one.
+
+    Args:
+        options: `transport`, `short_life`, `fallback_failures` and `upgrade_after` are used.
+
+    Attributes:
+        name: The transport.
+        answered: HTTP has answered since the last failure.
+        asking: HTTP is being asked.
+        has_opened: A WebSocket has worked in this process.
+        late: The time within which the first WebSocket should open has passed.
+    """
+
+    __slots__ = (
+        "_failures",
+        "_options",
+        "_upgrades",
+        "answered",
+        "asking",
+        "has_opened",
+        "late",
+        "name",
+    )
+
+    def __init__(self, options: SessionOptions) -> None:
+        self._options = options
+        self._failures = 0  # WebSockets in a row that failed, while HTTP answered between them
+        self._upgrades = 0
+        self.name: TransportName = "sse" if options.transport == "sse" else "websocket"
+        self.answered = False
+        self.asking = False
+        self.has_opened = False
+        self.late = False
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Whether the transport is a WebSocket, and the user leaves the choice open."""
+        return self._options.transport == "auto" and self.name == "websocket"
+
+    def failed(self) -> bool:
+        """Count a WebSocket that failed without a word of the server.
+
+        A WebSocket gives way after some failures between which the HTTP address answered: an
+        address that does not answer at all says nothing about WebSockets, and one without event
+        streams is no way out.
+
+        Returns:
+            Whether to ask the HTTP address now.
+        """
+        answered, self.answered = self.answered, False
+        if answered or not self._failures:
+            self._failures += 1
+        needed = self._options.short_life if self.has_opened else self._options.fallback_failures
+        if answered and self._failures >= needed:
+            self.change()
+            return False
+        return True
+
+    def http_answered(self, *, ok: bool) -> None:
+        """The HTTP address answered as a PubSub service, or it did not."""
+        self.asking = False
+        self.answered = ok
+        if not ok:
+            self._failures = 0
+
+    def change(self) -> None:
+        """Take the event stream; or the WebSocket, on the event stream."""
+        self._failures = 0
+        self.answered = self.has_opened = False
+        if self._options.transport == "auto":
+            self.name = "sse" if self.name == "websocket" else "websocket"
+
+    def upgrade(self) -> None:
+        """Take the WebSocket while the event stream serves, which one failure brings back."""
+        self.change()
+        self._failures = self._options.fallback_failures - 1
+        self.answered = True
+
+    def upgrade_delay(self) -> int | None:
+        """Milliseconds until a WebSocket is probed again; None without a choice."""
+        if self.name != "sse" or self._options.transport != "auto":
+            return None
+        first = self._options.upgrade_after
+        after = min(first << min(self._upgrades, 30), max(first, self._options.upgrade_cap))
+        self._upgrades += 1
+        return after
+
+    def proves_well(self) -> None:
+        """A connection is of use: what failed before says nothing about the way any more."""
+        if self.name == "websocket":
+            self._failures = self._upgrades = 0
+            self.answered = False

@@ -1,0 +1,173 @@
+"""The publishes of a session alone; for whole sessions see spec/traces and tests/simulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanzoai.pubsub.generated.wire import ErrorFrame, Publication, PublishedFrame, PublishFrame
+from hanzoai.pubsub.session.context import Context
+from hanzoai.pubsub.session.peer import Peer
+from hanzoai.pubsub.session.publishes import MAX_PAUSE, Publishes
+from hanzoai.pubsub.settings.session import SessionOptions
+from tests.traces.effects import Acked, Effect, Rejected, Send, Settle, Unknown
+from tests.traces.events import Publish, SendPolicy
+from tests.traces.recorder import Log
+
+FULL = Peer(plain=False, ref=True, ack=True, seq=True, idempotent=True, batch=True)
+
+
+class Rig:
+    """Publishes with ports that write a log."""
+
+    def __init__(self, messages: int, size: int) -> None:
+        self.log = Log()
+        options = SessionOptions(send_queue_messages=messages, send_queue_bytes=size)
+        self.context = Context(options, self.log, lambda: 0.5)
+        self.publishes = Publishes(self.context)
+
+    def connect(self, peer: Peer) -> None:
+        self.context.peer = peer
+        self.publishes.connected(peer)
+
+    def lose(self) -> None:
+        peer, self.context.peer = self.context.peer, None
+        self.publishes.lost(peer)
+
+
+def publish(ref: int, size: int = 1, policy: SendPolicy = "error", **more: Any) -> Publish:
+    return Publish(ref, (Publication(topic="a", data=1, id=f"m{ref}"),), size, policy, **more)
+
+
+def sent(out: list[Effect]) -> list[str | None]:
+    return [
+        effect.frame.ref
+        for effect in out
+        if isinstance(effect, Send) and isinstance(effect.frame, PublishFrame)
+    ]
+
+
+def test_a_second_publish_of_a_ref_is_not_taken() -> None:
+    rig = Rig(10, 100)
+    publishes, out = rig.publishes, rig.log.entries
+    publishes.publish(publish(1))
+    publishes.publish(publish(1))
+    assert len(publishes) == 1
+    assert out == []
+
+
+def test_room_is_counted_in_messages_and_in_bytes() -> None:
+    rig = Rig(2, 10)
+    publishes = rig.publishes
+    assert publishes.has_room(1, 1_000)
+    publishes.publish(publish(1, size=9))
+    assert publishes.has_room(1, 1)
+    assert not publishes.has_room(1, 2)
+    publishes.publish(publish(2, size=1))
+    assert not publishes.has_room(1, 0)
+    assert (publishes.messages, publishes.bytes) == (2, 10)
+
+
+def test_every_publish_of_a_full_queue_under_latest_without_a_key_is_refused() -> None:
+    rig = Rig(1, 10)
+    publishes, out = rig.publishes, rig.log.entries
+    publishes.publish(publish(1, policy="latest"))
+    publishes.publish(publish(2, policy="latest"))
+    assert isinstance(out[0], Settle)
+    assert isinstance(out[0].outcome, Rejected)
+    assert out[0].outcome.code == "queue_full"
+
+
+def test_a_pause_has_a_limit() -> None:
+    rig = Rig(10, 100)
+    publishes = rig.publishes
+    rig.connect(FULL)
+    publishes.publish(publish(1))
+    publishes.failed(ErrorFrame(code="rate_limited", message="", ref="p1", retry_after_ms=10**12))
+    assert rig.context.timers.pace == MAX_PAUSE
+
+
+def test_absurd_refs_are_nobodys() -> None:
+    rig = Rig(10, 100)
+    publishes = rig.publishes
+    rig.connect(FULL)
+    publishes.publish(publish(1))
+    for ref in (None, "", "p", "p-1", "p1.9", "p1.0.0", "p٣", "p" + "9" * 60, "s1"):
+        assert not publishes.published(PublishedFrame.model_construct(ref=ref))
+    assert len(publishes) == 1
+
+
+def test_nothing_is_left_after_the_end() -> None:
+    rig = Rig(10, 100)
+    publishes, out = rig.publishes, rig.log.entries
+    rig.connect(FULL)
+    publishes.publish(publish(1))
+    rig.lose()
+    publishes.publish(publish(2))
+    out.clear()
+    publishes.settle_all(Rejected("closed", ""))
+    assert out == [Settle(1, Unknown()), Settle(2, Rejected("closed", ""))]
+    assert (len(publishes), publishes.messages, publishes.bytes) == (0, 0, 0)
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.sampled_from(["error", "drop_oldest", "latest"])),
+        st.tuples(st.just("connect"), st.booleans()),
+        st.tuples(st.just("lose"), st.none()),
+        st.tuples(st.just("ack"), st.integers(1, 12)),
+        st.tuples(st.just("limit"), st.integers(1, 12)),
+        st.tuples(st.just("pace"), st.none()),
+        st.tuples(st.just("expire"), st.integers(1, 12)),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_each_publish_is_settled_once_and_counts_stay_true(script: list[tuple[str, Any]]) -> None:
+    rig = Rig(3, 3)
+    publishes, out = rig.publishes, rig.log.entries
+    refs = 0
+    connected = False
+    for what, how in script:
+        if what == "publish":
+            refs += 1
+            publishes.publish(publish(refs, policy=how, key="k" if refs % 2 else "l"))
+        elif what == "connect" and not connected:
+            connected = True
+            rig.connect(Peer(ref=True, ack=True, idempotent=how, rate=2))
+            publishes.flush()
+        elif what == "lose" and connected:
+            connected = False
+            rig.lose()
+        elif what == "ack" and connected:
+            publishes.published(PublishedFrame(ref=f"p{how}"))
+        elif what == "limit" and connected:
+            publishes.failed(ErrorFrame(code="rate_limited", message="", ref=f"p{how}"))
+        elif what == "pace":
+            publishes.paced()
+        elif what == "expire":
+            publishes.expire(how)
+        assert publishes.messages == len(publishes._queue)
+        assert publishes._flying[0] == len(publishes._flight) <= 3
+        assert len(publishes._queue) + len(publishes._flight) == len(publishes)
+        assert [e.number for e in publishes._queue.values()] == sorted(publishes._queue)
+    publishes.settle_all(Rejected("closed", ""))
+    settled = [effect.ref for effect in out if isinstance(effect, Settle)]
+    assert sorted(settled) == list(range(1, refs + 1))
+    never = {
+        effect.ref
+        for effect in out
+        if isinstance(effect, Settle)
+        and isinstance(effect.outcome, Rejected)
+        and effect.outcome.code in ("dropped", "superseded", "queue_full")
+    }
+    assert not never & {int((ref or "p0")[1:]) for ref in sent(out)}
+    assert all(
+        f"p{effect.ref}" in sent(out)
+        for effect in out
+        if isinstance(effect, Settle) and isinstance(effect.outcome, Acked)
+    )

@@ -1,0 +1,196 @@
+"""What happens to a session, as data, in the words of `spec/traces/`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from hanzoai.pubsub.session.events import (
+    Answered,
+    Dropped,
+    Probed,
+    Publish,
+    Received,
+    SendPolicy,
+    SessionTimer,
+    Subscribe,
+    TimerFired,
+    TimerName,
+    Token,
+    TokenFailed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hanzoai.pubsub.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """The user wants a connection."""
+
+    opened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The user wants the end, after what is published has been settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The user wants the end now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The transport is open."""
+
+    incremental: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Woke:
+    """The machine slept, or the network is back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """The platform says that the network is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """The user is done with a subscription."""
+
+    sub: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The time that the user gave a publish has passed."""
+
+    ref: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePresence:
+    """The user's own presence changes."""
+
+    topic: str | None
+    data: Mapping[str, Any]
+    ref: int | None = None
+
+
+Event: TypeAlias = (
+    Connect
+    | Close
+    | Abort
+    | Token
+    | TokenFailed
+    | Opened
+    | Dropped
+    | Probed
+    | Answered
+    | Woke
+    | Offline
+    | Received
+    | TimerFired
+    | Subscribe
+    | Unsubscribe
+    | Publish
+    | Expire
+    | UpdatePresence
+)
+
+EVENTS: Final[tuple[type[Event], ...]] = (
+    Connect,
+    Close,
+    Abort,
+    Token,
+    TokenFailed,
+    Opened,
+    Dropped,
+    Probed,
+    Answered,
+    Woke,
+    Offline,
+    Received,
+    TimerFired,
+    Subscribe,
+    Unsubscribe,
+    Publish,
+    Expire,
+    UpdatePresence,
+)
+"""Every kind of event."""
+
+
+def call(session: Session, event: Event) -> None:
+    """Make the call of a session that an event stands for."""
+    match event:
+        case Connect(opened):
+            session.connect(opened=opened)
+        case Close():
+            session.close()
+        case Abort():
+            session.abort()
+        case Token(fetch, value, expires_in):
+            session.token(fetch, value, expires_in)
+        case TokenFailed(fetch, refused, message):
+            session.token_failed(fetch, message, refused=refused)
+        case Opened(incremental):
+            session.opened(incremental=incremental)
+        case Dropped(code, reason, retry_after):
+            session.dropped(code, reason, retry_after)
+        case Probed(ok):
+            session.probed(ok=ok)
+        case Answered(ok):
+            session.answered(ok=ok)
+        case Woke():
+            session.woke()
+        case Offline():
+            session.offline()
+        case Received(frame, at):
+            session.receive(frame, at)
+        case TimerFired(name, idle):
+            session.timer_fired(name, idle)
+        case Subscribe():
+            session.subscribe(event)
+        case Unsubscribe(sub):
+            session.unsubscribe(sub)
+        case Publish():
+            session.publish(event)
+        case Expire(ref):
+            session.expire(ref)
+        case UpdatePresence(topic, data, ref):
+            session.update_presence(topic, data, ref)
+
+
+__all__ = [
+    "EVENTS",
+    "Abort",
+    "Answered",
+    "Close",
+    "Connect",
+    "Dropped",
+    "Event",
+    "Expire",
+    "Offline",
+    "Opened",
+    "Probed",
+    "Publish",
+    "Received",
+    "SendPolicy",
+    "SessionTimer",
+    "Subscribe",
+    "TimerFired",
+    "TimerName",
+    "Token",
+    "TokenFailed",
+    "Unsubscribe",
+    "UpdatePresence",
+    "Woke",
+    "call",
+]

@@ -1,0 +1,139 @@
+"""Ports that write a log, and a session that returns what each step wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.session.session import Session
+from tests.traces import effects
+from tests.traces.events import call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.generated.wire import (
+        AuthFrame,
+        ClientFrame,
+        Denial,
+        Envelope,
+        PresenceMember,
+    )
+    from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.ports import (
+        FetchReason,
+        GapReason,
+        Outcome,
+        PresenceChangeKind,
+        Rejected,
+        StateChanged,
+        TransportName,
+    )
+    from hanzoai.pubsub.settings.session import SessionOptions
+    from tests.traces.effects import Effect
+    from tests.traces.events import Event, TimerName
+
+
+class Log:
+    """Ports that write each call into `entries`."""
+
+    def __init__(self) -> None:
+        self.entries: list[Effect] = []
+
+    def take(self) -> list[Effect]:
+        """What was written since the last time."""
+        entries, self.entries = self.entries, []
+        return entries
+
+    def state_changed(self, change: StateChanged, /) -> None:
+        self.entries.append(change)
+
+    def dial(self, transport: TransportName, /) -> None:
+        self.entries.append(effects.Dial(transport))
+
+    def hang_up(self, code: int, /) -> None:
+        self.entries.append(effects.HangUp(code))
+
+    def send(self, frame: ClientFrame, /) -> None:
+        self.entries.append(effects.Send(frame))
+
+    def welcomed(self, peer: Peer, /) -> None:
+        """Not in the log: the frame itself is."""
+
+    def probe(self) -> None:
+        self.entries.append(effects.Probe())
+
+    def probe_http(self, auth: AuthFrame, /) -> None:
+        self.entries.append(effects.ProbeHttp(auth))
+
+    def fetch_token(self, call: int, reason: FetchReason, attempt: int, /) -> None:
+        self.entries.append(effects.Fetch(call, reason, attempt))
+
+    def abandon_fetch(self, call: int, /) -> None:
+        self.entries.append(effects.AbandonFetch(call))
+
+    def start_timer(self, name: TimerName, after: int, /) -> None:
+        self.entries.append(effects.StartTimer(name, after))
+
+    def cancel_timer(self, name: TimerName, /) -> None:
+        self.entries.append(effects.CancelTimer(name))
+
+    def deliver(self, sub: int, message: Envelope, /) -> None:
+        self.entries.append(effects.Deliver(sub, message))
+
+    def deliver_replay(self, sub: int, messages: list[Envelope], /) -> None:
+        self.entries += [effects.Deliver(sub, message) for message in messages]
+
+    def gap(
+        self,
+        sub: int,
+        topic: str,
+        from_: int | None,
+        to: int | None,
+        missed: int | None,
+        reason: GapReason,
+        /,
+    ) -> None:
+        self.entries.append(effects.Gap(sub, topic, from_, to, missed, reason))
+
+    def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...], /) -> None:
+        self.entries.append(effects.Joined(sub, topics, denied))
+
+    def presence_changed(
+        self,
+        sub: int,
+        topic: str,
+        members: tuple[PresenceMember, ...],
+        change: PresenceChangeKind,
+        member: PresenceMember | None,
+        /,
+    ) -> None:
+        self.entries.append(effects.PresenceChanged(sub, topic, members, change, member))
+
+    def settle(self, ref: int, outcome: Outcome, /) -> None:
+        self.entries.append(effects.Settle(ref, outcome))
+
+    def problem(
+        self, code: str, message: str, topic: str | None, retry_after: int | None, /
+    ) -> None:
+        self.entries.append(effects.Problem(code, message, topic, retry_after))
+
+    def finished(self, error: Rejected | None, /) -> None:
+        self.entries.append(effects.Finished(error))
+
+
+class LoggedSession(Session):
+    """A session whose ports write a log.
+
+    Args:
+        options: What it is set to.
+        random: A number from 0 inclusive to 1 exclusive.
+    """
+
+    def __init__(self, options: SessionOptions, random: Callable[[], float]) -> None:
+        self.log = Log()
+        super().__init__(options, self.log, random)
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Let an event happen; return what the step wrote."""
+        call(self, event)
+        return self.log.take()
