@@ -1,8 +1,9 @@
 // Checks who imports whom in src/, as the import rules of pyproject.toml do for the Python sources.
-// Imports of types alone do not count; import() does.
+// Imports of types alone do not count for the layers; import() does. Circles have none of the three.
 // Usage: node imports.mjs
 
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
@@ -19,6 +20,7 @@ const LAYERS = [
   ['tabs'],
   ['transports'],
   ['http'],
+  ['dialects'],
   ['session'],
   ['wire'],
   ['settings'],
@@ -34,7 +36,7 @@ const LAYERS = [
 ];
 
 /** What decides gets every part given: it loads nothing by itself. */
-const NEVER_LAZY = ['session', 'topics', 'errors', 'generated'];
+const NEVER_LAZY = ['session', 'dialects', 'topics', 'errors', 'generated'];
 
 /** Packages that rooms import; users of these install them. */
 const PACKAGES = { react: /^react(\/|$)/, soc: /^@noble\/(curves|hashes)\// };
@@ -87,13 +89,16 @@ for (const [file, { imports }] of modules) {
   }
 }
 
-/** A module that leads back to itself has no order in which it is made. */
-const graph = new Map(
-  modules.map(([file, { imports }]) => [
-    file,
-    imports.filter((i) => !i.external && i.kind !== 'dynamic-import').map((i) => i.path),
-  ]),
-);
+/** What a source names by `from` or `import()`, types included. */
+function named(file) {
+  const text = readFileSync(`${here}/${file}`, 'utf8');
+  return [...text.matchAll(/(?:from|import\() ?'(\.[^']*)\.js'/g)]
+    .map(([, path]) => posix.join(posix.dirname(file), path))
+    .flatMap((path) => [`${path}.ts`, `${path}.tsx`].filter((one) => existsSync(`${here}/${one}`)));
+}
+
+/** Two modules that lead to each other cannot be read one after the other. */
+const graph = new Map(modules.map(([file]) => [file, named(file)]));
 const done = new Set();
 function visit(file, path) {
   if (path.includes(file))

@@ -3,11 +3,12 @@
 /** `PubSub`: what a program holds. */
 
 import type { PubSubError } from './errors.js';
-import type { JsonObject, Limits, PresenceMember, TopicInfo } from './generated/wire.js';
+import type { TopicInfo } from './generated/http.js';
+import type { JsonObject, Limits, PresenceMember } from './generated/wire.js';
 import { Driver } from './runtime/driver.js';
-import type { Handler } from './runtime/handlers.js';
+import type { Handler } from './runtime/handler.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
-import { operations } from './runtime/lazy.js';
+import { operations } from './runtime/loading.js';
 import {
   checkPublishing,
   type PublishOptions,
@@ -20,7 +21,7 @@ import { platform, type Surroundings } from './runtime/surroundings.js';
 import type { Waiting } from './runtime/waiting.js';
 import { checkCall, checkChoice, checkFunction } from './settings/checks.js';
 import { type PubSubOptions, readOptions } from './settings/options.js';
-import { TopicHandle } from './topic.js';
+import { type Operations, TopicHandle } from './topic.js';
 import type {
   Allowed,
   AnyTopics,
@@ -72,7 +73,7 @@ export class PubSub<Topics extends object = AnyTopics> {
 
   /** The id the server gave this client; undefined before it was ever connected. */
   get clientId(): string | undefined {
-    return this._driver.welcome?.client_id;
+    return this._driver.peer?.clientId;
   }
 
   /**
@@ -80,7 +81,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * (`history_max`); undefined before it was ever connected.
    */
   get limits(): Limits | undefined {
-    return this._driver.welcome?.limits;
+    return this._driver.peer?.limits;
   }
 
   /** The URL of the WebSocket; it never holds a token. */
@@ -278,7 +279,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   topic<Topic extends string>(
     name: Topic & Allowed<Topics, Topic>,
   ): TopicHandle<PayloadOf<Topics, Topic>, Topic> {
-    return new TopicHandle<PayloadOf<Topics, Topic>, Topic>(this, name);
+    const operations = this as unknown as Operations<PayloadOf<Topics, Topic>>;
+    return new TopicHandle<PayloadOf<Topics, Topic>, Topic>(operations, name);
   }
 
   /** Settle what was published and close. */

@@ -35,7 +35,7 @@
  */
 
 import { CODES, type Code, type ErrorName } from './generated/errors.js';
-import type { Gap } from './values.js';
+import type { Gap } from './session/ports.js';
 
 /** What a server sends is shown to people and written to logs: 2,000 characters of it are kept. */
 const TOO_LONG = /^(.{2000}).+/su;

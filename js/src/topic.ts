@@ -1,6 +1,5 @@
 /** `ps.topic(…)`: the operations of a client, on one topic. */
 
-import type { PubSub } from './client.js';
 import type { JsonObject, PresenceMember } from './generated/wire.js';
 import type { HistoryOptions } from './runtime/http_operations.js';
 import type { PublishOptions } from './runtime/publishing.js';
@@ -9,11 +8,20 @@ import type { Subscription } from './runtime/subscription.js';
 import type { Waiting } from './runtime/waiting.js';
 import type { AnyPayload, Message, Outgoing, Published } from './values.js';
 
+/** @internal The operations of a client, on any topic. */
+export interface Operations<Data> {
+  subscribe(topic: string, options: SubscribeOptions<Data>): Promise<Subscription<Data>>;
+  publish(topic: string, message: Outgoing<Data>, options: PublishOptions): Promise<Published>;
+  history(topic: string, options: HistoryOptions): AsyncIterableIterator<Message<Data>>;
+  presence(topic: string, options: Waiting): Promise<PresenceMember[]>;
+  updatePresence(topic: string, data: JsonObject, options: Waiting): Promise<void>;
+}
+
 /** One topic of a client, with the type of its payloads. */
 export class TopicHandle<Data = AnyPayload, Topic extends string = string> {
   /** @internal `PubSub.topic` makes it. */
   constructor(
-    private readonly _client: PubSub,
+    private readonly _client: Operations<Data>,
     /** The topic, or for `subscribe` alone a pattern. */
     readonly name: Topic,
   ) {}

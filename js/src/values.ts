@@ -1,9 +1,10 @@
 /** What a program gets from the client: messages, gaps, presence, state changes, publish results. */
 
 import type { PubSubError } from './errors.js';
+import type { TopicInfo } from './generated/http.js';
 import type { PublicState } from './generated/lifecycle.js';
-import type { Envelope, JsonObject, PresenceMember, TopicInfo } from './generated/wire.js';
-import type { FetchReason, GapReason, PresenceChangeKind } from './session/effects.js';
+import type { Envelope, JsonObject, PresenceMember } from './generated/wire.js';
+import type { FetchReason, GapReason, PresenceChangeKind } from './session/ports.js';
 
 export type { GapReason, JsonObject, PresenceChangeKind, PresenceMember, TopicInfo };
 

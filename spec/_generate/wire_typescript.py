@@ -108,7 +108,7 @@ def _module(
             *(
                 []
                 if imported
-                else ["export type * from './http.js';", "export type { JsonObject };", ""]
+                else ["export type { JsonObject };", ""]
             ),
             body,
         ]

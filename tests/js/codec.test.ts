@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
-import { type Decoded, decode, encode, Malformed, Unknown } from '../../js/src/wire/codec.js';
+import { decode, encode } from '../../js/src/wire/codec.js';
+import { type Decoded, Malformed, Unknown } from '../../js/src/wire/decoded.js';
 import { decodeEvent } from '../../js/src/wire/lenient.js';
 import { load } from './files.js';
 import { canonical } from './traces/mapping.js';

@@ -12,7 +12,6 @@ import {
   type Test,
 } from '../wire/guard.js';
 
-export type * from './http.js';
 export type { JsonObject };
 
 /** Name of a topic: dot-separated, no empty segment, no `*`. HIP-56 Topics, Security 8. */

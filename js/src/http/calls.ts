@@ -1,17 +1,15 @@
 /** The HTTP API as data: what to send for each operation, and what an answer means. No I/O. */
 
 import { ProtocolError } from '../errors.js';
+import type { HistoryPage, SessionInfo, TopicInfo } from '../generated/http.js';
 import { isSessionInfo, isTopicInfo } from '../generated/http.js';
 import {
   type ErrorInfo,
-  type HistoryPage,
   isErrorInfo,
   isPublishResult,
   type PresenceMember,
   type Publication,
   type PublishResult,
-  type SessionInfo,
-  type TopicInfo,
 } from '../generated/wire.js';
 import { compact } from '../wire/compact.js';
 import { isCount, isObject, type JsonObject } from '../wire/guard.js';

@@ -1,8 +1,8 @@
 /**
- * The driver: performs what the session decides, and tells it what happens.
+ * The driver: the session's ports to the real world, and what operations need of a client.
  *
- * Events are handled one at a time; what is fed while one is being handled waits for its turn, so a
- * session never sees two at once. User code never runs here.
+ * The session is called, it calls the ports, and then `_after` does what must not happen in the
+ * midst of that: write, dial, end subscriptions that failed. User code never runs here.
  */
 
 import type { Clock, TimerHandle } from '../clock.js';
@@ -15,30 +15,39 @@ import {
   type PubSubError,
 } from '../errors.js';
 import { publicState } from '../generated/lifecycle.js';
-import type { AuthFrame, AuthOkFrame } from '../generated/wire.js';
-import type { Effect, Fetch, Outcome, StateChanged } from '../session/effects.js';
-import type { Event, Publish, Subscribe, TimerName } from '../session/events.js';
-import type { PartName } from '../session/parts.js';
+import type { AuthFrame, ClientFrame, Denial, Envelope } from '../generated/wire.js';
+import type { Peer } from '../session/peer.js';
+import type {
+  FetchReason,
+  Gap,
+  Outcome,
+  Ports,
+  PresenceChange,
+  Problem,
+  Rejected,
+  StateChanged,
+  TimerName,
+  TransportName,
+} from '../session/ports.js';
+import type { Publish, Subscribe } from '../session/requests.js';
 import { Session } from '../session/session.js';
 import { checkPatience } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
-import type { Transport } from '../transports/transport.js';
+import type { Transport, TransportEnd } from '../transports/transport.js';
 import type { StateChange, StateName, SubscriptionEvent } from '../values.js';
+import type { Loose } from '../wire/compact.js';
+import type { Backpressure } from './backpressure.js';
+import { Connection, type ConnectionEvents } from './connection.js';
 import type { HttpApi } from './http_operations.js';
 import type { Inbox } from './inbox.js';
-import { lazily, operations } from './lazy.js';
+import { lazily } from './lazy.js';
 import { Listeners } from './listeners.js';
-import { PARTS } from './parts.js';
-import { Reader } from './reader.js';
+import { background, PARTS } from './parts.js';
 import type { Recovery } from './recovery.js';
 import type { Recent } from './stream.js';
 import { checkPlatform, type Surroundings, settingsOf } from './surroundings.js';
 import { TokenSource, tokenProblem } from './tokens.js';
-import type { Turnstile } from './turnstile.js';
 import { type Waiting, within } from './waiting.js';
-
-/** Close code of a client that is going to come back. */
-const RECONNECTS = 4000;
 
 /** What a connection without a close code counts as (docs/errors.md). */
 const LOST = 1006;
@@ -46,17 +55,14 @@ const LOST = 1006;
 /** Ids of own messages that are remembered with `echo: false`: what may be on its way back. */
 const OWN_IDS = 10_000;
 
-type Performers = {
-  readonly [K in Effect['kind']]: (effect: Extract<Effect, { readonly kind: K }>) => void;
-};
-
 /** Runs one session: what a client is, once it is used. */
-export class Driver {
+export class Driver implements Ports, ConnectionEvents {
   readonly clock: Clock;
   readonly listeners: Listeners;
   readonly tokens: TokenSource;
   state: StateName = 'initialized';
-  finished = false;
+  /** The client has ended. */
+  ended = false;
   /** Since when there has been no connection, by the clock. */
   apartSince: number;
   /** What ended the last connection or attempt, until there is a connection again. */
@@ -64,9 +70,9 @@ export class Driver {
   /** Why there is no token, until there is one. */
   tokenFailure: PubSubError | undefined;
   /** What the server said of itself; undefined before it was ever connected. */
-  welcome: AuthOkFrame | undefined;
-  /** Called when all events were handled: there may be room for publishes. */
-  onHandled: () => void = () => {};
+  peer: Peer | undefined;
+  /** Called after each call into the session: there may be room for publishes. */
+  onRoom: (() => void) | undefined;
   private _session: Session | undefined;
   private _error: PubSubError | undefined;
   private readonly _over = new AbortController();
@@ -76,17 +82,15 @@ export class Driver {
   private _drain: number | undefined;
   private _fetching: AbortController | undefined;
   private _stopWatching: (() => void) | undefined;
-  private _busy = false;
   private _numbers = 0;
-  private readonly _queue: Event[] = [];
   /** By subscription. */
   readonly inboxes: Map<number, Inbox> = new Map();
-  /** Those that got something at last, with the numbers of their subscriptions. */
-  private readonly _touched: [inbox: Inbox, sub: number][] = [];
+  /** Subscriptions that failed while the session was at work. */
+  private readonly _failed: number[] = [];
   private readonly _timers = new Map<TimerName, TimerHandle>();
   private readonly _settles = new Map<number, (outcome: Outcome) => void>();
   private readonly _own = new Set<string | undefined>();
-  private readonly _reader: Reader;
+  private readonly _connection: Connection;
 
   /**
    * @param options What the client is set to.
@@ -100,135 +104,172 @@ export class Driver {
     this.apartSince = this.clock.now();
     this.listeners = new Listeners(options.logger);
     this.tokens = new TokenSource(options, this.clock);
-    this._reader = new Reader(
-      {
-        receive: (frame, at) => {
-          if (frame.type === 'auth.ok') this._greet(frame, at);
-          this.feed({ kind: 'received', frame, at });
-        },
-        malformed: (reason) => {
-          const said = `A frame of the server was left out: ${reason}.`;
-          this.listeners.report(new ProtocolError(said));
-        },
-        opened: (incremental) => this.feed({ kind: 'opened', incremental }),
-        dropped: ({ again, code = LOST, ...end }) => {
-          // One that was never connected has no reason to hurry.
-          const hurry = again && this.state === 'connected';
-          this.feed({ kind: 'dropped', code, ...end });
-          if (hurry) this.feed({ kind: 'woke', rested: true });
-        },
-      },
-      (name) => {
-        const made = (): Transport | Promise<Transport> => around.dial(name, options);
-        if (options.recover === undefined) return made();
-        return this.recovery().then((recovery) => recovery.wrap(made()));
-      },
-      this.clock,
-      options.logger,
-    );
+    const dial = (name: TransportName): Transport | Promise<Transport> => {
+      const made = around.dial(name, options);
+      if (options.recover === undefined) return made;
+      return this.recovery().then((recovery) => recovery.wrap(made));
+    };
+    this._connection = new Connection(this, dial, this.clock, options.logger);
   }
-
-  // ---------------------------------------------------------------- events in, effects out
 
   /** Made at the first use: what the platform lacks does not matter before. */
   get session(): Session {
     const { options, around } = this;
-    this._session ??= new Session(settingsOf(options, around), around.random);
+    this._session ??= new Session(settingsOf(options, around), this, around.random);
     return this._session;
   }
 
-  /** Have the session handle an event, now or after the one it is at. */
-  feed(given: Event): void {
-    this._queue.push(given);
-    if (!this._busy) this._handleAll();
+  /** Call into the session, and do what follows. */
+  tell(call: (session: Session) => void): void {
+    call(this.session);
+    this.handled();
   }
 
-  private _handleAll(): void {
-    this._busy = true;
-    let part: PartName | undefined;
-    try {
-      for (let event = this._queue[0]; event; event = this._queue[0]) {
-        part = this.session.missing(event);
-        if (part) {
-          this._equip(part, event);
-          return;
+  // ---------------------------------------------------------------- from the connection
+
+  malformed(reason: string): void {
+    this.listeners.report(new ProtocolError(`A frame of the server was left out: ${reason}.`));
+  }
+
+  opened(incremental: boolean): void {
+    this.tell((session) => session.opened(incremental));
+  }
+
+  dropped({ again, code = LOST, reason, retryAfter }: TransportEnd): void {
+    // One that was never connected has no reason to hurry.
+    const hurry = again && this.state === 'connected';
+    this.tell((session) => session.dropped(code, reason, retryAfter));
+    if (hurry) this.tell((session) => session.woke(true));
+  }
+
+  /** The session was called: write, dial, end what failed. */
+  handled(): void {
+    while (this._failed.length) this.remove(this._failed.shift() as number);
+    this._connection.flush();
+    this.onRoom?.();
+  }
+
+  // ---------------------------------------------------------------- ports of the session
+
+  stateChanged({ from: before, public: to, ...about }: StateChanged): void {
+    const from = publicState(before);
+    if (from === to) return;
+    const { code, reason = '', retryIn, attempt } = about;
+    const change = { from, to, code, reason, retryIn, attempt };
+    this.state = to;
+    if (from === 'connected' || from === 'initialized') this.apartSince = this.clock.now();
+    if (to === 'connected') this.lastFailure = undefined;
+    else if (code !== undefined || reason) this.lastFailure = change;
+    this.options.logger.debug?.(`${from} -> ${to} ${code ?? ''}`);
+    this.listeners.tell('state', change);
+  }
+
+  welcomed(peer: Peer): void {
+    this.peer = peer;
+    if (peer.incremental) this.around.opened?.add(this.options.socketUrl);
+    if (peer.tokenLife !== undefined) this.tokens.learn(peer.tokenLife);
+  }
+
+  fetchToken(call: number, reason: FetchReason, attempt: number): void {
+    this._fetching = new AbortController();
+    const { signal } = this._fetching;
+    this.tokens.fetch(reason, attempt, signal).then(
+      ({ value, expiresAt }) => {
+        this.tokenFailure = undefined;
+        const expiresIn = expiresAt && Math.max(0, expiresAt - this.clock.wallMs());
+        this.tell((session) => session.token(call, value, expiresIn));
+      },
+      (error: unknown) => {
+        if (signal.aborted) return;
+        const refused = error instanceof AuthRefused;
+        const message = tokenProblem(error);
+        if (!refused) {
+          this.tokenFailure = fromCode('token_unavailable', message, { cause: error });
+          this.listeners.report(this.tokenFailure);
         }
-        this._queue.shift();
-        for (const effect of this.session.handle(event)) {
-          (this._performers[effect.kind] as (effect: Effect) => void)(effect);
-        }
-        this._settle();
-      }
-    } finally {
-      this._busy = part !== undefined;
-    }
-    this._reader.flush();
-    this.onHandled();
+        this.tell((session) => session.tokenFailed(call, refused, message));
+      },
+    );
   }
 
-  /** Load what an event cannot be handled without; what comes meanwhile waits for its turn. */
-  private async _equip(part: PartName, event: Event): Promise<void> {
-    try {
-      this.session.equip(await this.part(PARTS[part](), { timeout: this.options.openTimeout }));
-    } catch (error) {
-      const lost = error as ConnectionFailed;
-      this._queue.shift();
-      const { code, message } = lost;
-      if (event.kind === 'subscribe') {
-        this.inboxes.get(event.sub)?.finish(lost);
-      } else if ('ref' in event && event.ref) {
-        const outcome = { kind: 'rejected', code, message } as const;
-        this._performers.settle({ kind: 'settle', ref: event.ref, outcome });
-      } else {
-        this.listeners.report(lost);
-      }
-      if (event.kind === 'received') {
-        this._reader.hangUp(RECONNECTS);
-        this._queue.unshift({ kind: 'dropped', code: LOST, reason: message });
-      }
-    }
-    this._handleAll();
+  abandonFetch(): void {
+    this._fetching?.abort();
   }
 
-  private readonly _performers: Performers = {
-    stateChanged: (effect) => this._changeState(effect),
-    fetch: (effect) => this._fetch(effect),
-    abandonFetch: () => this._fetching?.abort(),
-    dial: ({ transport }) => this._reader.dial(transport),
-    hangUp: ({ code }) => this._reader.hangUp(code),
-    send: ({ frame }) => this._reader.send(frame),
-    startTimer: ({ name, after }) => this._startTimer(name, after),
-    cancelTimer: ({ name }) => this._timers.get(name)?.cancel(),
-    probe: () => this._probe('probed'),
-    probeHttp: ({ auth }) => this._probe('answered', auth),
-    deliver: ({ sub, message }) => {
-      if (!this._own.has(message.id)) this._put(sub, { kind: 'message', message });
-    },
-    gap: ({ kind, sub, ...gap }) => this._put(sub, { kind, gap }),
-    presenceChanged: ({ kind: _, sub, ...presence }) => {
-      this._put(sub, { kind: 'presence', presence });
-    },
-    joined: (effect) => this.inboxes.get(effect.sub)?.join(effect),
-    settle: ({ ref, outcome }) => {
-      this._settles.get(ref)?.(outcome);
-      this._settles.delete(ref);
-    },
-    problem: ({ code, message, topic, retryAfter }) => {
-      this.listeners.report(fromCode(code, message, { topic, retryAfter }));
-    },
-    finished: ({ error }) => {
-      if (error) {
-        const { code, message, remedy, topic } = error;
-        this._error = fromCode(code, message, { remedy, topic });
-      }
-      this.finished = true;
-      this._over.abort();
-      this._stopWatching?.();
-      for (const inbox of this.inboxes.values()) inbox.finish(this._error);
-      this.inboxes.clear();
-      this.listeners.finish();
-    },
-  };
+  dial(transport: TransportName): void {
+    this._connection.dial(transport);
+  }
+
+  hangUp(code: number): void {
+    this._connection.hangUp(code);
+  }
+
+  send(frame: Loose<ClientFrame>): void {
+    this._connection.send(frame);
+  }
+
+  startTimer(name: TimerName, after: number): void {
+    const wait = name === 'drain' ? (this._drain ?? after) : after;
+    const fire = (): void =>
+      this.tell((session) => session.timerFired(name, this._connection.idle));
+    this.cancelTimer(name);
+    this._timers.set(name, this.clock.callLater(wait, fire));
+  }
+
+  cancelTimer(name: TimerName): void {
+    this._timers.get(name)?.cancel();
+  }
+
+  probe(): void {
+    this._probe((ok) => (session) => session.probed(ok));
+  }
+
+  probeHttp(auth: AuthFrame): void {
+    this._probe((ok) => (session) => session.answered(ok), auth);
+  }
+
+  deliver(sub: number, message: Envelope, many: boolean): void {
+    const inbox = this.inboxes.get(sub);
+    if (!inbox || this._own.has(message.id)) return;
+    inbox.put({ kind: 'message', message }, many);
+    if (inbox.full || inbox.finished) this._relieve(inbox, sub);
+  }
+
+  gap(sub: number, gap: Gap, many: boolean): void {
+    const inbox = this.inboxes.get(sub);
+    if (inbox) this._put(inbox, sub, { kind: 'gap', gap }, many);
+  }
+
+  presenceChanged(sub: number, presence: PresenceChange): void {
+    const inbox = this.inboxes.get(sub)?.presence;
+    if (inbox) this._put(inbox, sub, { kind: 'presence', presence }, false);
+  }
+
+  joined(sub: number, topics: readonly string[], denied: readonly Denial[]): void {
+    this.inboxes.get(sub)?.join(topics, denied);
+  }
+
+  settle(ref: number, outcome: Outcome): void {
+    this._settles.get(ref)?.(outcome);
+    this._settles.delete(ref);
+  }
+
+  problem({ code, message, topic, retryAfter }: Problem): void {
+    this.listeners.report(fromCode(code, message, { topic, retryAfter }));
+  }
+
+  finished(error: Rejected | undefined): void {
+    if (error) {
+      const { code, message, remedy, topic } = error;
+      this._error = fromCode(code, message, { remedy, topic });
+    }
+    this.ended = true;
+    this._over.abort();
+    this._stopWatching?.();
+    for (const inbox of this.inboxes.values()) inbox.finish(this._error);
+    this.inboxes.clear();
+    this.listeners.finish();
+  }
 
   // ---------------------------------------------------------------- what operations need of it
 
@@ -251,21 +292,28 @@ export class Driver {
     return new Recovery(this);
   });
 
-  /** Lets publishes in as the queue has room. */
-  readonly turnstile: () => Promise<Turnstile> = lazily(async () => {
-    const { Turnstile } = await operations();
-    return new Turnstile(this);
+  /** Admits publishes as the queue has room. */
+  readonly backpressure: () => Promise<Backpressure> = lazily(async () => {
+    const { Backpressure } = await background();
+    return new Backpressure(this);
   });
+
+  /** Have the session keep presence: once, before the first call that needs it. */
+  async addPresence(options: Waiting): Promise<void> {
+    const { session } = this;
+    if (session.subscriptions.presence) return;
+    session.addPresence(await this.part(PARTS.presence(), options));
+  }
 
   /** Whether the connection stands, and was heard lately. */
   get standing(): boolean {
     const { pingInterval, pongTimeout } = this.options;
-    return this.state === 'connected' && this._reader.idle <= pingInterval + pongTimeout;
+    return this.state === 'connected' && this._connection.idle <= pingInterval + pongTimeout;
   }
 
   /** Whether the connection stands, and was heard since a time of the clock. */
   heardSince(time: number): boolean {
-    return this.state === 'connected' && this.clock.now() - this._reader.idle >= time;
+    return this.state === 'connected' && this.clock.now() - this._connection.idle >= time;
   }
 
   /** A number that nothing else of this client has. */
@@ -281,20 +329,18 @@ export class Driver {
 
   /** Bytes of JSON that the data of a message may have. */
   get maxPayload(): number {
-    return this.welcome?.limits?.max_payload || this.options.maxPayload;
+    return this.peer?.limits?.max_payload || this.options.maxPayload;
   }
 
   /** Whether the server answers publishes; assumed until it has said what it can do. */
   get acknowledges(): boolean {
-    const { version, features } = this.welcome ?? {};
-    if (!this.welcome || !this._reader.incremental) return true;
-    return Boolean(version && features?.includes('ack'));
+    return !this.peer || !this._connection.incremental || this.peer.features.has('ack');
   }
 
   /** @throws ClosedError The client is closed. What made it fail, where it failed. */
   refuseEnded(): void {
     const { _error: cause } = this;
-    if (!this._closing && !this.finished) return;
+    if (!this._closing && !this.ended) return;
     if (!cause) throw new ClosedError();
     // An error of its own for each call: its stack leads to the caller.
     throw fromCode(cause.code, cause.message, { ...cause, cause });
@@ -309,7 +355,7 @@ export class Driver {
     if (this._stopWatching || this.state !== 'initialized') return;
     checkPlatform(this.options, this.around);
     this._stopWatching = this.around.watch(this);
-    this.feed({ kind: 'connect', opened: this.around.opened?.has(this.options.socketUrl) });
+    this.tell((session) => session.connect(this.around.opened?.has(this.options.socketUrl)));
   }
 
   /** Settle the publishes and end. */
@@ -317,40 +363,40 @@ export class Driver {
     const states = this.states();
     this._closing = true;
     this._drain = milliseconds;
-    this.feed({ kind: milliseconds === 0 ? 'abort' : 'close' });
+    this.tell((session) => (milliseconds === 0 ? session.abort() : session.close()));
     for await (const _ of states);
   }
 
   /** Changes of state from now on, until the client has ended. */
   states(): Recent<StateChange> {
     const states = this.listeners.open('state');
-    if (this.finished) states.finish();
+    if (this.ended) states.finish();
     return states;
   }
 
   /** Begin a subscription. */
-  add(event: Subscribe, inbox: Inbox): void {
+  add(request: Subscribe, inbox: Inbox): void {
     this.connect();
-    this.inboxes.set(event.sub, inbox);
-    this.feed(event);
+    this.inboxes.set(request.sub, inbox);
+    this.tell((session) => session.subscribe(request));
   }
 
   /** End a subscription. Does nothing when it has ended. */
   remove(sub: number): void {
-    if (this.inboxes.delete(sub)) this.feed({ kind: 'unsubscribe', sub });
+    if (this.inboxes.delete(sub)) this.tell((session) => session.unsubscribe(sub));
   }
 
   /** Publish; the promise gets the outcome. */
-  publish(event: Publish): Promise<Outcome> {
-    this.rememberOwn(event.messages);
-    return this.settled(event);
+  publish(publish: Publish): Promise<Outcome> {
+    this.rememberOwn(publish.messages);
+    return this.settled(publish.ref, (session) => session.publish(publish));
   }
 
-  /** Have the session handle what it settles; the promise gets the outcome. */
-  settled(event: Event & { readonly ref: number }): Promise<Outcome> {
+  /** Call into the session for what it settles; the promise gets the outcome. */
+  settled(ref: number, call: (session: Session) => void): Promise<Outcome> {
     return new Promise((resolve) => {
-      this._settles.set(event.ref, resolve);
-      this.feed(event);
+      this._settles.set(ref, resolve);
+      this.tell(call);
     });
   }
 
@@ -366,77 +412,21 @@ export class Driver {
 
   // ---------------------------------------------------------------- inside
 
-  private _greet(frame: AuthOkFrame, at: number): void {
-    const { expires_at: end, server_time: now = at } = frame;
-    this.welcome = frame;
-    if (this._reader.incremental) this.around.opened?.add(this.options.socketUrl);
-    if (end !== undefined) this.tokens.learn(end - now);
-  }
-
-  private _probe(kind: 'probed' | 'answered', auth?: AuthFrame): void {
-    const answer = (ok: boolean): void => this.feed({ kind, ok });
-    operations()
+  private _probe(found: (ok: boolean) => (session: Session) => void, auth?: AuthFrame): void {
+    const answer = (ok: boolean): void => this.tell(found(ok));
+    background()
       .then(({ probe }) => probe(this, auth))
       .then(answer, () => answer(false));
   }
 
-  private _startTimer(name: TimerName, after: number): void {
-    const wait = name === 'drain' ? (this._drain ?? after) : after;
-    const fire = (): void => this.feed({ kind: 'timerFired', name, idle: this._reader.idle });
-    this._timers.get(name)?.cancel();
-    this._timers.set(name, this.clock.callLater(wait, fire));
+  private _put(inbox: Inbox, sub: number, event: SubscriptionEvent, many: boolean): void {
+    inbox.put(event, many);
+    if (inbox.full || inbox.finished) this._relieve(inbox, sub);
   }
 
-  private _fetch({ id: fetch, reason, attempt }: Fetch): void {
-    this._fetching = new AbortController();
-    const { signal } = this._fetching;
-    this.tokens.fetch(reason, attempt, signal).then(
-      ({ value, expiresAt }) => {
-        this.tokenFailure = undefined;
-        const expiresIn = expiresAt && Math.max(0, expiresAt - this.clock.wallMs());
-        this.feed({ kind: 'token', fetch, value, expiresIn });
-      },
-      (error: unknown) => {
-        if (signal.aborted) return;
-        const refused = error instanceof AuthRefused;
-        const message = tokenProblem(error);
-        if (!refused) {
-          this.tokenFailure = fromCode('token_unavailable', message, { cause: error });
-          this.listeners.report(this.tokenFailure);
-        }
-        this.feed({ kind: 'tokenFailed', fetch, refused, message });
-      },
-    );
-  }
-
-  private _put(sub: number, event: SubscriptionEvent): void {
-    const inbox = this.inboxes.get(sub);
-    const place = event.kind === 'presence' ? inbox?.presence : inbox;
-    if (!place) return;
-    place.put(event);
-    if (!place.touched) this._touched.push([place, sub]);
-    place.touched = true;
-  }
-
-  private _settle(): void {
-    for (let next = this._touched.shift(); next; next = this._touched.shift()) {
-      const [inbox, sub] = next;
-      inbox.settle();
-      if (inbox.full) this._reader.giveWay();
-      if (inbox.finished) this.remove(sub);
-    }
-  }
-
-  private _changeState({ from: before, public: to, ...about }: StateChanged): void {
-    const from = publicState(before);
-    if (from === to) return;
-    const { code, reason = '', retryIn, attempt } = about;
-    const change = { from, to, code, reason, retryIn, attempt };
-    this.state = to;
-    if (from === 'connected' || from === 'initialized') this.apartSince = this.clock.now();
-    if (to === 'connected') this.lastFailure = undefined;
-    else if (code !== undefined || reason) this.lastFailure = change;
-    this.options.logger.debug?.(`${from} -> ${to} ${code ?? ''}`);
-    this.listeners.tell('state', change);
+  /** A full inbox gets a turn of the program; one that failed ends its subscription. */
+  private _relieve(inbox: Inbox, sub: number): void {
+    if (inbox.full) this._connection.giveWay();
+    if (inbox.finished) this._failed.push(sub);
   }
 }

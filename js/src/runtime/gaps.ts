@@ -2,7 +2,7 @@
 
 import { MessagesMissed } from '../errors.js';
 import type { Limits } from '../generated/wire.js';
-import type { Subscribe } from '../session/events.js';
+import type { Subscribe } from '../session/requests.js';
 import type { Gap, GapReason } from '../values.js';
 
 const REASONS: Readonly<Record<GapReason, string>> = {

@@ -2,12 +2,10 @@
 
 import type { PresenceMember } from '../generated/wire.js';
 import type { Gap, Message, PresenceChange, SubscriptionEvent } from '../values.js';
+import { call, type Handler } from './handler.js';
 import type { Inbox } from './inbox.js';
-import { operations } from './lazy.js';
 import type { Listeners } from './listeners.js';
-
-/** A function, synchronous or not; what it returns is not used. */
-export type Handler<Arguments extends unknown[]> = (...given: Arguments) => unknown;
+import { background } from './parts.js';
 
 /** Called with each message. */
 export type MessageHandler<Data> = Handler<[message: Message<Data>]>;
@@ -59,7 +57,7 @@ export class Handlers {
     const { stateLoader, onGap } = this.given;
     const heard = this._listeners.tell('gap', gap);
     await this._call(stateLoader, gap, Object.fromEntries(positions));
-    if (onGap === 'raise') throw (await operations()).missed(gap);
+    if (onGap === 'raise') throw (await background()).missed(gap);
     await this._call(onGap, gap);
     if (!(seen || heard || stateLoader || onGap)) await this._call(() => this._log(gap));
   }
@@ -69,7 +67,7 @@ export class Handlers {
     if (_logged.has(gap.topic)) return;
     _logged.add(gap.topic);
     if (_logged.size > LOGGED) _logged.delete(_logged.values().next().value as string);
-    this._listeners.logger.warn((await operations()).unseen(gap));
+    this._listeners.logger.warn((await background()).unseen(gap));
   }
 
   /**
@@ -102,19 +100,4 @@ export class Handlers {
   ): Promise<void> | undefined {
     return call(handler, given, (error) => this._listeners.report(error));
   }
-}
-
-/** @internal Call a function of the program; the promise, where it returned one, never rejects. */
-export function call<A extends unknown[]>(
-  handler: Handler<A> | undefined,
-  given: A,
-  report: (error: unknown) => void,
-): Promise<void> | undefined {
-  try {
-    const result = handler?.(...given) as PromiseLike<unknown> | undefined;
-    if (result?.then) return Promise.resolve(result).then(() => undefined, report);
-  } catch (error) {
-    report(error);
-  }
-  return undefined;
 }

@@ -1,21 +1,19 @@
 /** What a client does over HTTP: history, presence, topics, publishes. */
 
+import type { Clock } from '../clock.js';
 import { NotFound, PermissionDenied } from '../errors.js';
-import type {
-  Envelope,
-  HistoryPage,
-  PresenceMember,
-  PublishResult,
-  TopicInfo,
-} from '../generated/wire.js';
+import type { HistoryPage, TopicInfo } from '../generated/http.js';
+import type { Envelope, PresenceMember, Publication, PublishResult } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
 import { type Limits, Rest } from '../http/rest.js';
+import type { Peer } from '../session/peer.js';
+import type { ClientOptions } from '../settings/options.js';
 import { checkName } from '../topic_names.js';
 import type { Message, Since } from '../values.js';
-import type { Driver } from './driver.js';
 import { HttpTokens } from './http_tokens.js';
-import type { Prepared } from './publishing.js';
+import type { Prepared } from './prepare.js';
 import { unixMs } from './times.js';
+import type { TokenSource } from './tokens.js';
 import type { Waiting } from './waiting.js';
 
 /** Milliseconds after which an HTTP API that was not there is looked for again. */
@@ -36,6 +34,17 @@ export interface HistoryOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** The client that calls. */
+interface HttpClient {
+  readonly options: ClientOptions;
+  readonly around: { random(): number };
+  readonly clock: Clock;
+  readonly tokens: TokenSource;
+  readonly peer: Peer | undefined;
+  patience(timeout?: number): number;
+  rememberOwn(messages: readonly Publication[]): void;
+}
+
 /** @internal The HTTP side of a client. */
 export class HttpApi {
   private readonly _rest: Rest;
@@ -43,9 +52,9 @@ export class HttpApi {
   private _found = false;
   private _askAgain = 0;
 
-  /** @param _driver Options, time, tokens, and what the server can do. */
-  constructor(private readonly _driver: Driver) {
-    const { options, around, clock, tokens } = _driver;
+  /** @param _client Options, time, tokens, and what the server can do. */
+  constructor(private readonly _client: HttpClient) {
+    const { options, around, clock, tokens } = _client;
     this._rest = new Rest(options, new HttpTokens(tokens, clock), clock, () => around.random());
   }
 
@@ -65,7 +74,7 @@ export class HttpApi {
     const turn = this._order.then(async () => {
       const there = certain || (await this._isThere(messages[0]?.topic ?? '', options));
       if (!there) return undefined;
-      this._driver.rememberOwn(messages);
+      this._client.rememberOwn(messages);
       return this._api.publish(messages, this._limits(options));
     });
     this._order = turn.catch(() => {});
@@ -74,7 +83,7 @@ export class HttpApi {
 
   /** Ask once, with a request that changes nothing and that every HIP-56 server knows. */
   private async _isThere(topic: string, options: Waiting): Promise<boolean> {
-    const { clock } = this._driver;
+    const { clock } = this._client;
     if (this._found || clock.now() < this._askAgain) return this._found;
     const limits = { ...this._limits(options), attempts: 1 };
     try {
@@ -121,7 +130,7 @@ export class HttpApi {
   ): AsyncGenerator<Message> {
     let after = start;
     for (let left = limit ?? Number.POSITIVE_INFINITY; left > 0; ) {
-      const size = Math.min(left, this._driver.options.historyPage);
+      const size = Math.min(left, this._client.options.historyPage);
       const asked = calls.history(topic, { ...query, after, limit: size });
       const page = await this._perform(asked, options);
       for (const message of page.messages) {
@@ -148,7 +157,7 @@ export class HttpApi {
     const pages: (readonly Envelope[])[] = [];
     let { before } = query;
     for (let left = limit ?? Number.POSITIVE_INFINITY; left > 0; ) {
-      const size = Math.min(left, this._driver.options.historyPage);
+      const size = Math.min(left, this._client.options.historyPage);
       const asked = calls.history(topic, { ...query, before, limit: size });
       let page: HistoryPage;
       try {
@@ -172,12 +181,12 @@ export class HttpApi {
   }
 
   private _limits({ timeout, signal }: Waiting): Limits {
-    return { timeout: this._driver.patience(timeout), signal };
+    return { timeout: this._client.patience(timeout), signal };
   }
 
   private get _api(): Rest {
-    const { welcome } = this._driver;
-    if (welcome) this._rest.features = new Set(welcome.version ? welcome.features : []);
+    const { peer } = this._client;
+    if (peer) this._rest.features = peer.features;
     return this._rest;
   }
 }

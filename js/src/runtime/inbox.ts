@@ -8,7 +8,6 @@
 
 import { fromCode, type PubSubError, SlowConsumer } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
-import type { Joined } from '../session/effects.js';
 import type { ReceiveQueue } from '../settings/options.js';
 import type { Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
 import type { JsonObject } from '../wire/guard.js';
@@ -34,8 +33,6 @@ export class Inbox extends Stream<SubscriptionEvent> {
   denied: readonly Denial[] = [];
   /** Set while a bound is reached; the reader of the transport then gives way. */
   full = false;
-  /** Something was put in and is yet to be settled. */
-  touched = false;
   /** Where presence changes go: here, if nobody else takes them. */
   presence: Inbox = this;
   /** True when the server has answered, or the subscription has ended before. */
@@ -49,7 +46,6 @@ export class Inbox extends Stream<SubscriptionEvent> {
   private readonly _front = new Map<string, SubscriptionEvent>();
   /** What the queue may hold at the moment: a replay may exceed the bound. */
   private _most: number;
-  private _settled = 0;
   private _received = 0;
   private _handled = 0;
   private _dropped = 0;
@@ -75,8 +71,14 @@ export class Inbox extends Stream<SubscriptionEvent> {
 
   // ---------------------------------------------------------------- the driver's side
 
-  /** Add an event; `settle` follows. */
-  put(event: SubscriptionEvent): void {
+  /**
+   * Add an event; what is over the bound is dealt with by the policy.
+   *
+   * @param many It is one of several of a replay, which may exceed the bound: they were asked for and
+   *   are in memory already; giving up some of them would make a gap that the program could do
+   *   nothing about.
+   */
+  put(event: SubscriptionEvent, many: boolean): void {
     if (this.finished) return;
     const isMessage = event.kind === 'message';
     const size = OVERHEAD + (isMessage ? measure(event.message.data) : 0);
@@ -84,37 +86,16 @@ export class Inbox extends Stream<SubscriptionEvent> {
     if (event.kind === 'gap') this._gaps += 1;
     this._events.push([event, size]);
     this._bytes += size;
-  }
-
-  /**
-   * Look at what was added at once: what is over the bound is dealt with by the policy.
-   *
-   * Several messages at once are a replay and may exceed it: they were asked for and are in memory
-   * already; giving up some of them would make a gap that the program could do nothing about.
-   */
-  settle(): void {
-    const { bytes, policy } = this._bounds;
-    const isOver = (): boolean => this._length > this._most || this._bytes > bytes;
-    if (this._received > this._settled + 1) {
-      this._most = Math.max(this._most, this._length);
-    } else if (policy === 'error' && isOver()) {
-      this.finish(
-        new SlowConsumer('The queue of this subscription is full: the program reads too slowly.', {
-          topic: this.topics.length === 1 ? this.topics[0] : undefined,
-          remedy: 'Read faster, raise `queue`, or choose the policy `gap`.',
-        }),
-      );
-    } else {
-      while (this._length > 1 && isOver()) this._dropOldest();
-    }
-    this._settled = this._received;
-    this.touched = false;
-    this._look();
+    const { messages, bytes } = this._bounds;
+    const length = this._events.length - this._next;
+    this.full = length >= messages || this._bytes >= bytes;
+    if (many) this._most = Math.max(this._most, length);
+    else if (this.full && this._isOver) this._shed();
     this.wake();
   }
 
   /** The server has answered; where it granted nothing, that is the end. */
-  join({ topics, denied }: Joined): void {
+  join(topics: readonly string[], denied: readonly Denial[]): void {
     this.denied = denied;
     if (!topics.length) this.finish(denialError(denied, this.topics));
     this._answer(true);
@@ -164,6 +145,24 @@ export class Inbox extends Stream<SubscriptionEvent> {
 
   private get _length(): number {
     return this._events.length - this._next;
+  }
+
+  private get _isOver(): boolean {
+    return this._length > this._most || this._bytes > this._bounds.bytes;
+  }
+
+  /** More waits than may. */
+  private _shed(): void {
+    if (this._bounds.policy === 'error') {
+      this.finish(
+        new SlowConsumer('The queue of this subscription is full: the program reads too slowly.', {
+          topic: this.topics.length === 1 ? this.topics[0] : undefined,
+          remedy: 'Read faster, raise `queue`, or choose the policy `gap`.',
+        }),
+      );
+    } else {
+      while (this._length > 1 && this._isOver) this._dropOldest();
+    }
   }
 
   /** See how full it is; what a replay held beyond the bound shrinks as it is taken. */

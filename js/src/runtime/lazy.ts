@@ -13,8 +13,3 @@ export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
     return loading;
   };
 }
-
-/** What a first connection does not need: it loads beside that. */
-export const operations: () => Promise<typeof import('./operations.js')> = lazily(
-  () => import('./operations.js'),
-);

@@ -1,7 +1,4 @@
-/**
- * What a first connection does not need: waiting for it, presence, the queue's turnstile, the
- * probe of a WebSocket, the watch for sleep, and what is said of wrong arguments.
- */
+/** Operations that a first connection does not need: waiting for it, own presence, and words. */
 
 import {
   type CodedDetails,
@@ -17,11 +14,7 @@ import type { Driver } from './driver.js';
 import { checkPresence } from './refusals.js';
 import { type Waiting, within } from './waiting.js';
 
-export { missed, retained, unseen } from './gaps.js';
-export { probe } from './probe.js';
 export { refuseMany, refuseMessage, refuseSubscription } from './refusals.js';
-export { Turnstile } from './turnstile.js';
-export { watch } from './watch.js';
 
 /** Wait until the client is connected; see `PubSub.connect`. */
 export async function connected(
@@ -33,7 +26,7 @@ export async function connected(
   const patience = driver.patience(timeout);
   const end = clock.now() + patience;
   signal?.throwIfAborted();
-  driver.feed({ kind: 'connect' });
+  driver.tell((session) => session.connect());
   const states = driver.states();
   try {
     while (driver.state !== 'connected') {
@@ -57,8 +50,9 @@ export async function updatePresence(
   checkPresence(topic, data, driver.maxPayload);
   options.signal?.throwIfAborted();
   driver.connect();
+  await driver.addPresence(options);
   const ref = driver.number();
-  const settled = driver.settled({ kind: 'updatePresence', topic, data, ref });
+  const settled = driver.settled(ref, (session) => session.updatePresence(topic, data, ref));
   const patience = driver.patience(options.timeout);
   const outcome = await within(settled, options.signal, driver.clock, patience);
   if (outcome?.kind === 'rejected') {

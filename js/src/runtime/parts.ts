@@ -1,16 +1,19 @@
-/** Parts of a session that are loaded when an event cannot be handled without them. */
+/** Parts of a client that are loaded where they are needed, each whole. */
 
-import type { PartName, PartsToEquip } from '../session/parts.js';
 import { lazily } from './lazy.js';
 
-const rare = async () => ({ rare: (await import('../session/rare.js')).Rare });
+type Plain = typeof import('../dialects/plain/plain_dialect.js');
+type Presence = typeof import('../session/presence_parts.js');
 
-/** Loads each part, with those that it takes. */
-export const PARTS: Readonly<Record<PartName, () => Promise<PartsToEquip>>> = {
-  rare: lazily(rare),
-  plain: lazily(async () => {
-    const { PlainPeers } = await import('../session/plain/peers.js');
-    return { ...(await rare()), plain: PlainPeers };
-  }),
-  presence: lazily(async () => ({ presence: (await import('../session/presence.js')).Presence })),
+/** Loads each part once. */
+export const PARTS: { plain: () => Promise<Plain>; presence: () => Promise<Presence> } = {
+  /** The dialect of servers of plain HIP-56, before the first `auth.ok` of one is handed in. */
+  plain: lazily(() => import('../dialects/plain/plain_dialect.js')),
+  /** Presence, before the first call that uses it. */
+  presence: lazily(() => import('../session/presence_parts.js')),
 };
+
+/** What a first connection does not need, and that knows nothing of the client. */
+export const background: () => Promise<typeof import('./background.js')> = lazily(
+  () => import('./background.js'),
+);

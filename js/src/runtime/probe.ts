@@ -1,9 +1,27 @@
 /** Whether the other transport would serve. */
 
+import type { Clock } from '../clock.js';
 import type { AuthErrorFrame, AuthFrame } from '../generated/wire.js';
 import { actionOf } from '../session/causes.js';
-import type { Decoded } from '../wire/codec.js';
-import type { Driver } from './driver.js';
+import type { TransportName } from '../session/ports.js';
+import type { ClientOptions } from '../settings/options.js';
+import type { Transport } from '../transports/transport.js';
+import type { Decoded } from '../wire/decoded.js';
+
+/** The client that wants to know. */
+interface Probing {
+  readonly around: {
+    dial(
+      name: TransportName,
+      options: ClientOptions,
+      alone: boolean,
+    ): Transport | Promise<Transport>;
+  };
+  readonly clock: Clock;
+  readonly options: ClientOptions;
+  /** Aborted when the client has ended. */
+  readonly over: AbortSignal;
+}
 
 /**
  * Open a WebSocket beside the present transport and close it; whether that went well in time.
@@ -12,7 +30,7 @@ import type { Driver } from './driver.js';
  *   refusing the token.
  */
 export async function probe(
-  { around, clock, options, over }: Driver,
+  { around, clock, options, over }: Probing,
   auth?: AuthFrame,
 ): Promise<boolean> {
   const transport = await around.dial(auth ? 'sse' : 'websocket', options, true);

@@ -1,17 +1,14 @@
 /** One message or several, from what a program hands to `publish` to what became of it. */
 
 import { fromCode, OperationTimeout, PubSubError } from '../errors.js';
-import type { PublishResult } from '../generated/wire.js';
-import { isPublication, type JsonObject, type Publication } from '../generated/wire.js';
-import type { Outcome, Rejected } from '../session/effects.js';
-import type { Publish } from '../session/events.js';
+import type { JsonObject, PublishResult } from '../generated/wire.js';
+import type { Outcome, Rejected } from '../session/ports.js';
+import type { Publish } from '../session/requests.js';
 import { checkCall, checkChoice, invalid, kind } from '../settings/checks.js';
 import type { Published, Via } from '../values.js';
-import { compact } from '../wire/compact.js';
-import { messageId } from '../wire/ids.js';
-import { sizeOf } from '../wire/plain.js';
 import type { Driver } from './driver.js';
-import { operations } from './lazy.js';
+import { operations } from './loading.js';
+import { type Prepared, prepare } from './prepare.js';
 import { type Waiting, within } from './waiting.js';
 
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
@@ -50,14 +47,6 @@ export function checkPublishing(options: PublishOptions): void {
   );
 }
 
-/** @internal A publication that can be sent. */
-export interface Prepared {
-  readonly publication: Publication;
-  readonly id: string;
-  /** Bytes it holds of the queue. */
-  readonly size: number;
-}
-
 /** @internal Publish one message; see `PubSub.publish`. */
 export async function publish(
   driver: Driver,
@@ -82,37 +71,6 @@ export async function publish(
   const [result] = await send(driver, [one], options, false);
   if (!result || result instanceof PubSubError) throw result;
   return result;
-}
-
-/**
- * Make a publication of one message, with an id.
- *
- * @param topic Where it goes; undefined where the message names it.
- * @param message `{type, data}` with optional `ttl`, `id`, `meta`.
- * @param limit Bytes of JSON its data may have.
- * @param given `ttl` and `id` that go before the message's own.
- * @returns Undefined where it cannot be published; `refuseMessage` knows why.
- */
-function prepare(
-  topic: string | undefined,
-  message: unknown,
-  limit: number,
-  given: PublishOptions = {},
-): Prepared | undefined {
-  const { topic: named = topic, type, data, ttl, id: own, meta, ...others } = Object(message);
-  const id = given.id || own || messageId();
-  const publication = compact<Publication>({
-    topic: named,
-    type,
-    data,
-    ttl: given.ttl ?? ttl,
-    id,
-    meta,
-  });
-  const sizes = [data, ...(meta === undefined ? [] : [meta])].map(sizeOf);
-  const fits = sizes.every((size) => size <= limit) && !Object.keys(others).length;
-  if (!fits || (topic ?? named) !== named || !isPublication(publication)) return undefined;
-  return { publication, id, size: sizes.reduce((sum, size) => sum + size) };
 }
 
 /** @internal Publish several, in frames that the server takes; see `PubSub.publishMany`. */
@@ -144,9 +102,9 @@ async function sendAll(
 ): Promise<(Published | PubSubError)[]> {
   const { clock } = driver;
   const deadline = clock.now() + driver.patience(options.timeout);
-  const most = driver.welcome?.limits?.max_batch || BATCH;
+  const most = driver.peer?.limits?.max_batch || BATCH;
   // What goes in one frame is granted as a whole.
-  const count = firstFrame(items, Math.min(most, driver.session._peer?.burst || most));
+  const count = firstFrame(items, Math.min(most, driver.session.context.peer?.burst || most));
   const results = count ? await send(driver, items.slice(0, count), options, true) : [];
   const rest = items.slice(count);
   if (!rest.length) return results;
@@ -191,8 +149,7 @@ async function send(
   driver.connect();
   const { policy } = driver.options.sendQueue;
   const blocks = policy === 'block';
-  const event: Publish = {
-    kind: 'publish',
+  const request: Publish = {
     ref: driver.number(),
     messages: items.map(({ publication }) => publication),
     size: items.reduce((sum, { size }) => sum + size, 0),
@@ -201,13 +158,13 @@ async function send(
     batch,
   };
   const { settled } = blocks
-    ? await (await driver.part(driver.turnstile(), limits)).enter(event, patience, signal)
-    : { settled: driver.publish(event) };
+    ? await (await driver.part(driver.backpressure(), limits)).admit(request, patience, signal)
+    : { settled: driver.publish(request) };
   let outcome: Outcome | undefined;
   try {
     outcome = await within(settled, signal, clock, end - clock.now());
   } finally {
-    if (!outcome) driver.feed({ kind: 'expire', ref: event.ref });
+    if (!outcome) driver.tell((session) => session.expire(request.ref));
   }
   const late = outcome ? undefined : LATE;
   let found = outcome ?? (await settled);

@@ -1,8 +1,11 @@
 /** What outlives a reload of the page: which client this is, and where its subscriptions stand. */
 
+import type { Clock } from '../clock.js';
 import type { ClientFrame } from '../generated/wire.js';
+import type { Peer } from '../session/peer.js';
+import type { Session } from '../session/session.js';
+import type { ClientOptions } from '../settings/options.js';
 import type { Receiver, Transport } from '../transports/transport.js';
-import type { Driver } from './driver.js';
 import type { Inbox } from './inbox.js';
 
 /** Close code of a client that is going to come back: its place among the members is kept. */
@@ -12,6 +15,16 @@ const RECONNECTS = 4000;
 export interface Place {
   readonly since?: number | undefined;
   readonly after?: Readonly<Record<string, number>> | undefined;
+}
+
+/** The client of the page. */
+interface Recovered {
+  readonly options: ClientOptions;
+  readonly clock: Clock;
+  readonly session: Session;
+  readonly inboxes: ReadonlyMap<number, Inbox>;
+  readonly ended: boolean;
+  readonly peer: Peer | undefined;
 }
 
 interface Kept {
@@ -43,12 +56,12 @@ export class Recovery {
   private readonly _kept: Kept | undefined;
   private _link: { readonly transport: Transport; readonly receiver: Receiver } | undefined;
 
-  /** @param _driver Of the client. */
-  constructor(private readonly _driver: Driver) {
-    const { socketUrl, name, recover, suspendAfter } = _driver.options;
+  /** @param _client Its options, and where it stands when the page goes. */
+  constructor(private readonly _client: Recovered) {
+    const { socketUrl, name, recover, suspendAfter } = _client.options;
     this._key = `hanzo-pubsub ${JSON.stringify([socketUrl, name, recover])}`;
     const kept = this._take();
-    const isFresh = kept && Math.abs(_driver.clock.wallMs() - kept.at) <= suspendAfter;
+    const isFresh = kept && Math.abs(_client.clock.wallMs() - kept.at) <= suspendAfter;
     this._kept = isFresh ? kept : undefined;
     page.addEventListener?.('pagehide', () => this._leave());
     page.addEventListener?.('pageshow', ({ persisted }) => {
@@ -86,17 +99,17 @@ export class Recovery {
 
   /** The page goes: write down where everything stands, and keep the place among the members. */
   private _leave(): void {
-    const { clock, finished, inboxes, session, welcome } = this._driver;
-    if (finished) return;
+    const { clock, ended, inboxes, session, peer } = this._client;
+    if (ended) return;
     const places: Record<string, Place> = {};
     for (const [sub, inbox] of inboxes) {
-      const { since, after } = session.joins._joins.get(sub)?._cursor._request() ?? {};
+      const { since, after } = session.subscriptions.routes.all.get(sub)?.cursor.request() ?? {};
       const key = keyOf(inbox.topics);
       const before = places[key];
       const place = { since, after: { ...after, ...waiting(inbox, after) } };
       places[key] = before ? least(before, place) : place;
     }
-    const clientId = welcome?.client_id ?? this._kept?.clientId;
+    const clientId = peer?.clientId ?? this._kept?.clientId;
     const kept: Kept = { at: clock.wallMs(), clientId, places };
     try {
       page.sessionStorage?.setItem(this._key, JSON.stringify(kept));

@@ -13,7 +13,7 @@ import { readReceiveQueue } from '../settings/options.js';
 import { checkName } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
 import { checkData, checkPublication } from '../wire/payloads.js';
-import { HISTORY_MAX, PATTERNS_MAX } from './subscribing.js';
+import { HISTORY_MAX, PATTERNS_MAX } from './bounds.js';
 import { unixMs } from './times.js';
 
 const FIELDS = ['topic', 'type', 'data', 'ttl', 'id', 'meta'];

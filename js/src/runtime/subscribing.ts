@@ -1,11 +1,12 @@
 /** `subscribe`: its arguments, checked, and the subscription made of them. */
 
-import type { Subscribe } from '../session/events.js';
+import type { Subscribe } from '../session/requests.js';
 import { isSignal } from '../settings/checks.js';
 import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
 import { isPattern, isTopic } from '../topics.js';
 import type { AnyPayload, Since } from '../values.js';
 import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
+import { HISTORY_MAX, PATTERNS_MAX } from './bounds.js';
 import type { Driver } from './driver.js';
 import {
   type GapHandler,
@@ -15,15 +16,11 @@ import {
   type StateLoader,
 } from './handlers.js';
 import { Inbox } from './inbox.js';
-import { operations } from './lazy.js';
+import { operations } from './loading.js';
+import { background } from './parts.js';
 import { Subscription } from './subscription.js';
 import { isTime } from './times.js';
 import { onAbort, type Waiting, within } from './waiting.js';
-
-/** @internal Patterns that one subscription takes. */
-export const PATTERNS_MAX = 1_000;
-/** @internal Messages of a topic that `history` may ask for. */
-export const HISTORY_MAX = 10_000;
 
 /** Arguments in which nothing is wrong; what is wrong with others, `refuseSubscription` knows. */
 const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
@@ -96,8 +93,7 @@ export async function subscribe<Data>(
     ? options
     : (await driver.part(driver.recovery(), {})).place(patterns as string[]);
   const { since, after } = place;
-  const event: Subscribe = {
-    kind: 'subscribe',
+  const request: Subscribe = {
     sub: driver.number(),
     topics: [...new Set(patterns as string[])],
     since: since && Math.round(+since),
@@ -108,32 +104,36 @@ export async function subscribe<Data>(
   const bounds = readReceiveQueue(queue ?? {}, driver.options.receiveQueue, 'queue');
   const patience = driver.patience(options.timeout);
   signal?.throwIfAborted();
-  const inbox = new Inbox(event.topics, bounds, event.after);
+  if (request.presence) {
+    await driver.addPresence(options);
+    driver.refuseEnded();
+  }
+  const inbox = new Inbox(request.topics, bounds, request.after);
   const handlers = new Handlers(options, driver.listeners);
   const subscription = new Subscription<Data>(inbox, handlers, () => {
     ignore();
-    driver.remove(event.sub);
+    driver.remove(request.sub);
   });
   const end = (): void => void subscription.unsubscribe();
   const ignore = onAbort(signal, end);
   if (onPresence && !onMessage) {
     // Beside an iteration there is nobody else to call `onPresence`.
-    inbox.presence = new Inbox(event.topics, bounds);
+    inbox.presence = new Inbox(request.topics, bounds);
   }
-  driver.add(event, inbox);
+  driver.add(request, inbox);
   if (onMessage || onPresence) void handlers.run(inbox.presence);
   const { clock } = driver;
   if (!(await within(inbox.answered, signal, clock, patience))) {
     // Without a handler there is nobody left who could read it.
     if (!onMessage) end();
-    throw (await operations()).late(driver, patience, event.topics[0], Boolean(onMessage));
+    throw (await operations()).late(driver, patience, request.topics[0], Boolean(onMessage));
   }
   signal?.throwIfAborted();
   if (inbox.error) throw inbox.error;
-  const { limits } = driver.welcome ?? {};
+  const { limits } = driver.peer ?? {};
   if (history && limits && history > Number(limits.history_max)) {
-    operations().then(
-      ({ retained }) => driver.options.logger.warn(retained(event, limits)),
+    background().then(
+      ({ retained }) => driver.options.logger.warn(retained(request, limits)),
       () => {},
     );
   }

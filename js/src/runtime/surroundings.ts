@@ -2,13 +2,13 @@
 
 import { type Clock, SystemClock } from '../clock.js';
 import { InvalidOption } from '../errors.js';
-import type { TransportName } from '../session/effects.js';
+import type { TransportName } from '../session/ports.js';
 import { type ClientOptions, sessionOptionsOf } from '../settings/options.js';
 import type { SessionOptions } from '../settings/session.js';
 import type { Transport } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
-import type { Driver } from './driver.js';
-import { operations } from './lazy.js';
+import { background } from './parts.js';
+import type { Watched } from './watch.js';
 
 /** Time, randomness, transports and the platform. */
 export interface Surroundings {
@@ -28,10 +28,10 @@ export interface Surroundings {
   /**
    * Hear of a network that is back, of a page that is looked at again, and of the end of a sleep.
    *
-   * @param driver Is fed `woke` then, unless its connection stands.
+   * @param client Is told then, unless its connection stands.
    * @returns Stops it.
    */
-  watch(driver: Driver): () => void;
+  watch(client: Watched): () => void;
 }
 
 /** What the session of a client is set to, on a platform with or without WebSockets. */
@@ -72,11 +72,11 @@ export const platform: Surroundings = {
       (sse) => new sse.SseTransport(options, clock, random),
     );
   },
-  watch(driver) {
+  watch(client) {
     const stop = new AbortController();
     // Without it, what is lost is found by a ping that nobody answers.
-    operations().then(
-      ({ watch }) => watch(driver, stop.signal),
+    background().then(
+      ({ watch }) => watch(client, stop.signal),
       () => {},
     );
     return () => stop.abort();

@@ -1,6 +1,7 @@
 /** Hears of a network that is back, of a page that is looked at again, and of the end of a sleep. */
 
-import type { Driver } from './driver.js';
+import type { Clock } from '../clock.js';
+import type { Session } from '../session/session.js';
 
 /** Milliseconds between two looks at the clocks (LIFE-5). */
 const EVERY = 5_000;
@@ -10,6 +11,17 @@ const SLEPT = 5_000;
 
 /** A timer so late tells it where both clocks go on in sleep; hidden pages are a minute late. */
 const LATE = 90_000;
+
+/** The client that is told. */
+export interface Watched {
+  readonly clock: Clock;
+  /** Whether the connection stands, and was heard lately. */
+  readonly standing: boolean;
+  /** Whether the connection stands, and was heard since a time of the clock. */
+  heardSince(time: number): boolean;
+  /** Call into the session, and do what follows. */
+  tell(call: (session: Session) => void): void;
+}
 
 /** What browsers have of windows and documents. */
 interface Target {
@@ -26,15 +38,15 @@ interface Happened {
 /**
  * Watch the platform.
  *
- * @param driver Is fed `woke`; a connection that stands is left alone, if it can be trusted.
+ * @param client Is told of `woke`; a connection that stands is left alone, if it can be trusted.
  * @param signal Stops it.
  */
-export function watch(driver: Driver, signal: AbortSignal): void {
+export function watch(client: Watched, signal: AbortSignal): void {
   if (signal.aborted) return;
-  const { clock } = driver;
+  const { clock } = client;
   const page: Target = globalThis;
   const { document } = page;
-  const woke = (): void => driver.feed({ kind: 'woke' });
+  const woke = (): void => client.tell((session) => session.woke());
   const listen = (
     target: Target | undefined,
     type: string,
@@ -43,17 +55,17 @@ export function watch(driver: Driver, signal: AbortSignal): void {
   let left = Number.POSITIVE_INFINITY;
   listen(page, 'offline', () => {
     left = clock.now();
-    driver.feed({ kind: 'offline' });
+    client.tell((session) => session.offline());
   });
   listen(page, 'online', () => {
     // A connection that was heard since is not the one that was gone.
-    if (!driver.heardSince(left)) woke();
+    if (!client.heardSince(left)) woke();
   });
   listen(page, 'pageshow', ({ persisted }) => {
     if (persisted) woke();
   });
   listen(document, 'visibilitychange', () => {
-    if (document?.visibilityState === 'visible' && !driver.standing) woke();
+    if (document?.visibilityState === 'visible' && !client.standing) woke();
   });
   let wall = clock.wallMs();
   let steady = clock.now();

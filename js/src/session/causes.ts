@@ -1,8 +1,9 @@
-/** What an event says about the reason of a change: codes, words, and how long to wait. */
+/** The reason of a change: codes, words, and how long to wait. */
 
 import { type CloseAction, CODES, closeAction } from '../generated/errors.js';
 import type { ErrorFrame } from '../generated/wire.js';
-import type { Dropped, Event, TimerName } from './events.js';
+import type { Peer } from './peer.js';
+import type { TimerName } from './ports.js';
 
 /** Why something ended. */
 export interface Cause {
@@ -16,7 +17,30 @@ export interface Cause {
   readonly retryAfter?: number | undefined;
 }
 
-const TIMEOUTS: Readonly<Partial<Record<TimerName, Cause>>> = {
+/** What the lifecycle is told of: the reason, and what the event carries. */
+export interface Occasion extends Cause {
+  /** What kind of event it is, where that matters. */
+  readonly kind?: 'dropped' | 'frame' | 'tokenFailed' | undefined;
+  /** When a frame came, by our clock, Unix milliseconds. */
+  readonly at?: number | undefined;
+  /** What `auth.ok` says of the server. */
+  readonly peer?: Peer | undefined;
+  /** Milliseconds that `auth.expiring` leaves the token. */
+  readonly left?: number | undefined;
+  /** The token, and the milliseconds until it ends. */
+  readonly token?: string | undefined;
+  readonly expiresIn?: number | undefined;
+  /** The token callback refuses for good. */
+  readonly refused?: boolean | undefined;
+  /** What a probe found. */
+  readonly ok?: boolean | undefined;
+  /** The timer that ran out, and the milliseconds since the last byte. */
+  readonly timer?: TimerName | undefined;
+  readonly idle?: number | undefined;
+}
+
+/** What a timer says by running out. */
+export const TIMEOUTS: Readonly<Partial<Record<TimerName, Cause>>> = {
   fetch: { code: 'timeout', reason: 'The token callback did not answer in time.' },
   open: { code: 'timeout', reason: 'The connection could not be opened in time.' },
   pong: { code: 'idle_timeout', reason: 'Nothing was heard from the server.' },
@@ -25,37 +49,18 @@ const TIMEOUTS: Readonly<Partial<Record<TimerName, Cause>>> = {
   drain: { code: 'timeout', reason: 'Not everything was settled in time.' },
 };
 
-/** The reason that an event gives. */
-export function causeOf(event: Event): Cause {
-  switch (event.kind) {
-    case 'dropped':
-      return event;
-    case 'tokenFailed':
-      return {
-        code: event.refused ? 'auth_refused' : 'token_unavailable',
-        reason: event.message,
-      };
-    case 'timerFired':
-      return TIMEOUTS[event.name] ?? {};
-    case 'answered':
-      return TIMEOUTS.fallback ?? {};
-    case 'received': {
-      const { frame } = event;
-      if (frame.type !== 'auth.error' && frame.type !== 'error') return {};
-      const { code, message: reason, remedy, retry_after_ms: retryAfter } = frame;
-      return { code, reason, remedy, retryAfter };
-    }
-    default:
-      return {};
-  }
+/** The reason that an error frame gives. */
+export function causeOf(frame: Omit<ErrorFrame, 'type'>): Cause {
+  const { code, message: reason, remedy, retry_after_ms: retryAfter } = frame;
+  return { code, reason, remedy, retryAfter };
 }
 
 /** Ends that a middlebox may have caused; with another code the server itself spoke. */
 const UNEXPLAINED: readonly unknown[] = [undefined, 1000, 1002, 1005, 1006, 1011, 1015];
 
 /** Whether a middlebox may have ended the connection, and not the server. */
-export function unexplained({ code, retryAfter }: Dropped): boolean {
-  return retryAfter === undefined && UNEXPLAINED.includes(code);
+export function unexplained({ kind, code, retryAfter }: Occasion): boolean {
+  return kind === 'dropped' && retryAfter === undefined && UNEXPLAINED.includes(code);
 }
 
 /** What an error code or close code means for a connection. */

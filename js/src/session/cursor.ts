@@ -7,14 +7,29 @@
 
 import type { Envelope, SubscribedFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
-import type { Deliver, Gap } from './effects.js';
-import type { Subscribe } from './events.js';
+import type { Gap } from './ports.js';
+import type { Subscribe } from './requests.js';
 
 /** What a live message is to a cursor. */
 export type Verdict = 'known' | 'new' | 'jump';
 
-/** A message that is new, or what is missing; effects but for the subscription. */
-export type Step = Omit<Deliver, 'sub'> | Omit<Gap, 'sub'>;
+/** A message that is new, or a gap. */
+export type Step = Envelope | Gap;
+
+/** What a cursor of another kind goes on from. */
+export interface Standing {
+  /** Time of the newest message, Unix milliseconds. */
+  readonly newest: number | undefined;
+  /** Topics of which something is remembered. */
+  readonly topics: readonly string[];
+}
+
+/** Makes cursors that fit the peer. */
+export interface Cursors {
+  /** They count by `seq`. */
+  readonly counts: boolean;
+  make(request: Subscribe, options: SessionOptions): Cursor;
+}
 
 /** What a replay has to begin after: `since` (Unix milliseconds), or more exactly `after`. */
 export interface Request {
@@ -40,21 +55,23 @@ export interface Replay extends SubscribedFrame {
 /** Where a subscription stands. */
 export interface Cursor {
   /** It counts by `seq`. */
-  readonly _counts: boolean;
+  readonly counts: boolean;
   /** Marks from which a request was made because of a jump, by topic; a jump that is left there is
    * a gap. */
-  readonly _healed: Map<string, number>;
+  readonly healed: Map<string, number>;
+  /** Where it stands, for a cursor of another kind. */
+  standing(): Standing;
   /** What to ask for. */
-  _request(): Request;
+  request(): Request;
   /** Whether a live message is known, next, or beyond a hole (then nothing changes). */
-  _admit(message: Envelope): Verdict;
+  admit(message: Envelope): Verdict;
   /**
    * Admit an answer with what was held: what is new and what is missing, in order.
    *
    * @returns Held messages beyond a hole that another request may close, unless one was made for
    *   that.
    */
-  _replay(replay: Replay, steps: Step[]): Envelope[];
+  replay(replay: Replay, steps: Step[]): Envelope[];
 }
 
 /** The newest message of a topic: its position and its time. */
@@ -65,11 +82,11 @@ interface Mark {
 
 /** Positions by concrete topic. */
 export class SeqCursor implements Cursor {
-  readonly _counts = true;
-  readonly _healed: Map<string, number> = new Map();
-  readonly _marks: Map<string, Mark> = new Map();
+  readonly counts = true;
+  readonly healed: Map<string, number> = new Map();
+  readonly marks: Map<string, Mark> = new Map();
   /** Where to begin, Unix milliseconds; undefined for the time of the first `subscribed`. */
-  _since: number | undefined;
+  private _since: number | undefined;
   /** The positions that were named in the last request. */
   private _asked: ReadonlyMap<string, number> = new Map();
   /** Milliseconds by which the clocks of two nodes may differ. */
@@ -82,42 +99,42 @@ export class SeqCursor implements Cursor {
   private readonly _anew = new Set<string>();
 
   constructor({ since, after = new Map() }: Subscribe, options: SessionOptions) {
-    for (const [topic, _seq] of after) this._marks.set(topic, { _seq, _at: 0 });
+    for (const [topic, _seq] of after) this.marks.set(topic, { _seq, _at: 0 });
     this._since = since;
     this._overlap = options.overlap;
     this._remembered = Math.max(1, options.rememberedTopics, after.size);
   }
 
-  _request(): Request {
-    const after = new Map([...this._marks].map(([topic, { _seq }]) => [topic, _seq]));
+  request(): Request {
+    const after = new Map([...this.marks].map(([topic, { _seq }]) => [topic, _seq]));
     this._asked = after;
     this._anew.clear();
     return { since: this._since, after: after.size ? Object.fromEntries(after) : undefined };
   }
 
-  _admit(message: Envelope): Verdict {
+  admit(message: Envelope): Verdict {
     const { seq, topic } = message;
     if (seq === undefined) return 'new';
-    const mark = this._marks.get(topic);
+    const mark = this.marks.get(topic);
     if (!mark) {
       this._place(topic, seq, message.timestamp);
     } else if (seq <= mark._seq) {
       return 'known';
     } else if (seq > mark._seq + 1) {
-      this._healed.set(topic, mark._seq);
+      this.healed.set(topic, mark._seq);
       return 'jump';
     } else {
       mark._seq = seq;
       mark._at = message.timestamp;
-      if (this._marks.size === this._remembered) {
-        this._marks.delete(topic);
-        this._marks.set(topic, mark);
+      if (this.marks.size === this._remembered) {
+        this.marks.delete(topic);
+        this.marks.set(topic, mark);
       }
     }
     return 'new';
   }
 
-  _replay(replay: Replay, steps: Step[]): Envelope[] {
+  replay(replay: Replay, steps: Step[]): Envelope[] {
     const { history = [], first, limit, whole } = replay;
     const positions = new Map(Object.entries(replay.positions ?? {}));
     const truncated = new Set(replay.truncated);
@@ -127,7 +144,7 @@ export class SeqCursor implements Cursor {
     // subscription, whatever the clock of the node that stamped it. A part of an answer does not
     // begin it: should the rest not come, nobody knows what there was.
     if (!replay.more) this._since ??= Math.max(0, began - this._overlap);
-    const marks = this._marks;
+    const marks = this.marks;
     const told = new Set<string>();
     /** Topics of which something was replayed. */
     const proven = new Set<string>();
@@ -187,7 +204,7 @@ export class SeqCursor implements Cursor {
         if (!stand(topic, seq, timestamp, replayed)) return;
         if (replayed) proven.add(topic);
       }
-      steps.push({ kind: 'deliver', message });
+      steps.push(message);
     };
 
     /** Take what was held of a topic up to `last`, else what continues its position. */
@@ -230,9 +247,9 @@ export class SeqCursor implements Cursor {
       if (
         seq > mark + 1 &&
         seq - 1 > (positions.get(topic) ?? 0) &&
-        this._healed.get(topic) !== mark
+        this.healed.get(topic) !== mark
       ) {
-        this._healed.set(topic, mark);
+        this.healed.set(topic, mark);
         return rest.slice(n);
       }
       take(message);
@@ -241,16 +258,22 @@ export class SeqCursor implements Cursor {
     return [];
   }
 
+  standing(): Standing {
+    const times = [...this.marks.values()].map(({ _at }) => _at);
+    const newest = times.length ? times.reduce((a, b) => Math.max(a, b)) : this._since;
+    return { newest, topics: [...this.marks.keys()] };
+  }
+
   private _place(topic: string, seq: number, at: number): void {
-    if (this._marks.size >= this._remembered) {
-      for (const [idle, { _at }] of this._marks) {
-        this._marks.delete(idle);
+    if (this.marks.size >= this._remembered) {
+      for (const [idle, { _at }] of this.marks) {
+        this.marks.delete(idle);
         this._since = Math.max(this._since ?? 0, _at);
         break;
       }
       this._forgot = true;
     }
-    this._marks.set(topic, { _seq: seq, _at: at });
+    this.marks.set(topic, { _seq: seq, _at: at });
   }
 }
 
@@ -261,6 +284,17 @@ export function gap(
   missed?: number,
   from?: number,
   to?: number,
-): Step {
-  return { kind: 'gap', topic, from, to, missed, reason };
+): Gap {
+  return { topic, from, to, missed, reason };
 }
+
+/** Whether a step of a replay is a gap. */
+export function isGap(step: Step): step is Gap {
+  return !('id' in step);
+}
+
+/** Cursors of a server that numbers messages. */
+export const BY_SEQ: Cursors = {
+  counts: true,
+  make: (request, options) => new SeqCursor(request, options),
+};

@@ -1,30 +1,30 @@
 /**
- * What the guards of the lifecycle table ask, and what its actions do.
+ * The life of a session: the generated table, what its guards ask and what its actions do.
  *
- * An action tells effects; nothing here has a clock, a socket, a task or randomness of its own:
- * timers are effects by name, and `random` is an argument, drawn once for each delay.
+ * Nothing here has a clock, a socket, a task or randomness of its own: timers are ports by name, and
+ * `random` is an argument, drawn once for each delay.
  */
 
 import { CLIENT } from '../generated/defaults.js';
-import { FINAL, type Steps } from '../generated/lifecycle.js';
-import type { AuthExpiringFrame, AuthFrame, AuthOkFrame, ClientInfo } from '../generated/wire.js';
+import {
+  type Action,
+  type Event,
+  FINAL,
+  INITIAL,
+  publicState,
+  type State,
+  type Steps,
+} from '../generated/lifecycle.js';
+import type { AuthFrame, AuthOkFrame, ClientInfo } from '../generated/wire.js';
 import { compact, type Loose } from '../wire/compact.js';
-import { actionOf, causeOf, codeOf, forNow, unexplained } from './causes.js';
-import type { Rejected, TransportName } from './effects.js';
-import type {
-  Dropped,
-  Event,
-  Probed,
-  Received,
-  TimerFired,
-  TimerName,
-  Token,
-  TokenFailed,
-} from './events.js';
-import { Joins } from './joins.js';
-import { Machine } from './machine.js';
-import { Outbox } from './outbox.js';
+import { actionOf, codeOf, type Occasion, unexplained } from './causes.js';
+import type { Context } from './context.js';
+import type { OwnPresence } from './own_presence.js';
 import { readPeer } from './peer.js';
+import type { Rejected, TimerName, TransportName } from './ports.js';
+import type { Publishes } from './publishes.js';
+import type { Subscriptions } from './subscriptions.js';
+import { ROWS, type Row } from './table.js';
 
 const NORMAL = 1000;
 
@@ -43,99 +43,254 @@ const MAX_TIMER = 2 ** 31 - 1;
 /** Milliseconds between two calls for a token that notices of the server lead to. */
 const NOTICE_INTERVAL = 1_000;
 
-type Welcome = Received & { readonly frame: AuthOkFrame };
-type Notice = Received & { readonly frame: AuthExpiringFrame };
+/** How long the timers are that the table starts. */
+const AFTER = {
+  open: 'openTimeout',
+  ping: 'pingInterval',
+  pong: 'pongTimeout',
+  stable: 'stableAfter',
+} as const;
 
-/** A machine that knows what to do. */
-export class Lifecycle extends Machine implements Steps<Event> {
-  readonly outbox: Outbox = new Outbox(this);
-  readonly joins: Joins = new Joins(this);
-  /** Here for the part that needs it: a part that imports what the core has takes that from it. */
-  readonly _forNow: typeof forNow = forNow;
+/** Fires rows of the table, and knows what their guards and actions mean. */
+export class Lifecycle implements Steps<Occasion> {
+  state: State = INITIAL;
+  /** Rows that fired, as `state event number`; undefined: not recorded. */
+  fired: Set<string> | undefined;
+  /** The part that a client without presence does not have. */
+  ownPresence: OwnPresence | undefined;
   /** A transport is being opened, or open. */
-  protected _linked = false;
-  protected _incremental = true;
-  protected _draining = false;
+  linked = false;
+  isDraining = false;
+  /** Milliseconds the server asked for before it ended the connection, or is about to. */
+  stayAway = 0;
+  private readonly _steps: Steps<Occasion> = this;
+  /** Subscriptions of the transport may come and go one by one. */
+  private _incremental = true;
   /** Apart for so long that history may be gone. */
-  protected _overdue = false;
+  private _overdue = false;
   /** Milliseconds that the token was said to last when it came. */
-  protected _life: number | undefined;
+  private _life: number | undefined;
   /** Milliseconds that it had left when a server first took it. */
   private _span: number | undefined;
   /** When a notice last led to a call for a token, or is about to; Unix milliseconds. */
   private _noticed = Number.NaN;
   /** The number of the call for a token that is not answered; 0 for none (AUTH-1, AUTH-2). */
-  protected _call = 0;
-  protected _retryIn: number | undefined;
-  /** Milliseconds the server asked for before it ended the connection, or is about to. */
-  protected _stayAway = 0;
-  protected _attempt = 0;
+  private _call = 0;
+  private _retryIn: number | undefined;
+  /** Milliseconds of the wait that no call of the program saves. */
+  private _firmWait = 0;
+  private _attempt = 0;
   /** The next attempt is so far away that a call brings it forward. */
-  protected _sleeping = false;
+  private _sleeping = false;
   /** One came too early for it. */
-  protected _called = false;
+  private _called = false;
   /** HTTP has answered since the last WebSocket that failed. */
-  protected _answered = false;
-  protected _asking = false;
+  private _answered = false;
+  private _asking = false;
   /** WebSockets that failed one after the other, while HTTP answered between them. */
-  protected _failures = 0;
+  private _failures = 0;
   /** A WebSocket has worked in this process. */
-  protected _hasOpened = false;
+  private _hasOpened = false;
   /** The present connection has. */
-  protected _works = false;
+  private _works = false;
   /** The time within which the first WebSocket should open has passed. */
-  protected _late = false;
+  private _late = false;
   /**
    * Length of the outage in milliseconds, counted without a clock: waits and late openings since
    * the last connection that was of use.
    */
-  protected _apart = 0;
+  private _apart = 0;
   /** Milliseconds of the present wait that a call of the program saves. */
   private _unslept = 0;
   private _upgrades = 0;
   /** Milliseconds that the pong may take which is awaited. */
-  private _pongLimit = this._options.pongTimeout;
+  private _pongLimit: number;
   // A private field: no inspector and no serializer shows it.
   #token: string | undefined;
   private _calls = 0;
   private _failedCalls = 0;
   private _rejected = false;
-  private _transport: TransportName = this._options.transport === 'sse' ? 'sse' : 'websocket';
+  private _transport: TransportName;
   private _stable = false;
   private _replaced = false;
   private _clientId: string | undefined;
 
+  constructor(
+    private readonly _context: Context,
+    private readonly _subscriptions: Subscriptions,
+    private readonly _publishes: Publishes,
+  ) {
+    const { pongTimeout, transport } = _context.options;
+    this._pongLimit = pongTimeout;
+    this._transport = transport === 'sse' ? 'sse' : 'websocket';
+  }
+
+  // ---------------------------------------------------------------- what happens
+
+  /** Whether the session has ended. */
+  get over(): boolean {
+    return FINAL.has(this.state);
+  }
+
+  /** Take the first row whose guards hold; a pair without one has no meaning now. */
+  fire(name: Event, occasion: Occasion): void {
+    const pair = `${this.state} ${name}`;
+    const rows = ROWS.get(pair) ?? [];
+    const n = rows.findIndex(({ guards }) => guards.every((guard) => this._steps[guard](occasion)));
+    const row = rows[n];
+    if (!row) return;
+    this.fired?.add(`${pair} ${n}`);
+    this._take(row, occasion);
+  }
+
+  /** The program wants a connection; `opened`: a WebSocket to this address has worked before. */
+  connect(opened: boolean): void {
+    this._hasOpened ||= opened;
+    this.fire('connect', {});
+    this.hurry();
+  }
+
+  /** The HTTP address was asked whether it answers as a PubSub service. */
+  answered(ok: boolean, occasion: Occasion): void {
+    this._asking = false;
+    this._answered = ok;
+    if (!ok) this._failures = 0;
+    this.fire('answered', occasion);
+  }
+
+  /** The machine slept, or the network is back; `rested`: the token is as good as it was. */
+  woke(rested: boolean): void {
+    if (this._life !== undefined && this._context.options.renewable && !rested) {
+      this.forgetToken({}); // the length of the sleep is unknown
+    }
+    this.fire('woke', {});
+  }
+
+  /** The token callback answered a call, or failed; other calls have no meaning any more. */
+  tokenAnswered(call: number, name: 'token' | 'tokenFailed', occasion: Occasion): void {
+    if (call === this._call) {
+      this._call = 0;
+      this._context.timers.stop('fetch');
+      this.fire(name, occasion);
+    }
+  }
+
+  /** The transport is open. */
+  opened(incremental: boolean): void {
+    if (!this.linked) return;
+    this._incremental = incremental;
+    this.fire('opened', {});
+  }
+
+  /** The transport is gone, or could not be opened. */
+  dropped(occasion: Occasion): void {
+    if (!this.linked) return;
+    this.linked = false;
+    this.fire('dropped', occasion);
+  }
+
+  /** A timer of the table, or `hold`, has run out. */
+  timerFired(name: Exclude<TimerName, 'pace' | 'rejoin'>, occasion: Occasion): void {
+    if (name === 'hold') {
+      if (this._called) this.fire('called', occasion);
+      return;
+    }
+    if (name === 'suspend') {
+      this._overdue = true;
+      this._apart = Math.max(this._apart, this._context.options.suspendAfter);
+    }
+    this._late ||= name === 'fallback';
+    this.fire(`@${name}`, occasion);
+  }
+
+  /** The server took the token: what it says of itself. */
+  authenticated(frame: AuthOkFrame, at: number): void {
+    const peer = readPeer(frame, this._incremental, at);
+    this.fire('auth.ok', { at, peer });
+  }
+
+  /** The program called: a long wait for the next attempt ends. */
+  hurry(): void {
+    if (!this._sleeping) return;
+    this._called = this._context.timers.has('hold');
+    if (!this._called) this.fire('called', {});
+  }
+
+  /** The connection is of use: earlier failures do not count any more. */
+  provesWell(always = false): void {
+    if (this._works && !always) return;
+    this._works = true;
+    this._apart = 0;
+    if (this._transport === 'sse') return;
+    this._failures = this._upgrades = 0;
+    this._answered = false;
+  }
+
+  private _take({ to, actions }: Row, occasion: Occasion): void {
+    const { ports, timers, options } = this._context;
+    const from = this.state;
+    this._plan(actions, occasion);
+    this.state = to;
+    if (to !== from) {
+      const { code, reason } = occasion;
+      const about = { code, reason, retryIn: this._retryIn, attempt: this._attempt };
+      ports.stateChanged({ from, to, public: publicState(to), ...about });
+    }
+    for (const action of actions) {
+      const timer = action.slice(1) as keyof typeof AFTER;
+      if (action[0] === '-') timers.stop(timer);
+      else if (action[0] === '+') timers.start(timer, options[AFTER[timer]]);
+      else this._steps[action as Action](occasion);
+    }
+  }
+
+  /** Compute what a change of state says of the next attempt, before anything is done. */
+  private _plan(actions: Row['actions'], occasion: Occasion): void {
+    this._retryIn = actions.includes('retryNow') ? 0 : undefined;
+    if (actions.includes('resetRetry')) this._attempt = this._apart = 0;
+    if (!actions.includes('scheduleRetry')) return;
+    const { callInterval, openTimeout } = this._context.options;
+    const { retryAfter = 0, timer } = occasion;
+    this._countCall(occasion);
+    if (timer === 'open') this._apart += openTimeout;
+    const asked = Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this.stayAway));
+    const wait = Math.max(this._retryDelay(), asked);
+    this._attempt += 1;
+    this._apart += wait;
+    this._retryIn = wait;
+    this._firmWait = Math.max(callInterval, asked);
+  }
+
   // ---------------------------------------------------------------- guards
 
   /** The error or close code says that the token is at fault. */
-  authFault(event: Event): boolean {
-    return actionOf(causeOf(event)) === 'reauth';
+  authFault(occasion: Occasion): boolean {
+    return actionOf(occasion) === 'reauth';
   }
 
   /** The token is a fixed one (AUTH-4). */
   cannotRenew(): boolean {
-    return !this._options.renewable;
+    return !this._context.options.renewable;
   }
 
   /** The user has asked for the end, after what is published has been settled. */
   draining(): boolean {
-    return this._draining;
+    return this.isDraining;
   }
 
   /** The error or close code says that another try is pointless (LIFE-9). */
-  finalError(event: Event): boolean {
-    return actionOf(causeOf(event)) === 'stop';
+  finalError(occasion: Occasion): boolean {
+    return actionOf(occasion) === 'stop';
   }
 
   /** Another connection took our place, though we opened none: once it may be a mistake. */
-  firstReplaced({ code }: Dropped): boolean {
+  firstReplaced({ code }: Occasion): boolean {
     return code === 4409 && !this._replaced;
   }
 
   /** More than half of the token's life is left: another one might end as soon. */
-  fresh({ frame, at }: Notice): boolean {
-    const { expires_at = Number.NaN, expires_in: left = expires_at - at } = frame;
-    return left > Number(this._span) / 2;
+  fresh({ left }: Occasion): boolean {
+    return Number(left) > Number(this._span) / 2;
   }
 
   /** A token is held. */
@@ -153,9 +308,9 @@ export class Lifecycle extends Machine implements Steps<Event> {
    *
    * Without a subscription there is no stream from which anything could come.
    */
-  heard({ idle }: TimerFired): boolean {
+  heard({ idle = 0 }: Occasion): boolean {
     if (this._incremental) return idle < this._pongLimit;
-    return !this.joins._joins.size || idle < this._pongLimit + this._options.pingInterval;
+    return !this._subscriptions.size || idle < this._pongLimit + this._context.options.pingInterval;
   }
 
   /** The HTTP address has answered as a PubSub service since a WebSocket failed last. */
@@ -170,7 +325,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** The transport is a WebSocket, and the user leaves the choice to us. */
   mayFallBack(): boolean {
-    return this._options.transport === 'auto' && this._transport === 'websocket';
+    return this._context.options.transport === 'auto' && this._transport === 'websocket';
   }
 
   /** Apart for so long that history may be gone. */
@@ -179,18 +334,18 @@ export class Lifecycle extends Machine implements Steps<Event> {
   }
 
   /** A WebSocket could be opened. */
-  reachable(event: Probed): boolean {
-    return event.ok;
+  reachable({ ok }: Occasion): boolean {
+    return ok ?? false;
   }
 
   /** The token callback refuses for good (AUTH-3). */
-  refused(event: TokenFailed): boolean {
-    return event.refused;
+  refused({ refused }: Occasion): boolean {
+    return refused ?? false;
   }
 
   /** A publish has no outcome yet. */
   unsettled(): boolean {
-    return this.outbox.size > 0;
+    return this._publishes.size > 0;
   }
 
   // ---------------------------------------------------------------- actions: token
@@ -201,132 +356,132 @@ export class Lifecycle extends Machine implements Steps<Event> {
    * A server may send many notices that the token expires; those that come too soon are answered by
    * one call together.
    */
-  fetchToken(event: Event): void {
+  fetchToken(occasion: Occasion): void {
     const expiring = this.state === 'connected';
     if (this._call || (expiring && this.cannotRenew())) return;
-    if (event.kind === 'received') {
-      const { at } = event;
+    const { at } = occasion;
+    if (at !== undefined) {
       const due = this._noticed > at ? this._noticed : this._noticed + NOTICE_INTERVAL;
       const wait = due - at > 0 && due - at <= NOTICE_INTERVAL ? due - at : 0;
       this._noticed = at + wait;
       if (wait) {
-        this._start('refresh', wait);
+        this._context.timers.start('refresh', wait);
         return;
       }
     }
     this._calls += 1;
     this._call = this._calls;
     const reason = expiring ? 'expiring' : this._rejected ? 'rejected' : 'connect';
-    this._tell({ kind: 'fetch', id: this._call, reason, attempt: this._failedCalls });
-    this._start('fetch', this._options.fetchTimeout);
+    this._context.ports.fetchToken(this._call, reason, this._failedCalls);
+    this._context.timers.start('fetch', this._context.options.fetchTimeout);
   }
 
   /** Give the call up. */
   abandonFetch(): void {
     if (!this._call) return;
     this._failedCalls += 1;
-    this._tell({ kind: 'abandonFetch', id: this._call });
+    this._context.ports.abandonFetch(this._call);
     this._call = 0;
   }
 
   /** Call again after a while; until it ends, the token at hand is good. */
-  scheduleRefetch(event: Event): void {
-    this._countCall(event);
-    this._start('refresh', this._delay(this._failedCalls - 1));
+  scheduleRefetch(occasion: Occasion): void {
+    this._countCall(occasion);
+    this._context.timers.start('refresh', this._delay(this._failedCalls - 1));
   }
 
   /** Hold the token, as long as it lasts. */
-  keepToken(event: Token): void {
-    this.#token = event.value;
-    this._life = event.expiresIn;
+  keepToken({ token, expiresIn }: Occasion): void {
+    this.#token = token;
+    this._life = expiresIn;
     this._span = undefined;
     this._failedCalls = 0;
     this._rejected = false;
-    this._restart('expiry', event.expiresIn);
+    this._restart('expiry', expiresIn);
   }
 
   /** Hold none; if the server refused it, the callback is told. */
-  forgetToken({ kind }: Event): void {
+  forgetToken({ kind }: Occasion): void {
     this.#token = this._life = undefined;
-    if (kind === 'dropped' || kind === 'received') this._rejected = true;
-    this._stop('expiry', 'refresh');
+    if (kind === 'dropped' || kind === 'frame') this._rejected = true;
+    this._context.timers.stop('expiry', 'refresh');
   }
 
   /** Present the token, and the name under which presence knows us. */
   sendAuth(): void {
-    this._send(this._auth(this._clientId));
+    this._context.ports.send(this._auth(this._clientId));
   }
 
   // ---------------------------------------------------------------- actions: connection
 
   /** Open a transport. */
   dial(): void {
-    this._linked = true;
-    this._stayAway = 0;
+    this.linked = true;
+    this.stayAway = 0;
     this._sleeping = this._works = false;
-    this._stop('hold');
-    this._tell({ kind: 'dial', transport: this._transport });
+    this._context.timers.stop('hold');
+    this._context.ports.dial(this._transport);
   }
 
   /** Close the transport, if there is one. */
   hangUp(): void {
-    if (!this._linked) return;
-    this._linked = false;
-    this._tell({ kind: 'hangUp', code: FINAL.has(this.state) ? NORMAL : RECONNECTS });
+    if (!this.linked) return;
+    this.linked = false;
+    this._context.ports.hangUp(this.over ? NORMAL : RECONNECTS);
   }
 
   /** The server knows us; learn what it can do. */
-  accept(event: Welcome): void {
+  accept(occasion: Occasion): void {
     this._stable = this._overdue = this._late = false;
     this._hasOpened ||= this._incremental;
-    this._meet(event);
-    this.outbox.connected();
-    this._watchToken(event);
+    this._meet(occasion);
+    this._publishes.connected();
+    this._watchToken(occasion);
   }
 
   /** The server took the new token. */
-  renew(event: Welcome): void {
-    this._meet(event);
-    this._watchToken(event);
+  renew(occasion: Occasion): void {
+    this._meet(occasion);
+    this._watchToken(occasion);
   }
 
-  /** Ask for every subscription, and say again what was said of our presence. */
+  /** Request every subscription, and send the own presence again. */
   rejoin(): void {
-    this.joins.connected();
-    this._parts.presence?._saying._sayAgain();
+    this._subscriptions.connected();
+    this.ownPresence?.resend();
   }
 
   /** Send what waited. */
   flush(): void {
-    this.outbox.flush();
+    this._publishes.flush();
   }
 
   /** The connection has ended, or is about to. */
   leave(): void {
-    this._stop('ping', 'pong', 'stable', 'refresh', 'upgrade', 'pace', 'rejoin');
-    this.joins.lost();
-    this.outbox.lost();
-    this._parts.presence?._saying._lost();
-    this._peer = undefined;
+    this._context.timers.stop('ping', 'pong', 'stable', 'refresh', 'upgrade', 'pace', 'rejoin');
+    this._subscriptions.lost();
+    this._publishes.lost();
+    this.ownPresence?.lost();
+    this._context.peer = undefined;
     this.startSuspend();
   }
 
   /** Ask for a sign of life; an event stream gives it unasked. */
   sendPing(): void {
-    this._pongLimit = this._options.pongTimeout;
-    if (this._incremental) this._send({ type: 'ping' });
+    this._pongLimit = this._context.options.pongTimeout;
+    if (this._incremental) this._context.ports.send({ type: 'ping' });
   }
 
   /** Ask for a sign of life that has to come soon: the connection may be gone. */
   check(): void {
-    this._pongLimit = this._options.checkTimeout;
-    this._send({ type: 'ping' });
-    this._start('pong', this._pongLimit);
+    this._pongLimit = this._context.options.checkTimeout;
+    this._context.ports.send({ type: 'ping' });
+    this._context.timers.start('pong', this._pongLimit);
   }
 
   /** See whether a WebSocket can be opened by now. */
   probe(): void {
-    this._tell({ kind: 'probe' });
+    this._context.ports.probe();
   }
 
   // ---------------------------------------------------------------- actions: choice of transport
@@ -338,16 +493,16 @@ export class Lifecycle extends Machine implements Steps<Event> {
    * HTTP address answered: an address that does not answer at all says nothing about WebSockets,
    * and one without event streams is no way out.
    */
-  countFailure(event: Event): void {
+  countFailure(occasion: Occasion): void {
     if (this._transport === 'sse') {
       this.changeTransport();
       return;
     }
-    if (event.kind !== 'timerFired' && (event.kind !== 'dropped' || !unexplained(event))) return;
+    if (!occasion.timer && !unexplained(occasion)) return;
     const answered = this._answered;
     this._answered = false;
     if (answered || !this._failures) this._failures += 1;
-    const { shortLife, fallbackFailures } = this._options;
+    const { shortLife, fallbackFailures } = this._context.options;
     if (answered && this._failures >= (this._hasOpened ? shortLife : fallbackFailures)) {
       this.changeTransport();
     } else {
@@ -356,15 +511,15 @@ export class Lifecycle extends Machine implements Steps<Event> {
   }
 
   /** One connection died: before it was of any use, that counts as an opening that failed. */
-  countShortLife(event: Dropped): void {
-    if (!this._stable && !this._works) this.countFailure(event);
+  countShortLife(occasion: Occasion): void {
+    if (!this._stable && !this._works) this.countFailure(occasion);
   }
 
   /** See whether an event stream would serve where the WebSocket does not. */
   probeHttp(): void {
     if (this._asking || !this.mayFallBack() || !this.hasToken()) return;
     this._asking = true;
-    this._tell({ kind: 'probeHttp', auth: compact(this._auth()) });
+    this._context.ports.probeHttp(compact(this._auth()));
   }
 
   /** Until a connection is stable, the next time is final. */
@@ -376,7 +531,7 @@ export class Lifecycle extends Machine implements Steps<Event> {
   changeTransport(): void {
     this._failures = 0;
     this._answered = this._hasOpened = false;
-    if (this._options.transport === 'auto') {
+    if (this._context.options.transport === 'auto') {
       this._transport = this.mayFallBack() ? 'sse' : 'websocket';
     }
   }
@@ -384,30 +539,22 @@ export class Lifecycle extends Machine implements Steps<Event> {
   /** Take the WebSocket while the event stream serves, which one failure brings back. */
   upgrade(): void {
     this.changeTransport();
-    this._failures = this._options.fallbackFailures - 1;
+    this._failures = this._context.options.fallbackFailures - 1;
     this._answered = true;
   }
 
   // ---------------------------------------------------------------- actions: attempts
 
   /** Wait before the next attempt, longer each time, never less than the server asked. */
-  scheduleRetry(event: Event): void {
-    this._countCall(event);
-    const { retryAfter = 0 } = causeOf(event);
-    const { callInterval, openTimeout } = this._options;
-    if (event.kind === 'timerFired' && event.name === 'open') this._apart += openTimeout;
-    const asked = Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._stayAway));
-    const wait = Math.max(this._retryDelay(), asked);
-    this._attempt += 1;
-    this._apart += wait;
-    this._retryIn = wait;
-    this._start('retry', wait);
-    const hold = Math.max(callInterval, asked);
+  scheduleRetry(): void {
+    const { timers } = this._context;
+    const wait = this._retryIn ?? 0;
+    timers.start('retry', wait);
     this._called = false;
-    this._sleeping = wait > hold;
+    this._sleeping = wait > this._firmWait;
     if (!this._sleeping) return;
-    this._unslept = wait - hold;
-    this._start('hold', hold);
+    this._unslept = wait - this._firmWait;
+    timers.start('hold', this._firmWait);
   }
 
   /** A call of the program ends the wait early. */
@@ -417,25 +564,23 @@ export class Lifecycle extends Machine implements Steps<Event> {
 
   /** Do not wait before the next attempt. */
   retryNow(): void {
-    this._retryIn = 0;
-    this._start('retry', 0);
+    this._context.timers.start('retry', 0);
   }
 
-  /** Count attempts anew. */
+  /** Attempts count from 0 again, as planned. */
   resetRetry(): void {
-    this._attempt = this._apart = 0;
     if (this.state === 'connected') {
       this._stable = true;
       this._replaced = false;
-      this._provesWell();
+      this.provesWell(true);
     }
   }
 
   /** Give what is published some time to be settled. */
   startDrain(): void {
-    if (this._draining) return;
-    this._draining = true;
-    this._start('drain', this._options.closeTimeout);
+    if (this.isDraining) return;
+    this.isDraining = true;
+    this._context.timers.start('drain', this._context.options.closeTimeout);
   }
 
   // ---------------------------------------------------------------- actions: timers
@@ -443,40 +588,39 @@ export class Lifecycle extends Machine implements Steps<Event> {
   /** A WebSocket that is not open by then gives way. */
   startFallback(): void {
     if (this.mayFallBack() && !this._hasOpened) {
-      this._start('fallback', this._options.fallbackAfter);
+      this._context.timers.start('fallback', this._context.options.fallbackAfter);
     }
   }
 
   /** Apart for so long counts as suspended. */
   startSuspend(): void {
-    if (!this._timers.has('suspend') && !this._overdue) {
-      this._start('suspend', this._options.suspendAfter);
+    if (!this._context.timers.has('suspend') && !this._overdue) {
+      this._context.timers.start('suspend', this._context.options.suspendAfter);
     }
   }
 
   /** Probe for a WebSocket after so long on the fallback. */
   startUpgrade(): void {
-    const { transport, upgradeAfter, upgradeCap } = this._options;
+    const { transport, upgradeAfter, upgradeCap } = this._context.options;
     if (this._transport !== 'sse' || transport !== 'auto') return;
     const after = Math.min(upgradeAfter * 2 ** this._upgrades, Math.max(upgradeAfter, upgradeCap));
     this._upgrades += 1;
-    this._start('upgrade', after);
+    this._context.timers.start('upgrade', after);
   }
 
   // ---------------------------------------------------------------- actions: the end
 
   /** No timer and no call may outlive the session. */
   stopAll(): void {
-    this.joins.lost();
-    this._peer = undefined;
-    this._stop(...this._timers);
+    this._subscriptions.lost();
+    this._context.peer = undefined;
+    this._context.timers.stopAll();
     this.abandonFetch();
   }
 
   /** End by an error that no retry mends. */
-  fail(event: Event): void {
-    const { code: said, reason: message = '', remedy } = causeOf(event);
-    const code = event.kind === 'dropped' ? codeOf(said) : String(said);
+  fail({ code: given, reason: message = '', remedy }: Occasion): void {
+    const code = typeof given === 'string' ? given : codeOf(given);
     this._end({ kind: 'rejected', code, message, remedy });
   }
 
@@ -490,26 +634,28 @@ export class Lifecycle extends Machine implements Steps<Event> {
   private _end(error?: Rejected): void {
     const message = 'The client was closed before it could be sent.';
     const unsent = error ?? ({ kind: 'rejected', code: 'closed', message } as const);
-    this.outbox.settleAll(unsent);
-    this._parts.presence?._saying._settleAll(unsent);
+    this._publishes.settleAll(unsent);
+    this.ownPresence?.settleAll(unsent);
     this.#token = this._life = undefined;
-    this._tell({ kind: 'finished', error });
+    this._context.ports.finished(error);
   }
 
-  private _meet({ frame }: Welcome): void {
-    this._clientId = [...frame.client_id].slice(0, 64).join('');
-    this._peer = readPeer(frame, this._incremental);
+  private _meet({ peer }: Occasion): void {
+    if (!peer) return;
+    this._clientId = [...peer.clientId].slice(0, 64).join('');
+    this._context.peer = peer;
+    this._context.ports.welcomed(peer);
   }
 
-  private _countCall({ kind }: Event): void {
+  private _countCall({ kind }: Occasion): void {
     if (kind === 'tokenFailed') this._failedCalls += 1;
   }
 
   /** Full jitter (LIFE-2). */
   private _delay(attempt: number, bound = Infinity): number {
-    const { retryBase, retryCap } = this._options;
+    const { retryBase, retryCap } = this._context.options;
     const ceiling = Math.min(retryCap, retryBase * 2 ** Math.min(attempt, 30), bound);
-    return Math.floor(this._random() * ceiling);
+    return Math.floor(this._context.random() * ceiling);
   }
 
   /**
@@ -519,14 +665,14 @@ export class Lifecycle extends Machine implements Steps<Event> {
    * and are spread out after a long one. It stays low while a publish waits.
    */
   private _retryDelay(): number {
-    const apart = this.unsettled() ? 0 : this._apart;
+    const apart = this._publishes.outlasts ? 0 : this._apart;
     const grown = Math.floor(apart ** 2 / UNHURRIED);
-    return this._delay(this._attempt, Math.max(2 * this._options.retryBase, grown));
+    return this._delay(this._attempt, Math.max(2 * this._context.options.retryBase, grown));
   }
 
   /** Who we are, and as which client. */
   private _auth(clientId?: string): Loose<AuthFrame> {
-    const { clientName: name, clientVersion: version, clientLang: lang } = this._options;
+    const { clientName: name, clientVersion: version, clientLang: lang } = this._context.options;
     return {
       type: 'auth',
       token: this.#token as string,
@@ -536,33 +682,23 @@ export class Lifecycle extends Machine implements Steps<Event> {
     };
   }
 
-  /** The connection is of use: what failed before says nothing about the way any more. */
-  protected _provesWell(): void {
-    this._works = true;
-    this._apart = 0;
-    if (this._transport === 'sse') return;
-    this._failures = this._upgrades = 0;
-    this._answered = false;
-  }
-
   /** Renew the token before it ends; forget it when it has. */
-  private _watchToken({ frame, at }: Welcome): void {
-    const { expires_at, server_time = at } = frame;
+  private _watchToken({ peer }: Occasion): void {
     let life = this._life;
-    if (expires_at !== undefined) {
-      life = expires_at - server_time;
+    if (peer?.tokenLife !== undefined) {
+      life = peer.tokenLife;
       this._restart('expiry', life);
     }
     this._span ??= life;
     const early =
       life === undefined || this.cannotRenew()
         ? 0
-        : Math.max(life - this._options.refreshMargin, Math.floor((life * 4) / 5));
+        : Math.max(life - this._context.options.refreshMargin, Math.floor((life * 4) / 5));
     this._restart('refresh', early);
   }
 
   private _restart(timer: TimerName, after = 0): void {
-    this._stop(timer);
-    if (0 < after && after <= MAX_TIMER) this._start(timer, after);
+    this._context.timers.stop(timer);
+    if (0 < after && after <= MAX_TIMER) this._context.timers.start(timer, after);
   }
 }

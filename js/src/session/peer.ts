@@ -1,17 +1,28 @@
-/** What the server of a connection can do, read from `auth.ok`. */
+/** The server of a connection: what `auth.ok` says of it, read once and shared by all parts. */
 
-import type { AuthOkFrame } from '../generated/wire.js';
+import type { AuthOkFrame, Limits } from '../generated/wire.js';
 
+/** What a session counts on; a server without one of them needs a dialect. */
 const COUNTED_ON = ['ref', 'ack', 'seq', 'idempotency', 'batch'];
 
 /** The other side of one connection. */
 export interface Peer {
-  /** It can do all that a session counts on; else the session takes the part `plain`. */
-  readonly current: boolean;
-  /** What it can do beyond HIP-56; undefined if it knows HIP-56 and nothing more. */
-  readonly features: readonly string[] | undefined;
+  /** The id under which others see this client. */
+  readonly clientId: string;
+  /** What it allows: rates, sizes, retention. */
+  readonly limits: Limits | undefined;
+  /** Milliseconds that the token still lasts, if the server said so. */
+  readonly tokenLife: number | undefined;
+  /** It speaks a version of the protocol beyond plain HIP-56. */
+  readonly versioned: boolean;
+  /** What it can do beyond HIP-56. */
+  readonly features: ReadonlySet<string>;
   /** Subscriptions may come and go one by one; false for an event stream. */
   readonly incremental: boolean;
+  /** It answers publishes: on an event stream, each is a request of its own. */
+  readonly acks: boolean;
+  /** What was sent and not answered can be sent again under its id. */
+  readonly resends: boolean;
   /** Publishes a second that it allows; 0 for no limit that is known. */
   readonly rate: number;
   /**
@@ -21,20 +32,34 @@ export interface Peer {
    * server refuse; and what was refused comes after what follows it.
    */
   readonly burst: number;
-  /** Messages that it retains a topic, if it says so. */
-  readonly history: number | undefined;
 }
 
-/** What `auth.ok` says of the server. */
-export function readPeer(frame: AuthOkFrame, incremental: boolean): Peer {
-  const { publish_rate: rate = 0, history_max: history } = frame.limits ?? {};
-  const features = frame.version === undefined ? undefined : (frame.features ?? []);
+/** Whether the server lacks something that a session counts on. */
+export function needsDialect({ version, features = [] }: AuthOkFrame): boolean {
+  return version === undefined || !COUNTED_ON.every((feature) => features.includes(feature));
+}
+
+/**
+ * What `auth.ok` says of the server.
+ *
+ * @param at When it came by our clock, Unix milliseconds.
+ */
+export function readPeer(frame: AuthOkFrame, incremental: boolean, at: number): Peer {
+  const { limits, expires_at: end, server_time: now = at } = frame;
+  const rate = limits?.publish_rate ?? 0;
+  const versioned = frame.version !== undefined;
+  const features = new Set(versioned ? frame.features : []);
+  const acks = !incremental || (features.has('ref') && features.has('ack'));
   return {
-    current: COUNTED_ON.every((feature) => features?.includes(feature)),
+    clientId: frame.client_id,
+    limits,
+    tokenLife: end === undefined ? end : end - now,
+    versioned,
     features,
     incremental,
+    acks,
+    resends: acks && features.has('idempotency'),
     rate,
     burst: rate - Math.min(Math.max(1, Math.floor(rate / 10)), Math.floor(rate / 2)),
-    history,
   };
 }

@@ -1,36 +1,38 @@
-/** Which subscriptions of a session take a topic. */
+/** The subscriptions of a session, by number and by the topics that they take. */
 
 import { TopicTrie } from '../topics.js';
-import type { Join } from './join.js';
+import type { SubscriptionState } from './subscription_state.js';
 
-/** Topics whose subscriptions are remembered; beyond that they are looked up anew. */
+/** Topics whose subscriptions are remembered; beyond that they are looked up again. */
 const KNOWN_TOPICS = 4_096;
 
-/** Patterns to subscriptions, by topic. */
+/** Subscriptions by number; patterns to subscriptions, by topic. */
 export class Routes {
-  private readonly _known = new Map<string, readonly Join[]>();
-  private readonly _trie = new TopicTrie<Join>();
+  readonly all: Map<number, SubscriptionState> = new Map();
+  private readonly _known = new Map<string, readonly SubscriptionState[]>();
+  private readonly _trie = new TopicTrie<SubscriptionState>();
 
   /** Let the patterns of a subscription lead to it. */
-  _add(join: Join): void {
-    for (const pattern of join._patterns) this._trie.insert(pattern, join);
+  add(one: SubscriptionState): void {
+    for (const pattern of one.patterns) this._trie.insert(pattern, one);
     this._known.clear();
   }
 
   /** Let these patterns lead there no more. */
-  _remove(join: Join, patterns: readonly string[]): void {
-    for (const pattern of patterns) this._trie.remove(pattern, join);
+  remove(one: SubscriptionState, patterns: readonly string[]): void {
+    for (const pattern of patterns) this._trie.remove(pattern, one);
     this._known.clear();
   }
 
   /** The subscriptions that take a topic, each once, oldest first. */
-  _find(topic: string): readonly Join[] {
-    let joins = this._known.get(topic);
-    if (!joins) {
-      if (this._known.size >= KNOWN_TOPICS) this._known.clear();
-      joins = this._trie.match(topic).sort((a, b) => a._event.sub - b._event.sub);
-      this._known.set(topic, joins);
-    }
-    return joins;
+  find(topic: string): readonly SubscriptionState[] {
+    return this._known.get(topic) ?? this._search(topic);
+  }
+
+  private _search(topic: string): readonly SubscriptionState[] {
+    if (this._known.size >= KNOWN_TOPICS) this._known.clear();
+    const found = this._trie.match(topic).sort((a, b) => a.request.sub - b.request.sub);
+    this._known.set(topic, found);
+    return found;
   }
 }

@@ -1,247 +1,293 @@
 /**
- * The session: a pure step function, events in, effects out.
+ * The session: what happens goes in by its methods, what follows goes out by its ports.
  *
- * What the whole SDK decides, it decides here: `lifecycle` follows the table, `joins` keeps
- * subscriptions, `outbox` keeps publishes; this is where each kind of event finds its way to them.
+ * All that the SDK decides, it decides here, without a clock, a socket, a task or randomness of its
+ * own: `lifecycle` follows the table, `subscriptions` and `publishes` keep theirs, `presence` and
+ * `ownPresence` are added by the clients that use them. All share one `context`.
  */
 
-import {
-  type Action,
-  FINAL,
-  type Event as Name,
-  publicState,
-  type Steps,
-} from '../generated/lifecycle.js';
-import { actionOf, causeOf, endsConnection } from './causes.js';
-import type { Effect } from './effects.js';
-import type { Event, Received, TimerFired } from './events.js';
+import type { Event } from '../generated/lifecycle.js';
+import type { ErrorFrame, JsonObject, PublishedFrame, ServerFrame } from '../generated/wire.js';
+import type { SessionOptions } from '../settings/session.js';
+import { actionOf, causeOf, endsConnection, type Occasion, TIMEOUTS } from './causes.js';
+import { Context } from './context.js';
 import { Lifecycle } from './lifecycle.js';
-import { type PartName, type PartsToEquip, partFor } from './parts.js';
-import { ROWS, type Row } from './table.js';
+import type { OwnPresence } from './own_presence.js';
+import type { Ports, Rejected, TimerName } from './ports.js';
+import type { Presence } from './presence.js';
+import { Publishes, RATE_LIMITED } from './publishes.js';
+import type { Publish, Subscribe } from './requests.js';
+import { Subscriptions } from './subscriptions.js';
 
-/** How long the timers are that the table starts. */
-const AFTER = {
-  open: 'openTimeout',
-  ping: 'pingInterval',
-  pong: 'pongTimeout',
-  stable: 'stableAfter',
-} as const;
+const CLOSED: Rejected = { kind: 'rejected', code: 'closed', message: 'The client is closed.' };
 
-/** One client's life, from `Connect` to `Finished`. */
-export class Session extends Lifecycle {
-  private readonly _steps: Steps<Event> = this;
+/** The parts of a client with presence. */
+export interface PresenceParts {
+  readonly Presence: typeof Presence;
+  readonly OwnPresence: typeof OwnPresence;
+}
 
-  // ---------------------------------------------------------------- parts
-
-  /** The part that an event cannot be handled without, if it has to be equipped first. */
-  missing(event: Event): PartName | undefined {
-    const part = partFor(event);
-    return part && !this._parts[part] ? part : undefined;
-  }
-
-  /** Take parts that are loaded where they are needed. */
-  equip({ plain: Plain, presence: Presence, rare: Rare }: PartsToEquip): void {
-    if (Rare) this._parts.rare = new Rare(this);
-    if (Plain) this._parts.plain = new Plain(this);
-    if (Presence) this._parts.presence = new Presence(this);
-  }
-
-  // ---------------------------------------------------------------- events in, effects out
+/** One client's life, from `connect` to the port `finished`. */
+export class Session {
+  readonly context: Context;
+  readonly subscriptions: Subscriptions;
+  readonly publishes: Publishes;
+  readonly lifecycle: Lifecycle;
 
   /**
-   * Take one event; return the effects, to be performed in order.
-   *
-   * Nothing that comes from the network makes it throw: what has no meaning now is ignored.
+   * @param options What it is set to.
+   * @param ports What it does to the world; no port calls back at once.
+   * @param random A number from 0 inclusive to 1 exclusive.
    */
-  handle(event: Event): Effect[] {
-    const out: Effect[] = [];
-    this._out = out;
-    if (event.kind === 'received' && event.frame.type === 'message') {
-      if (this._peer) this.joins.message(event.frame.message);
+  constructor(options: SessionOptions, ports: Ports, random: () => number) {
+    this.context = new Context(options, ports, random);
+    this.subscriptions = new Subscriptions(this.context);
+    this.publishes = new Publishes(this.context);
+    this.lifecycle = new Lifecycle(this.context, this.subscriptions, this.publishes);
+  }
+
+  /** Add presence; does nothing the second time. */
+  addPresence({ Presence, OwnPresence }: PresenceParts): void {
+    const { context, lifecycle, publishes, subscriptions } = this;
+    const { routes } = subscriptions;
+    subscriptions.presence ??= new Presence(context, routes);
+    lifecycle.ownPresence ??= new OwnPresence(context, publishes, routes);
+  }
+
+  // ---------------------------------------------------------------- from the program
+
+  /** Connect; `opened`: a WebSocket to this address has worked in this process before. */
+  connect(opened = false): void {
+    this.lifecycle.connect(opened);
+    this._end();
+  }
+
+  /** End, after what is published has been settled. */
+  close(): void {
+    this._fire('close');
+  }
+
+  /** End now; what is unsettled is settled as unknown or refused. */
+  abort(): void {
+    this._fire('abort');
+  }
+
+  /** Take a subscription; one with presence needs that part. */
+  subscribe(request: Subscribe): void {
+    if (this._ended) {
+      const { code, message } = CLOSED;
+      const denied = request.topics.map((topic) => ({ topic, code, message }));
+      this.context.ports.joined(request.sub, [], denied);
     } else {
-      this._dispatch(event);
-      if (this._draining && !this.outbox.size && !FINAL.has(this.state)) {
-        this._fire('drained', event);
-      }
+      this.subscriptions.subscribe(request);
+      this.lifecycle.hurry();
     }
-    this._startDue();
-    return out;
+    this._end();
   }
 
-  private _dispatch(event: Event): void {
-    const ended = this._draining || FINAL.has(this.state);
-    const closed = { code: 'closed', message: 'The client is closed.' };
-    switch (event.kind) {
-      case 'connect':
-        this._hasOpened ||= !!event.opened;
-        this._fire(event.kind, event);
-        this._hurry(event);
-        break;
-      case 'answered':
-        this._asking = false;
-        this._answered = event.ok;
-        if (!event.ok) this._failures = 0;
-        this._fire(event.kind, event);
-        break;
-      case 'woke':
-        if (this._life !== undefined && this._options.renewable && !event.rested) {
-          this.forgetToken(event); // nobody knows how long the sleep was
-        }
-        this._fire(event.kind, event);
-        break;
-      case 'token':
-      case 'tokenFailed':
-        if (event.fetch === this._call) {
-          this._call = 0;
-          this._stop('fetch');
-          this._fire(event.kind, event);
-        }
-        break;
-      case 'opened':
-      case 'dropped':
-        if (this._linked) {
-          if (event.kind === 'opened') this._incremental = event.incremental;
-          else this._linked = false;
-          this._fire(event.kind, event);
-        }
-        break;
-      case 'received':
-        this._received(event);
-        break;
-      case 'timerFired':
-        if (this._timers.delete(event.name)) this._timerFired(event);
-        break;
-      case 'subscribe': {
-        const { sub, topics } = event;
-        if (ended) {
-          const denied = topics.map((topic) => ({ topic, ...closed }));
-          this._tell({ kind: 'joined', sub, topics: [], denied });
-        } else {
-          this.joins.subscribe(event);
-          this._hurry(event);
-        }
-        break;
-      }
-      case 'unsubscribe':
-        this.joins.unsubscribe(event.sub);
-        this._parts.presence?._saying._keep();
-        break;
-      case 'publish':
-        if (ended) {
-          const outcome = { kind: 'rejected', ...closed } as const;
-          this._tell({ kind: 'settle', ref: event.ref, outcome });
-        } else {
-          this.outbox.publish(event);
-          this._hurry(event);
-        }
-        break;
-      case 'expire':
-        this.outbox.expire(event.ref);
-        break;
-      case 'updatePresence':
-        if (!FINAL.has(this.state)) {
-          this._parts.presence?._saying._say(event.topic, event.data, event.ref);
-          this._hurry(event);
-        } else if (event.ref) {
-          this._tell({ kind: 'settle', ref: event.ref, outcome: { kind: 'rejected', ...closed } });
-        }
-        break;
-      default:
-        this._fire(event.kind, event);
-    }
+  /** End a subscription. */
+  unsubscribe(sub: number): void {
+    this.subscriptions.unsubscribe(sub);
+    this.lifecycle.ownPresence?.keepTopics();
+    this._end();
   }
 
-  /** The program called: what waits long for the next attempt does so no longer. */
-  private _hurry(event: Event): void {
-    if (!this._sleeping) return;
-    this._called = this._timers.has('hold');
-    if (!this._called) this._fire('called', event);
-  }
-
-  private _timerFired(event: TimerFired): void {
-    const { name } = event;
-    if (name === 'pace') {
-      this.outbox.paced();
-      this._parts.presence?._saying._flush();
-    } else if (name === 'rejoin') {
-      this.joins.rejoin();
-    } else if (name === 'hold') {
-      if (this._called) this._fire('called', event);
+  /** Take a publish. */
+  publish(publish: Publish): void {
+    if (this._ended) {
+      this.context.ports.settle(publish.ref, CLOSED);
     } else {
-      if (name === 'suspend') {
-        this._overdue = true;
-        this._apart = Math.max(this._apart, this._options.suspendAfter);
-      }
-      this._late ||= name === 'fallback';
-      this._fire(`@${name}`, event);
+      this.publishes.publish(publish);
+      this.lifecycle.hurry();
+    }
+    this._end();
+  }
+
+  /** The time that the program gave a publish has passed. It is never sent after that. */
+  expire(ref: number): void {
+    this.publishes.expire(ref);
+    this._end();
+  }
+
+  /**
+   * Change the own presence on one topic, or (undefined) on all that the client is a member of.
+   *
+   * @param ref Chosen by the caller, not used before; undefined: no call waits for it.
+   */
+  updatePresence(topic: string | undefined, data: JsonObject, ref?: number): void {
+    if (!this.lifecycle.over) {
+      this.lifecycle.ownPresence?.update(topic, data, ref);
+      this.lifecycle.hurry();
+    } else if (ref) {
+      this.context.ports.settle(ref, CLOSED);
+    }
+    this._end();
+  }
+
+  // ---------------------------------------------------------------- from the world
+
+  /** The token callback answered a call; `expiresIn` in milliseconds, if it said so. */
+  token(call: number, token: string, expiresIn?: number): void {
+    this.lifecycle.tokenAnswered(call, 'token', { token, expiresIn });
+    this._end();
+  }
+
+  /** The token callback failed; `refused`: asking again is pointless. */
+  tokenFailed(call: number, refused: boolean, reason: string): void {
+    const code = refused ? 'auth_refused' : 'token_unavailable';
+    const occasion: Occasion = { kind: 'tokenFailed', code, reason, refused };
+    this.lifecycle.tokenAnswered(call, 'tokenFailed', occasion);
+    this._end(occasion);
+  }
+
+  /** The transport is open; not `incremental`: one request carries all subscriptions. */
+  opened(incremental: boolean): void {
+    this.lifecycle.opened(incremental);
+    this._end();
+  }
+
+  /** The transport is gone, or could not be opened. */
+  dropped(code: number | undefined, reason: string, retryAfter?: number): void {
+    const occasion: Occasion = { kind: 'dropped', code, reason, retryAfter };
+    this.lifecycle.dropped(occasion);
+    this._end(occasion);
+  }
+
+  /** Whether a WebSocket could be opened beside the event stream. */
+  probed(ok: boolean): void {
+    this._fire('probed', { ok });
+  }
+
+  /** Whether the HTTP address answers as a PubSub service. */
+  answered(ok: boolean): void {
+    const occasion = { ...TIMEOUTS.fallback };
+    this.lifecycle.answered(ok, occasion);
+    this._end(occasion);
+  }
+
+  /** The machine slept, or the network is back; `rested`: without a sleep. */
+  woke(rested = false): void {
+    this.lifecycle.woke(rested);
+    this._end();
+  }
+
+  /** The platform says that the network is gone; it may be wrong about this connection. */
+  offline(): void {
+    this._fire('offline');
+  }
+
+  /** A timer has run out; `idle`: milliseconds since the last byte of the transport. */
+  timerFired(timer: TimerName, idle: number): void {
+    if (!this.context.timers.fired(timer)) return;
+    const occasion: Occasion = { ...TIMEOUTS[timer], timer, idle };
+    if (timer === 'pace') {
+      this.publishes.paced();
+      this.lifecycle.ownPresence?.flush();
+    } else if (timer === 'rejoin') {
+      this.subscriptions.rejoin();
+    } else {
+      this.lifecycle.timerFired(timer, occasion);
+    }
+    this._end(occasion);
+  }
+
+  /**
+   * A frame came. Nothing that comes from the network throws: what has no meaning now is ignored.
+   *
+   * @param at By our clock, Unix milliseconds.
+   */
+  receive(frame: ServerFrame, at: number): void {
+    if (frame.type === 'message') {
+      if (this.context.peer) this.subscriptions.message(frame.message);
+      this.context.timers.startDue();
+    } else {
+      this._end(this._take(frame, at));
     }
   }
 
-  private _received(event: Received): void {
-    const { frame } = event;
+  /** A frame answered one message of a batch that a dialect sent one by one. */
+  answeredOne(frame: PublishedFrame | ErrorFrame, ref: string, slot: number, last: boolean): void {
+    const isError = frame.type === 'error';
+    if (!isError) this.lifecycle.provesWell();
+    this.publishes.answeredOne(frame, ref, slot, last);
+    this._end(isError ? causeOf(frame) : {});
+  }
+
+  private _take(frame: Exclude<ServerFrame, { type: 'message' }>, at: number): Occasion {
+    const { lifecycle, subscriptions } = this;
     switch (frame.type) {
       case 'auth.ok':
+        lifecycle.authenticated(frame, at);
+        break;
       case 'auth.error':
-      case 'auth.expiring':
+        return this._refused(causeOf(frame));
+      case 'auth.expiring': {
+        const { expires_at: end = Number.NaN, expires_in: left = end - at } = frame;
+        lifecycle.fire(frame.type, { at, left });
+        break;
+      }
       case 'pong':
-        this._fire(frame.type, event);
+        lifecycle.fire(frame.type, {});
         break;
-      case 'error':
-        if (this.state === 'authenticating' && actionOf(frame) !== 'retry') {
-          this._fire('auth.error', event);
-        } else if (this._linked) {
-          if (endsConnection(frame)) this._stayAway = frame.retry_after_ms ?? 0;
-          this._parts.rare?._error(frame);
+      case 'error': {
+        const cause = causeOf(frame);
+        if (lifecycle.state === 'authenticating' && actionOf(cause) !== 'retry') {
+          return this._refused(cause);
         }
-        break;
+        if (lifecycle.linked) this._error(frame);
+        return cause;
+      }
       default:
-        if (this._peer && !this._works) this._provesWell();
-        // `unsubscribed` says nothing that is not known.
-        if (frame.type === 'subscribed') this.joins.subscribed(frame, event.at);
-        else if (frame.type === 'published') this.outbox.published(frame);
-        else if (frame.type === 'presence.snapshot') this._parts.presence?._snapshot(frame);
+        // `unsubscribed` has no news.
+        if (this.context.peer) lifecycle.provesWell();
+        if (frame.type === 'subscribed') {
+          subscriptions.subscribed(frame, at);
+        } else if (frame.type === 'published') {
+          if (!this.publishes.published(frame)) lifecycle.ownPresence?.answered(frame.ref);
+        } else if (frame.type === 'presence.snapshot') {
+          subscriptions.presence?.snapshot(frame);
+        }
+    }
+    return {};
+  }
+
+  /** The server refused the token. */
+  private _refused(occasion: Occasion): Occasion {
+    this.lifecycle.fire('auth.error', { ...occasion, kind: 'frame' });
+    return occasion;
+  }
+
+  /** The server refused a request, or nothing in particular. */
+  private _error(frame: ErrorFrame): void {
+    const { lifecycle, publishes, subscriptions, context } = this;
+    const { code, message, topic, ref, retry_after_ms: retryAfter } = frame;
+    if (endsConnection(frame)) lifecycle.stayAway = retryAfter ?? 0;
+    if (publishes.refused(frame)) return;
+    if (code === RATE_LIMITED && lifecycle.ownPresence?.postponed(ref)) {
+      publishes.pause(retryAfter);
+    } else if (!lifecycle.ownPresence?.refused(frame) && !subscriptions.refused(frame)) {
+      if (context.peer && code === RATE_LIMITED) publishes.pause(retryAfter);
+      context.ports.problem({ code, message, topic, retryAfter });
     }
   }
 
-  // ---------------------------------------------------------------- the table
+  // ---------------------------------------------------------------- the end of each call
 
-  /** Take the first row whose guards hold; a pair without one has no meaning now. */
-  private _fire(name: Name, event: Event): void {
-    const pair = `${this.state} ${name}`;
-    const rows = ROWS.get(pair) ?? [];
-    const n = rows.findIndex(({ guards }) => guards.every((guard) => this._steps[guard](event)));
-    const row = rows[n];
-    if (!row) return;
-    this.fired?.add(`${pair} ${n}`);
-    this._take(row, event);
+  private get _ended(): boolean {
+    return this.lifecycle.isDraining || this.lifecycle.over;
   }
 
-  private _take({ to, actions }: Row, event: Event): void {
-    const from = this.state;
-    const before = this._out;
-    this._out = [];
-    this._retryIn = undefined;
-    this.state = to;
-    for (const action of actions) {
-      const timer = action.slice(1) as keyof typeof AFTER;
-      if (action[0] === '-') this._stop(timer);
-      else if (action[0] === '+') this._start(timer, this._options[AFTER[timer]]);
-      else this._steps[action as Action](event);
+  private _fire(name: Event, occasion: Occasion = {}): void {
+    this.lifecycle.fire(name, occasion);
+    this._end(occasion);
+  }
+
+  /** What each call ends with: the end of a session that has settled all, and timers. */
+  private _end(occasion: Occasion = {}): void {
+    const { lifecycle, publishes, context } = this;
+    if (lifecycle.isDraining && !publishes.size && !lifecycle.over) {
+      lifecycle.fire('drained', occasion);
     }
-    const { code, reason } = causeOf(event);
-    if (to !== from) {
-      before.push({
-        kind: 'stateChanged',
-        from,
-        to,
-        public: publicState(to),
-        code,
-        reason,
-        retryIn: this._retryIn,
-        attempt: this._attempt,
-      });
-    }
-    before.push(...this._out);
-    this._out = before;
+    context.timers.startDue();
   }
 }

@@ -4,7 +4,7 @@ import type { Clock } from '../clock.js';
 import type { AuthFrame, AuthOkFrame, ClientFrame } from '../generated/wire.js';
 import type { ClientOptions } from '../settings/options.js';
 import { WebSocketTransport } from '../transports/websocket.js';
-import { type Decoded, Malformed, Unknown } from '../wire/codec.js';
+import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
 import { endOf, MOVED, newId, type Said, type Told } from './group.js';
 
 /** Patterns of a tab, and whether it wants presence of them. */

@@ -1,6 +1,7 @@
 /** Who a connection is: authentication, first and again, the end of a token, signs of life. */
 
-import type { AuthExpiringFrame, AuthOkFrame, Limits, SessionInfo } from '../generated/wire.js';
+import type { SessionInfo } from '../generated/http.js';
+import type { AuthExpiringFrame, AuthOkFrame, Limits } from '../generated/wire.js';
 import { compact } from '../wire/compact.js';
 import type { Connection } from './connection.js';
 import type { Core } from './core.js';

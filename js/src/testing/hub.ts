@@ -1,15 +1,13 @@
 /** The hub: joins connections, rules, logs and presence as the reference server does, in memory. */
 
+import type { HistoryPage, SessionInfo, TopicInfo } from '../generated/http.js';
 import type {
   AuthErrorFrame,
   AuthOkFrame,
   ErrorFrame,
-  HistoryPage,
   PongFrame,
   PresenceMember,
   PublishedFrame,
-  SessionInfo,
-  TopicInfo,
 } from '../generated/wire.js';
 import { isWildcard } from '../topics.js';
 import { compact } from '../wire/compact.js';

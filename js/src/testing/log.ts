@@ -1,6 +1,7 @@
 /** The bounded log of each topic: append, number, trim, replay (HIP-56 Message History and Replay). */
 
-import type { Envelope, HistoryPage } from '../generated/wire.js';
+import type { HistoryPage } from '../generated/http.js';
+import type { Envelope } from '../generated/wire.js';
 import { TopicTrie } from '../topics.js';
 import type { Published } from '../values.js';
 import { compact } from '../wire/compact.js';

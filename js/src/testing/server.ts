@@ -10,10 +10,10 @@ import type { Clock } from '../clock.js';
 import { fromCode, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { parse } from '../http/problems.js';
-import { operations } from '../runtime/lazy.js';
-import { PARTS } from '../runtime/parts.js';
+import { operations } from '../runtime/loading.js';
+import { background, PARTS } from '../runtime/parts.js';
 import { platform } from '../runtime/surroundings.js';
-import type { TransportName } from '../session/effects.js';
+import type { TransportName } from '../session/ports.js';
 import { checkNumber } from '../settings/checks.js';
 import type { ClientOptions, PubSubOptions, WebSocketConstructor } from '../settings/options.js';
 import type { Receiver, Transport } from '../transports/transport.js';
@@ -102,6 +102,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   async start(): Promise<this> {
     await Promise.all([
       operations(),
+      background(),
       ...Object.values(PARTS).map((load) => load()),
       import('../runtime/http_operations.js'),
       import('../transports/sse.js'),

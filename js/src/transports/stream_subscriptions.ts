@@ -1,16 +1,15 @@
 /** What an event stream carries: the subscriptions of one request, and how each gets its answer. */
 
 import type { PubSubError } from '../errors.js';
+import type { StreamSubscription, SubscribeRequest } from '../generated/http.js';
 import type {
   Denial,
   Envelope,
   ErrorFrame,
   MessageFrame,
   ServerFrame,
-  StreamSubscription,
   SubscribedFrame,
   SubscribeFrame,
-  SubscribeRequest,
 } from '../generated/wire.js';
 import { matches } from '../topics.js';
 import { compact } from '../wire/compact.js';

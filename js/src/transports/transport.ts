@@ -6,7 +6,7 @@
  */
 
 import type { ClientFrame } from '../generated/wire.js';
-import type { Decoded } from '../wire/codec.js';
+import type { Decoded } from '../wire/decoded.js';
 
 /** Why a transport could not be opened, or has ended. */
 export interface TransportEnd {

@@ -8,28 +8,10 @@
  */
 
 import { type ClientFrame, isServerFrame, type ServerFrame } from '../generated/wire.js';
+import { DEPTH_MAX, type Decoded, isDeep } from './decoded.js';
 
-const DEPTH_MAX = 200;
 const ESCAPE = '\\u';
 const SURROGATE = /\\u[dD][89a-fA-F]/;
-
-/** Something that is no frame in any reading. */
-export class Malformed {
-  /** @param reason Why, without any of its content. */
-  constructor(readonly reason: string) {}
-}
-
-/** A well-formed frame of a type that this version does not know; to be ignored. */
-export class Unknown {
-  /** Tells it from a frame, which has a `type` too. */
-  readonly known: false = false;
-
-  /** @param type The type, at most 64 characters of it. */
-  constructor(readonly type: string) {}
-}
-
-/** What a text was read as. */
-export type Decoded = ServerFrame | Malformed | Unknown;
 
 let lenient: typeof import('./lenient.js') | undefined;
 
@@ -65,10 +47,4 @@ function canonical(data: string | Uint8Array): ServerFrame | undefined {
     // Some peers write what is almost JSON.
   }
   return undefined;
-}
-
-/** Whether it is nested so deeply that whoever walks through it could break. */
-export function isDeep(value: unknown, left: number = DEPTH_MAX): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  return left === 0 || Object.values(value).some((one) => isDeep(one, left - 1));
 }

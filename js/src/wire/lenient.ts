@@ -1,7 +1,7 @@
 /** Texts that are not canonical: what is almost JSON, and frames in other shapes. */
 
 import { isServerFrame, type ServerFrame } from '../generated/wire.js';
-import { type Decoded, isDeep, Malformed, Unknown } from './codec.js';
+import { type Decoded, isDeep, Malformed, Unknown } from './decoded.js';
 import { isObject, type JsonObject } from './guard.js';
 import { readEvent, readFrame } from './readings.js';
 

@@ -10,9 +10,9 @@ await Promise.all([
   import('../../../js/src/runtime/operations.js'),
   import('../../../js/src/runtime/http_operations.js'),
   import('../../../js/src/runtime/recovery.js'),
-  import('../../../js/src/session/plain/peers.js'),
-  import('../../../js/src/session/presence.js'),
-  import('../../../js/src/session/rare.js'),
+  import('../../../js/src/runtime/background.js'),
+  import('../../../js/src/dialects/plain/plain_dialect.js'),
+  import('../../../js/src/session/presence_parts.js'),
   import('../../../js/src/wire/lenient.js'),
 ]);
 

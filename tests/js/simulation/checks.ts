@@ -5,8 +5,8 @@
  */
 
 import type { PresenceMember } from '../../../js/src/generated/wire.js';
-import type { Deliver, Gap } from '../../../js/src/session/effects.js';
-import type { Publish, Subscribe } from '../../../js/src/session/events.js';
+import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
+import type { Deliver, Gap } from '../traces/events.js';
 import { canonical } from '../traces/mapping.js';
 import { OWN } from './profile.js';
 import { covers, type Entry } from './records.js';
@@ -331,5 +331,6 @@ export function checkEnd(shell: Shell): void {
   if (finished.length !== 1) throw new Violation(`ended ${finished.length} times`);
   if (timers.size) throw new Violation(`timers left: ${[...timers.keys()].join()}`);
   if (link) throw new Violation('the transport is still open');
-  if (session.state !== 'closed') throw new Violation(`ended as ${session.state}`);
+  if (session.lifecycle.state !== 'closed')
+    throw new Violation(`ended as ${session.lifecycle.state}`);
 }

@@ -18,7 +18,7 @@ type Simulation = { readonly simulate: typeof simulate };
 /** The simulation with a fault in it. */
 async function plant({ file, from, to }: Mutant): Promise<Simulation> {
   const root = process.cwd();
-  const path = join(root, 'js', 'src', 'session', file);
+  const path = join(root, 'js', 'src', file);
   const parts = readFileSync(path, 'utf8').split(from);
   assert.equal(parts.length, 2, `${file} does not hold once: ${from}`);
   const { outputFiles } = await build({

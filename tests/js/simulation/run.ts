@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto';
 
-import type { Publish, SendPolicy, Subscribe } from '../../../js/src/session/events.js';
+import type { Publish, SendPolicy, Subscribe } from '../../../js/src/session/requests.js';
 import { checkEnd, checkPresence, checkPublishes, checkStream, Said, Violation } from './checks.js';
 import { drawProfile, PATTERNS, PEOPLE, type Profile, SECRET, TOPICS } from './profile.js';
 import { covers } from './records.js';
@@ -51,9 +51,9 @@ export class Run {
     this._calm();
     world.run(START + ROUGH + CALM);
     // A token of before may have ended.
-    if (shell.session.state !== 'connected') world.run(world.now + 10_000);
-    if (shell.session.state !== 'connected') {
-      throw new Violation(`${shell.session.state} although all is calm`);
+    if (shell.session.lifecycle.state !== 'connected') world.run(world.now + 10_000);
+    if (shell.session.lifecycle.state !== 'connected') {
+      throw new Violation(`${shell.session.lifecycle.state} although all is calm`);
     }
     this._checkStreams();
     for (let n = random.below(4); n > 0; n -= 1) this._publish();
@@ -116,7 +116,7 @@ export class Run {
     }
     if (world.fault(profile.resets)) this._server.reset(random.pick(TOPICS));
     const { link } = shell;
-    if (link && !link.frozen && shell.session.state === 'connected') {
+    if (link && !link.frozen && shell.session.lifecycle.state === 'connected') {
       if (world.fault(profile.cuts)) {
         const code = random.pick([1006, 1006, undefined, 1001, 1011, 4500, 4408]);
         world.after(random.between(0, 40), () => {
@@ -150,9 +150,9 @@ export class Run {
     });
     const key = policy === 'latest' && !batch ? 'k' : undefined;
     const size = 100 * count;
-    const event: Publish = { kind: 'publish', ref, messages, size, policy, key, batch };
+    const event: Publish = { ref, messages, size, policy, key, batch };
     this._publishes.push(event);
-    this.shell.feed(event);
+    this.shell.feed({ kind: 'publish', ...event });
   }
 
   private _subscribe(): void {
@@ -175,10 +175,10 @@ export class Run {
     }
     if (plain) history = undefined;
     const others = { since, history, after, presence };
-    const event: Subscribe = { kind: 'subscribe', sub, topics: [...topics], ...others };
+    const event: Subscribe = { sub, topics: [...topics], ...others };
     this._subscriptions.push(event);
     this._unseen.set(sub, new Set(this._lost));
-    this.shell.feed(event);
+    this.shell.feed({ kind: 'subscribe', ...event });
   }
 
   /** A log is lost: who has no position in it cannot know what it held. */

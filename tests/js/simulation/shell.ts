@@ -2,22 +2,19 @@
 
 import type { ClientFrame, PresenceMember, ServerFrame } from '../../../js/src/generated/wire.js';
 import { SeqCursor } from '../../../js/src/session/cursor.js';
-import type {
-  Deliver,
-  Effect,
-  Fetch,
-  Finished,
-  Gap,
-  Joined,
-  Outcome,
-  PresenceChanged,
-  TransportName,
-} from '../../../js/src/session/effects.js';
-import type { Event, TimerName } from '../../../js/src/session/events.js';
-import { PlainPeers } from '../../../js/src/session/plain/peers.js';
-import { Presence } from '../../../js/src/session/presence.js';
-import { Rare } from '../../../js/src/session/rare.js';
-import { Session } from '../../../js/src/session/session.js';
+import type { Outcome, TimerName, TransportName } from '../../../js/src/session/ports.js';
+import type { Session } from '../../../js/src/session/session.js';
+import {
+  type Deliver,
+  type Effect,
+  type Event,
+  type Fetch,
+  type Finished,
+  type Gap,
+  type Joined,
+  type PresenceChanged,
+  RecordedSession,
+} from '../traces/events.js';
 import { canonical, showEffect } from '../traces/mapping.js';
 import type { Profile } from './profile.js';
 import { Connection, type Start } from './records.js';
@@ -113,6 +110,7 @@ class Link {
 /** Feeds a session and does what it says. */
 export class Shell {
   readonly session: Session;
+  private readonly _recorded: RecordedSession;
   link: Link | undefined;
   /** The log of the run in canonical form. */
   readonly lines: string[] = [];
@@ -135,13 +133,13 @@ export class Shell {
     readonly server: Server,
     private readonly _profile: Profile,
   ) {
-    this.session = new Session(_profile.options, () => world.random.unit());
-    this.session.equip({ plain: PlainPeers, presence: Presence, rare: Rare });
+    this._recorded = new RecordedSession(_profile.options, () => world.random.unit());
+    this.session = this._recorded.session;
   }
 
   /** One event into the session, its effects out of it. */
   feed(event: Event): void {
-    const produced = this.session.handle(event);
+    const produced = this._recorded.handle(event);
     this.lines.push(`${this.world.now} ${showEvent(event)}`);
     for (const effect of produced) this.lines.push(canonical(showEffect(effect)));
     for (const effect of produced) this._perform(effect);
@@ -149,8 +147,8 @@ export class Shell {
 
   /** Position of each topic of a subscription. */
   positions(sub: number): ReadonlyMap<string, unknown> {
-    const cursor = this.session.joins._joins.get(sub)?._cursor;
-    return cursor instanceof SeqCursor ? cursor._marks : new Map<string, unknown>();
+    const cursor = this.session.subscriptions.routes.all.get(sub)?.cursor;
+    return cursor instanceof SeqCursor ? cursor.marks : new Map<string, unknown>();
   }
 
   /** A frame has come. */

@@ -13,8 +13,8 @@ import {
   type Publication,
   type ServerFrame,
 } from '../../../js/src/generated/wire.js';
-import type { Effect, Outcome, Rejected } from '../../../js/src/session/effects.js';
-import type { Event, TimerName } from '../../../js/src/session/events.js';
+import type { Outcome, Rejected, TimerName } from '../../../js/src/session/ports.js';
+import type { Effect, Event } from './events.js';
 
 /** An event of a trace: its first key names it, `at` and `idle` may follow. */
 export type StepEvent = {

@@ -5,12 +5,9 @@
  * no socket.
  */
 
-import { PlainPeers } from '../../../js/src/session/plain/peers.js';
-import { Presence } from '../../../js/src/session/presence.js';
-import { Rare } from '../../../js/src/session/rare.js';
-import { Session } from '../../../js/src/session/session.js';
 import { type SessionOptions, sessionOptions } from '../../../js/src/settings/session.js';
 import { load } from '../files.js';
+import { RecordedSession } from './events.js';
 import { canonical, readEvent, type StepEvent, showEffect } from './mapping.js';
 
 /** The session did something else than the trace says. */
@@ -42,15 +39,15 @@ export function loadTrace(...path: string[]): Trace {
  */
 export function run(trace: Trace): ReadonlySet<string> {
   const numbers = [...(trace.random ?? [])];
-  const session = new Session(options(trace.options ?? {}), () => {
+  const recorded = new RecordedSession(options(trace.options ?? {}), () => {
     const number = numbers.shift();
     if (number === undefined) throw new TraceFailed('a random number too many');
     return number;
   });
-  session.equip({ plain: PlainPeers, presence: Presence, rare: Rare });
-  session.fired = new Set();
+  const fired = new Set<string>();
+  recorded.session.lifecycle.fired = fired;
   for (const [n, step] of trace.steps.entries()) {
-    const got = canonical(session.handle(readEvent(step.in)).map(showEffect));
+    const got = canonical(recorded.handle(readEvent(step.in)).map(showEffect));
     const expected = canonical(step.out);
     if (got !== expected) {
       const said = `step ${n}, ${canonical(step.in)}`;
@@ -58,7 +55,7 @@ export function run(trace: Trace): ReadonlySet<string> {
     }
   }
   if (numbers.length) throw new TraceFailed(`not drawn: ${numbers}`);
-  return session.fired;
+  return fired;
 }
 
 function options(given: Readonly<Record<string, unknown>>): SessionOptions {

@@ -1,28 +1,38 @@
-/** Lets publishes in one by one, in order, as the queue has room (policy `block`). */
+/** Backpressure: admits publishes one by one, in order, as the queue has room (policy `block`). */
 
-import type { Outcome } from '../session/effects.js';
-import type { Publish } from '../session/events.js';
-import type { Driver } from './driver.js';
+import type { Clock } from '../clock.js';
+import type { Outcome } from '../session/ports.js';
+import type { Publish } from '../session/requests.js';
+import type { Session } from '../session/session.js';
 import { onAbort } from './waiting.js';
 
-/** A publish that was let in. */
-export interface Entered {
+/** A publish that was admitted. */
+export interface Admitted {
   readonly settled: Promise<Outcome>;
 }
 
+/** The client that publishes. */
+export interface Publisher {
+  readonly clock: Clock;
+  readonly session: Session;
+  readonly ended: boolean;
+  onRoom: (() => void) | undefined;
+  publish(publish: Publish): Promise<Outcome>;
+}
+
 interface Turn {
-  readonly event: Publish;
+  readonly publish: Publish;
   readonly admit: () => void;
 }
 
-/** Who waits for room in the queue of publishes. */
-export class Turnstile {
+/** Publishes that wait for room in the queue. */
+export class Backpressure {
   private readonly _waiting: Turn[] = [];
   private _checking = false;
 
-  /** @param _driver Publishes. */
-  constructor(private readonly _driver: Driver) {
-    _driver.onHandled = () => this._check();
+  /** @param _publisher Publishes. */
+  constructor(private readonly _publisher: Publisher) {
+    _publisher.onRoom = () => this._check();
   }
 
   /**
@@ -31,7 +41,7 @@ export class Turnstile {
    * @param patience Milliseconds; then it is settled as rejected.
    * @throws The reason of the signal, where that is aborted first.
    */
-  enter(event: Publish, patience: number, signal: AbortSignal | undefined): Promise<Entered> {
+  admit(publish: Publish, patience: number, signal: AbortSignal | undefined): Promise<Admitted> {
     return new Promise((resolve, reject) => {
       const late = `The queue of publishes had no room within ${patience} ms.`;
       const outcome = { kind: 'rejected', code: 'timeout', message: late } as const;
@@ -44,12 +54,12 @@ export class Turnstile {
       };
       let ignore = (): void => {};
       const abort = (): void => leave(() => reject(signal?.reason));
-      const timer = this._driver.clock.callLater(patience, () => {
+      const timer = this._publisher.clock.callLater(patience, () => {
         leave(() => resolve({ settled: Promise.resolve(outcome) }));
       });
       const turn: Turn = {
-        event,
-        admit: () => leave(() => resolve({ settled: this._driver.publish(event) })),
+        publish,
+        admit: () => leave(() => resolve({ settled: this._publisher.publish(publish) })),
       };
       this._waiting.push(turn);
       ignore = onAbort(signal, abort);
@@ -58,14 +68,14 @@ export class Turnstile {
     });
   }
 
-  /** Let in who is first in line, as long as there is room; all, once the client has ended. */
+  /** Admit the first in line, as long as there is room; all, once the client has ended. */
   private _check(): void {
     if (this._checking) return;
     this._checking = true;
-    const { session } = this._driver;
+    const { session } = this._publisher;
     for (let turn = this._waiting[0]; turn; turn = this._waiting[0]) {
-      const { messages, size } = turn.event;
-      if (!this._driver.finished && !session.outbox.hasRoom(messages.length, size)) break;
+      const { messages, size } = turn.publish;
+      if (!this._publisher.ended && !session.publishes.hasRoom(messages.length, size)) break;
       turn.admit();
     }
     this._checking = false;

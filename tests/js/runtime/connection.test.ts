@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { ServerFrame } from '../../../js/src/generated/wire.js';
-import { Reader } from '../../../js/src/runtime/reader.js';
+import { Connection } from '../../../js/src/runtime/connection.js';
+import type { Session } from '../../../js/src/session/session.js';
 import type { Receiver, Transport, TransportEnd } from '../../../js/src/transports/transport.js';
-import { type Decoded, Malformed, Unknown } from '../../../js/src/wire/codec.js';
+import { type Decoded, Malformed, Unknown } from '../../../js/src/wire/decoded.js';
 import { deferred } from './server.js';
 import { turns, VirtualClock } from './virtual.js';
 
@@ -26,9 +27,11 @@ function reading() {
     send: () => {},
     close: (code) => closed.push(code),
   };
-  const reader = new Reader(
+  const receive = (frame: ServerFrame) => got.push((frame as { ref: string }).ref);
+  const connection = new Connection(
     {
-      receive: (frame) => got.push((frame as { ref: string }).ref),
+      session: { receive } as unknown as Session,
+      handled: () => {},
       malformed: (reason) => said.push(reason),
       opened: () => {},
       dropped: (end) => ends.push(end),
@@ -37,20 +40,21 @@ function reading() {
     clock,
     { warn: (text) => said.push(text), error: () => {}, debug: (text) => said.push(text) },
   );
-  reader.dial('websocket');
+  connection.dial('websocket');
+  connection.flush();
   assert.ok(receiver);
-  return { got, ends, said, closed, clock, reader, receiver };
+  return { got, ends, said, closed, clock, connection, receiver };
 }
 
 test('what comes after a frame that is yet to be read waits for it, in order', async () => {
-  const { got, receiver, reader, clock } = reading();
+  const { got, receiver, connection, clock } = reading();
   const later = deferred<Decoded>();
   receiver.frame(pong('1'));
   receiver.frame(later.promise);
   receiver.frame(pong('3'));
   await turns();
   assert.deepEqual(got, ['1']);
-  assert.equal(reader.idle, 0);
+  assert.equal(connection.idle, 0);
   later.resolve(pong('2'));
   await turns();
   assert.deepEqual(got, ['1', '2', '3']);

@@ -5,23 +5,22 @@
  */
 
 import type { Envelope } from '../../generated/wire.js';
+import {
+  type Cursor,
+  gap,
+  type Replay,
+  type Request,
+  type Standing,
+  type Step,
+  type Verdict,
+} from '../../session/cursor.js';
+import type { Subscribe } from '../../session/requests.js';
 import type { SessionOptions } from '../../settings/session.js';
-import type { Cursor, Replay, Request, Step, Verdict } from '../cursor.js';
-import type { Gap } from '../effects.js';
-import type { Subscribe } from '../events.js';
 
 /** What is kept of a message: its time, and when its retention ends if it is said to. */
 interface Trace {
   readonly at: number;
   readonly until: number | undefined;
-}
-
-/** What a cursor of another kind goes on from. */
-export interface Standing {
-  /** Time of the newest message, Unix milliseconds. */
-  readonly _newest: number | undefined;
-  /** Topics of which something is remembered. */
-  readonly _topics: readonly string[];
 }
 
 /**
@@ -30,8 +29,8 @@ export interface Standing {
  * A message is known by its id alone, never refused for its age: clocks of several nodes differ.
  */
 export class IdCursor implements Cursor {
-  readonly _counts = false;
-  readonly _healed: Map<string, number> = new Map();
+  readonly counts = false;
+  readonly healed: Map<string, number> = new Map();
   /** Where to begin, Unix milliseconds. */
   private readonly _start: number | undefined;
   /** Positions cannot be asked for here: each topic of them is reported as unproven. */
@@ -59,18 +58,18 @@ export class IdCursor implements Cursor {
     this._kept = Math.max(1, rememberedTopics);
   }
 
-  _standing(): Standing {
-    const _newest = this._newest ?? this._began ?? this._start;
-    return { _newest, _topics: [...this._near.keys()] };
+  standing(): Standing {
+    const newest = this._newest ?? this._began ?? this._start;
+    return { newest, topics: [...this._near.keys()] };
   }
 
-  _request(): Request {
+  request(): Request {
     const newest = this._newest ?? this._began;
     if (newest === undefined) return { since: this._start };
     return { since: Math.max(0, newest - this._overlap, this._start ?? 0) };
   }
 
-  _admit(message: Envelope): Verdict {
+  admit(message: Envelope): Verdict {
     if (this._near.get(message.topic)?.has(message.id)) return 'known';
     this._remember(message);
     return 'new';
@@ -82,8 +81,8 @@ export class IdCursor implements Cursor {
    * First the known ids are dropped, then the mark moves: moving it one by one would forget ids
    * that the same batch repeats.
    */
-  _replay(replay: Replay, steps: Step[]): Envelope[] {
-    const { since } = this._request();
+  replay(replay: Replay, steps: Step[]): Envelope[] {
+    const { since } = this.request();
     const { history: replayed = [], limit } = replay;
     const history = limit === undefined ? replayed : newestOfEach(replayed, limit);
     if (replay.first) {
@@ -101,7 +100,7 @@ export class IdCursor implements Cursor {
     }
     for (const message of fresh.values()) {
       this._remember(message);
-      steps.push({ kind: 'deliver', message });
+      steps.push(message);
     }
     if (replay.first) this._begin(replay);
     return [];
@@ -182,9 +181,4 @@ function newestOfEach(history: readonly Envelope[], limit: number): Envelope[] {
       return n > 0;
     })
     .reverse();
-}
-
-/** Messages of a topic are missing, nobody can tell which. */
-export function gap(topic: string, reason: Gap['reason']): Omit<Gap, 'sub'> {
-  return { kind: 'gap', topic, from: undefined, to: undefined, missed: undefined, reason };
 }

@@ -1,0 +1,263 @@
+/**
+ * The dialect of servers that know HIP-56 and little more: between codec and session, it gives them
+ * the face of a current one.
+ *
+ * Such a server echoes no `ref`, so its answers are matched by their topics and their order; it may
+ * acknowledge no publish, number no message, publish an id twice, or take no batch.
+ */
+
+import * as LIMITS from '../../generated/limits.js';
+import type {
+  ClientFrame,
+  ErrorFrame,
+  PublishedFrame,
+  ServerFrame,
+  SubscribedFrame,
+} from '../../generated/wire.js';
+import { BY_SEQ, type Cursors } from '../../session/cursor.js';
+import type { Peer } from '../../session/peer.js';
+import type { Session } from '../../session/session.js';
+import type { SubscriptionState } from '../../session/subscription_state.js';
+import type { Loose } from '../../wire/compact.js';
+import { IdCursor } from './id_cursor.js';
+
+/** Requests remembered; a peer that echoes no `ref` may owe answers for ever. */
+const MAX_REQUESTS = 10_000;
+
+/** Topics remembered of publishes that have no answer but an `error` without a `ref`. */
+const MAX_BLIND = 1_000;
+
+/** Times that an `error` may be about a publish instead, before it is about the subscription; once
+ * where it names a topic of the subscription. */
+const MAX_DOUBTS = 5;
+
+/** Codes that cannot be the answer to a `subscribe`. */
+const OF_PUBLISH: readonly string[] = [
+  'rate_limited',
+  'payload_too_large',
+  'invalid_payload',
+  'conflict',
+  'slow_consumer',
+];
+
+type PublishFrame = Extract<Loose<ClientFrame>, { readonly type: 'publish' }>;
+
+/** A request to subscribe that the peer has not answered. */
+interface Request {
+  readonly subscription: SubscriptionState | undefined;
+  readonly topics: readonly string[];
+  /** Patterns that the parts of its answer have denied. */
+  readonly denied: Set<string>;
+}
+
+/** The dialect of one connection. */
+export class PlainDialect {
+  /** Topics of publishes that the peer is not going to acknowledge. */
+  private readonly _blind: string[] = [];
+  /** Requests to subscribe that the peer has not answered, oldest first, by the `ref` that it never
+   * sees; of subscriptions that have ended, too. */
+  private readonly _requests = new Map<string, Request>();
+  /** Times that an `error` may have been about a publish instead. */
+  private readonly _doubts = new WeakMap<SubscriptionState, number>();
+  /** Slots of a batch sent one by one that the server has still to answer, by its `ref`. */
+  private readonly _batches = new Map<string, Set<number>>();
+
+  /**
+   * @param _session Gets the frames of a current server.
+   * @param _write Writes a frame as the peer understands it.
+   */
+  constructor(
+    private readonly _session: Session,
+    private readonly _write: (frame: ClientFrame) => void,
+  ) {
+    const features = (): Peer['features'] | undefined => _session.context.peer?.features;
+    const byId: Cursors['make'] = (request, options) => {
+      const { history_max = LIMITS.historyMaxMessages } = _session.context.peer?.limits ?? {};
+      return new IdCursor(request, options, history_max);
+    };
+    _session.subscriptions.cursors = {
+      get counts() {
+        return features()?.has('seq') ?? true;
+      },
+      make: (request, options) =>
+        (features()?.has('seq') === false ? byId : BY_SEQ.make)(request, options),
+    };
+  }
+
+  // ---------------------------------------------------------------- from the server
+
+  /** Hand a frame to the session as a current server would send it. */
+  receive(frame: ServerFrame, at: number): void {
+    const read = this._read(frame);
+    if (read) this._session.receive(read, at);
+  }
+
+  private _read(frame: ServerFrame): ServerFrame | undefined {
+    switch (frame.type) {
+      case 'subscribed':
+        return this._answer(frame);
+      case 'published':
+        return this._answerOne(frame) ? undefined : frame;
+      case 'error':
+        return this._answerOne(frame) ? undefined : this._refusal(frame);
+      default:
+        return frame;
+    }
+  }
+
+  /**
+   * A `subscribed` with the `ref` of the request that it answers: the oldest of its topics. What it
+   * leaves out is refused.
+   */
+  private _answer(frame: SubscribedFrame): SubscribedFrame {
+    const { more, denied = [] } = frame;
+    const ref = frame.ref ?? this._answeredBy(frame) ?? '';
+    const before = this._requests.get(ref)?.denied ?? new Set();
+    const subscription = this._session.subscriptions.requests.get(ref);
+    if (!more || !subscription) this._requests.delete(ref);
+    if (!subscription) return frame;
+    for (const { topic } of denied) before.add(topic);
+    if (more) return { ...frame, ref };
+    this._doubts.delete(subscription);
+    if (frame.ref !== undefined || !frame.topics.length) return { ...frame, ref };
+    const missing = subscription.patterns.filter(
+      (topic) => !frame.topics.includes(topic) && !before.has(topic),
+    );
+    const left = missing.map((topic) => ({ topic, code: 'forbidden' }));
+    return { ...frame, ref, denied: [...denied, ...left] };
+  }
+
+  private _answeredBy({ topics }: SubscribedFrame): string | undefined {
+    const size = new Set(topics).size;
+    const fits = [...this._requests].filter(([, request]) =>
+      topics.every((topic) => request.topics.includes(topic)),
+    );
+    const whole = fits.find(([, request]) => request.topics.length === size);
+    const part = fits.find(([, request]) => size && size < request.topics.length);
+    return (whole ?? part)?.[0];
+  }
+
+  /** An `error` with the `ref` of the request that it is about; none if that has ended. */
+  private _refusal(frame: ErrorFrame): ErrorFrame | undefined {
+    const ref = frame.ref ?? this._refusedBy(frame);
+    if (ref === undefined) return frame;
+    const subscription = this._session.subscriptions.requests.get(ref);
+    if (!subscription) return frame.ref === undefined ? undefined : frame;
+    this._doubts.delete(subscription);
+    return { ...frame, ref };
+  }
+
+  /**
+   * The request that an `error` without a `ref` is about: the oldest that names its topic.
+   *
+   * Where it may be about a publish, the subscription is requested once more after a while, and is
+   * refused in the end.
+   */
+  private _refusedBy({ code, topic }: ErrorFrame): string | undefined {
+    if (OF_PUBLISH.includes(code)) return undefined;
+    for (const [ref, { subscription, topics }] of this._requests) {
+      if (topic !== undefined && !topics.includes(topic)) continue;
+      const doubts = (subscription && this._doubts.get(subscription)) ?? 0;
+      const most = topic === undefined ? MAX_DOUBTS : 1;
+      if (!subscription || doubts >= most || !this._mayBlame(topic)) {
+        this._requests.delete(ref);
+        return ref;
+      }
+      if (!subscription.again) {
+        this._doubts.set(subscription, doubts + 1);
+        this._session.subscriptions.doubt(subscription);
+      }
+      break;
+    }
+    return undefined;
+  }
+
+  /**
+   * Whether an `error` without a `ref` may be about a publish.
+   *
+   * One that names no topic blames each publish once.
+   */
+  private _mayBlame(topic: string | undefined): boolean {
+    return topic === undefined ? this._blind.shift() !== undefined : this._blind.includes(topic);
+  }
+
+  /** Take the answer to one message of a batch that was sent one by one; false if it is none. */
+  private _answerOne(frame: PublishedFrame | ErrorFrame): boolean {
+    const [, ref = '', number] = /^(p\d+)\.(\d+)$/.exec(frame.ref ?? '') ?? [];
+    const slot = Number(number);
+    if (!this._session.publishes.open(ref).some(([open]) => open === slot)) return false;
+    const left = this._batches.get(ref);
+    left?.delete(slot);
+    this._session.answeredOne(frame, ref, slot, !left?.size);
+    return true;
+  }
+
+  // ---------------------------------------------------------------- from the session
+
+  /** Write a frame as the peer understands it. */
+  send(frame: Loose<ClientFrame>): void {
+    const { peer } = this._session.context;
+    if (!peer || !('ref' in frame)) {
+      this._write(frame as ClientFrame);
+    } else if (frame.type === 'publish') {
+      this._publish(frame, peer);
+    } else if (peer.features.has('ref')) {
+      this._write(frame as ClientFrame);
+    } else {
+      this._writeWithoutRef(frame, peer);
+    }
+  }
+
+  private _writeWithoutRef(frame: Loose<ClientFrame>, { versioned }: Peer): void {
+    const { ref, ...others } = frame as Loose<ClientFrame> & { readonly ref?: unknown };
+    if (others.type !== 'subscribe') {
+      this._write(others as ClientFrame);
+      return;
+    }
+    const { type, topics, since, history } = others;
+    this._remember(String(ref), topics);
+    const bare = { type, topics, since: since ?? (history === undefined ? undefined : 0) };
+    this._write((versioned ? others : bare) as ClientFrame);
+  }
+
+  private _remember(ref: string, topics: readonly string[]): void {
+    const subscription = this._session.subscriptions.requests.get(ref);
+    for (const [older, request] of this._requests) {
+      if (request.subscription === subscription || this._requests.size >= MAX_REQUESTS) {
+        this._requests.delete(older);
+      }
+    }
+    this._requests.set(ref, { subscription, topics, denied: new Set() });
+  }
+
+  private _publish(frame: PublishFrame, peer: Peer): void {
+    const { message, messages, ref } = frame;
+    const batch = peer.features.has('batch');
+    if (peer.acks && (batch || !messages)) {
+      this._write(frame as ClientFrame);
+      return;
+    }
+    const all = messages ?? (message ? [message] : []);
+    if (!peer.acks) {
+      for (const { topic } of all) this._blind.push(topic);
+      this._blind.splice(0, this._blind.length - MAX_BLIND);
+    }
+    if (messages && batch) {
+      this._write({ type: 'publish', messages });
+    } else if (!peer.acks) {
+      for (const one of all) this._write({ type: 'publish', message: one });
+    } else {
+      this._writeOneByOne(String(ref));
+    }
+  }
+
+  private _writeOneByOne(ref: string): void {
+    const { publishes } = this._session;
+    const open = publishes.open(ref);
+    const isOne = publishes.messages(ref) === 1;
+    if (!isOne) this._batches.set(ref, new Set(open.map(([slot]) => slot)));
+    for (const [slot, message] of open) {
+      this._write({ type: 'publish', message, ref: isOne ? ref : `${ref}.${slot}` });
+    }
+  }
+}

@@ -1,0 +1,270 @@
+/** The transport of a client: dials, reads, hangs up; one at a time, in the dialect of its server. */
+
+import type { Clock } from '../clock.js';
+import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
+import type { ClientFrame, ServerFrame } from '../generated/wire.js';
+import { BY_SEQ } from '../session/cursor.js';
+import { needsDialect } from '../session/peer.js';
+import type { TransportName } from '../session/ports.js';
+import type { Session } from '../session/session.js';
+import type { Transport, TransportEnd } from '../transports/transport.js';
+import type { Logger } from '../values.js';
+import type { Loose } from '../wire/compact.js';
+import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
+import { PARTS } from './parts.js';
+
+/** Milliseconds to wait for a part of the client that a frame needs. */
+const LOAD_TIMEOUT = 10_000;
+const NOT_LOADED: TransportEnd = {
+  code: undefined,
+  reason: 'A part of the client did not load.',
+};
+
+/** What a connection reports beside the frames that it hands to the session. */
+export interface ConnectionEvents {
+  /** The session, made at the first use. */
+  readonly session: Session;
+  /** Something that is no frame was left out, for this reason. */
+  malformed(reason: string): void;
+  /** The transport is open. */
+  opened(incremental: boolean): void;
+  /** It is gone, or did not open. */
+  dropped(end: TransportEnd): void;
+  /** A frame was handled. */
+  handled(): void;
+}
+
+interface Link {
+  readonly transport: Transport;
+  /** In order; what is yet to be read holds up what follows it. */
+  readonly arrived: (Decoded | Promise<Decoded>)[];
+  /** Takes the frames: the session, or the dialect before it. */
+  target: Session | PlainDialect;
+  dialect: PlainDialect | undefined;
+  /** The program gets a turn, or a part of the client is loaded, before the frames that wait. */
+  paused: boolean;
+  over: TransportEnd | undefined;
+}
+
+/** Makes a transport that is not open yet. */
+export type DialTransport = (name: TransportName) => Transport | Promise<Transport>;
+
+/** Owns the transport of the present connection. */
+export class Connection {
+  private _outgoing: ClientFrame[] = [];
+  private _link: Link | undefined;
+  private _next: TransportName | undefined;
+  private _dialing = 0;
+  private _crowded = false;
+  private _Dialect: typeof PlainDialect | undefined;
+
+  /**
+   * @param _events Hears of what happens.
+   * @param _dial Makes a transport that is not open yet.
+   * @param _clock Time.
+   * @param _logger Gets the types of frames of a later version.
+   */
+  constructor(
+    private readonly _events: ConnectionEvents,
+    private readonly _dial: DialTransport,
+    private readonly _clock: Clock,
+    private readonly _logger: Logger,
+  ) {}
+
+  /** Whether subscriptions of the present transport may come and go one by one. */
+  get incremental(): boolean {
+    return this._link?.transport.incremental ?? true;
+  }
+
+  /** Milliseconds since the last byte; 0 while the program itself holds up the reading. */
+  get idle(): number {
+    const link = this._link;
+    if (!link || link.paused) return 0;
+    return Math.max(0, Math.round(this._clock.now() - link.transport.lastHeard));
+  }
+
+  /** Have a frame sent with the next `flush`, in the words of the server. */
+  send(frame: Loose<ClientFrame>): void {
+    const dialect = this._link?.dialect;
+    if (dialect) dialect.send(frame);
+    else this._outgoing.push(frame as ClientFrame);
+  }
+
+  /** Have a transport opened with the next `flush`. */
+  dial(name: TransportName): void {
+    this._next = name;
+  }
+
+  /** Hand the frames to the transport, together; open the next one. */
+  flush(): void {
+    if (this._next) this._open(this._next);
+    if (!this._outgoing.length || !this._link) return;
+    const frames = this._outgoing;
+    this._outgoing = [];
+    this._link.transport.send(frames);
+  }
+
+  /** After the frame at hand, let the program run: an inbox is full. */
+  giveWay(): void {
+    this._crowded = true;
+  }
+
+  /** Close it, or give up opening it; nothing of it is reported after that. */
+  hangUp(code: number): void {
+    this._next = undefined;
+    this.flush();
+    this._outgoing = [];
+    this._dialing += 1;
+    const link = this._link;
+    this._link = undefined;
+    link?.transport.close(code);
+  }
+
+  // ---------------------------------------------------------------- inside
+
+  private _open(name: TransportName): void {
+    this._next = undefined;
+    this._dialing += 1;
+    const number = this._dialing;
+    const made = this._dial(name);
+    if (!(made instanceof Promise)) {
+      this._read(made);
+      return;
+    }
+    made.then(
+      (transport) => {
+        if (number === this._dialing) this._read(transport);
+      },
+      () => {
+        if (number === this._dialing) this._events.dropped(NOT_LOADED);
+      },
+    );
+  }
+
+  private _read(transport: Transport): void {
+    const link: Link = {
+      transport,
+      arrived: [],
+      target: this._events.session,
+      dialect: undefined,
+      paused: false,
+      over: undefined,
+    };
+    this._link = link;
+    transport.open({
+      opened: () => {
+        if (this._link === link) this._events.opened(transport.incremental);
+      },
+      frame: (read) => {
+        const { arrived, paused, target } = link;
+        if ('type' in read && read.type === 'message' && !arrived.length && !paused) {
+          if (this._link !== link) return;
+          target.receive(read as ServerFrame, this._clock.wallMs());
+          this._events.handled();
+          if (this._crowded) this._pause(link);
+        } else {
+          arrived.push(this._prepare(read));
+          this._take(link);
+        }
+      },
+      ended: (end) => {
+        link.over = end;
+        this._take(link);
+      },
+    });
+  }
+
+  /** An `auth.ok` waits for the dialect that its server needs. */
+  private _prepare(read: Decoded | Promise<Decoded>): Decoded | Promise<Decoded> {
+    if (read instanceof Promise) return read.then((one) => this._prepare(one));
+    if (!isWelcome(read) || this._Dialect || !needsDialect(read)) return read;
+    return PARTS.plain().then(({ PlainDialect }) => {
+      this._Dialect = PlainDialect;
+      return read;
+    });
+  }
+
+  private _take(link: Link): void {
+    if (link.paused) return;
+    const { arrived } = link;
+    const at = this._clock.wallMs();
+    while (arrived.length && !link.paused) {
+      if (this._link !== link) return;
+      const [read] = arrived;
+      if (read instanceof Promise) {
+        this._wait(link, read);
+        break;
+      }
+      arrived.shift();
+      this._receive(link, read as Decoded, at);
+      this._events.handled();
+      if (this._crowded) this._pause(link);
+    }
+    if (link.over && !arrived.length && !link.paused && this._link === link) {
+      this._link = undefined;
+      this._outgoing = [];
+      this._events.dropped(link.over);
+    }
+  }
+
+  private _receive(link: Link, read: Decoded, at: number): void {
+    if (read instanceof Malformed) {
+      this._events.malformed(read.reason);
+    } else if (read instanceof Unknown) {
+      this._logger.debug?.(`A frame of unknown type ${JSON.stringify(read.type)} was ignored.`);
+    } else {
+      if (isWelcome(read)) this._choose(link, needsDialect(read));
+      link.target.receive(read, at);
+    }
+  }
+
+  /** The dialect that the server needs, or none. */
+  private _choose(link: Link, needed: boolean): void {
+    const { session } = this._events;
+    const { _Dialect: Dialect } = this;
+    if (!needed || !Dialect) {
+      link.dialect = undefined;
+      session.subscriptions.cursors = BY_SEQ;
+    } else {
+      const write = (frame: ClientFrame): void => void this._outgoing.push(frame);
+      link.dialect ??= new Dialect(session, write);
+    }
+    link.target = link.dialect ?? session;
+  }
+
+  /** Let the program run before the next frame. */
+  private _pause(link: Link): void {
+    this._crowded = false;
+    link.paused = true;
+    this._clock.callSoon(() => this._resume(link));
+  }
+
+  /** Wait for what reads the first of the frames that wait; without it the connection is lost. */
+  private _wait(link: Link, first: Promise<Decoded>): void {
+    link.paused = true;
+    const fail = (): void => {
+      link.arrived.length = 0;
+      link.over = NOT_LOADED;
+      link.transport.close();
+      this._resume(link);
+    };
+    const timer = this._clock.callLater(LOAD_TIMEOUT, fail);
+    first
+      .then((read) => {
+        link.arrived[0] = read;
+      }, fail)
+      .then(() => {
+        timer.cancel();
+        this._resume(link);
+      });
+  }
+
+  private _resume(link: Link): void {
+    link.paused = false;
+    this._take(link);
+  }
+}
+
+function isWelcome(read: Decoded): read is Extract<ServerFrame, { readonly type: 'auth.ok' }> {
+  return 'type' in read && read.type === 'auth.ok' && !(read instanceof Unknown);
+}

@@ -1,0 +1,235 @@
+/** Who is present: a member map for each topic, folded from snapshots, joins, updates and leaves. */
+
+import {
+  type Envelope,
+  isPresenceMember,
+  type JsonObject,
+  type PresenceMember,
+} from '../generated/wire.js';
+import { isObject } from '../wire/guard.js';
+import type { PresenceChange as Change, PresenceChangeKind } from './ports.js';
+
+/** What a message of each presence type does. */
+export const KINDS: ReadonlyMap<string, 'join' | 'update' | 'leave'> = new Map([
+  ['presence.join', 'join'],
+  ['presence.update', 'update'],
+  ['presence.leave', 'leave'],
+]);
+
+/** Topics whose members are kept; the one idle longest gives way. */
+const MAX_TOPICS = 10_000;
+
+/** Members kept of one topic; more are not shown. */
+const MAX_MEMBERS = 10_000;
+
+class Room {
+  members = new Map<string, PresenceMember>();
+  complete = false;
+  proven = true;
+}
+
+/**
+ * Members by topic and client id (PRES-1, PRES-4, H-082 to H-085).
+ *
+ * A member is one connection of a user. A user joins with the first connection and leaves with the
+ * last one; the others connect and disconnect.
+ *
+ * What was known before a reconnect stays until the snapshot that follows it; then only the
+ * differences are told.
+ */
+export class PresenceMembers {
+  private readonly _rooms = new Map<string, Room>();
+
+  /** Every topic of which a snapshot has come, with its members. */
+  complete(): [topic: string, members: readonly PresenceMember[]][] {
+    return [...this._rooms]
+      .filter(([, room]) => room.complete)
+      .map(([topic, room]) => [topic, inOrder(room)]);
+  }
+
+  /** Every topic of which a member is known. */
+  occupied(): string[] {
+    return [...this._rooms].filter(([, room]) => room.members.size).map(([topic]) => topic);
+  }
+
+  /** Take a complete list: told whole the first time, and as differences after that. */
+  snapshot(topic: string, members: readonly PresenceMember[]): Change[] {
+    const room = this._open(topic);
+    room.proven = true;
+    const old = room.members;
+    const fresh = new Map(members.slice(0, MAX_MEMBERS).map((one) => [one.client_id, one]));
+    if (!room.complete) {
+      room.complete = true;
+      room.members = fresh;
+      return [change(topic, room, 'snapshot')];
+    }
+    const out: Change[] = [];
+    room.members = new Map(old);
+    // Who comes goes before who leaves: a user whose connection has another id stays.
+    for (const [clientId, member] of fresh) {
+      const before = old.get(clientId);
+      if (!before || differs(before, member)) out.push(put(topic, room, before, member));
+    }
+    for (const [clientId, member] of old) {
+      if (!fresh.has(clientId)) out.push(take(topic, room, member));
+    }
+    return out;
+  }
+
+  /** Take a join, update or leave that came as a message. */
+  apply(message: Envelope): Change[] {
+    const kind = KINDS.get(message.type);
+    const data = memberData(message.data);
+    if (!kind || !data) return [];
+    const { topic } = message;
+    const clientId = data.client_id;
+    if (kind === 'leave' && !this._rooms.has(topic)) return [];
+    const room = this._open(topic);
+    const before = room.members.get(clientId);
+    if (kind === 'leave') return before ? [take(topic, room, before)] : [];
+    if (!before && room.members.size >= MAX_MEMBERS) return [];
+    const member = merge(before, data, message.timestamp);
+    if (!member || (before && !differs(before, member))) return [];
+    return [put(topic, room, before, member)];
+  }
+
+  /** The connection or stream is gone: members may leave unseen. */
+  lost(): void {
+    for (const room of this._rooms.values()) room.proven = false;
+  }
+
+  /**
+   * Drop the members known from before a reconnect that no snapshot is sure to confirm.
+   *
+   * A server shows each topic that is named, and of those that a pattern finds the ones that have
+   * members.
+   *
+   * @param takes Whether a topic belongs to the subscription that has just been answered.
+   * @param named Whether a subscription with presence names the topic.
+   */
+  forgetUnproven(takes: (topic: string) => boolean, named: (topic: string) => boolean): Change[] {
+    const out: Change[] = [];
+    for (const [topic, room] of this._rooms) {
+      const proven = room.proven || (room.complete && named(topic));
+      if (!proven && room.members.size && takes(topic)) {
+        room.members = new Map();
+        room.complete = false;
+        room.proven = true;
+        out.push(change(topic, room, 'snapshot'));
+      }
+    }
+    return out;
+  }
+
+  /** Forget the topics that nobody wants any more. */
+  keep(wanted: (topic: string) => boolean): void {
+    for (const topic of this._rooms.keys()) {
+      if (!wanted(topic)) this._rooms.delete(topic);
+    }
+  }
+
+  private _open(topic: string): Room {
+    let room = this._rooms.get(topic);
+    if (room) {
+      this._rooms.delete(topic);
+    } else {
+      room = new Room();
+      if (this._rooms.size >= MAX_TOPICS) {
+        for (const idle of this._rooms.keys()) {
+          this._rooms.delete(idle);
+          break;
+        }
+      }
+    }
+    this._rooms.set(topic, room);
+    return room;
+  }
+}
+
+function change(
+  topic: string,
+  room: Room,
+  kind: PresenceChangeKind,
+  member?: PresenceMember,
+): Change {
+  return { topic, members: inOrder(room), change: kind, member };
+}
+
+function put(
+  topic: string,
+  room: Room,
+  before: PresenceMember | undefined,
+  member: PresenceMember,
+): Change {
+  const kind = before ? 'update' : hasUser(room, member) ? 'connect' : 'join';
+  room.members.set(member.client_id, member);
+  return change(topic, room, kind, member);
+}
+
+function take(topic: string, room: Room, member: PresenceMember): Change {
+  room.members.delete(member.client_id);
+  return change(topic, room, hasUser(room, member) ? 'disconnect' : 'leave', member);
+}
+
+/** Whether a connection of the same user is present; some peers do not name users. */
+function hasUser({ members }: Room, { user_id: user }: PresenceMember): boolean {
+  return !!user && [...members.values()].some((other) => other.user_id === user);
+}
+
+function inOrder(room: Room): PresenceMember[] {
+  return [...room.members.values()].sort(
+    (a, b) => a.joined_at - b.joined_at || (a.client_id < b.client_id ? -1 : 1),
+  );
+}
+
+/** Whether anything but the time of the last sign of life is another. */
+function differs(a: PresenceMember, b: PresenceMember): boolean {
+  return a !== b && !same({ ...a, last_seen: 0 }, { ...b, last_seen: 0 });
+}
+
+/** Whether two JSON values are equal. */
+function same(a: unknown, b: unknown): boolean {
+  if (a === b) return true;
+  if (typeof a !== 'object' || typeof b !== 'object' || !a || !b) return false;
+  if (Array.isArray(a) !== Array.isArray(b)) return false;
+  const others = new Map(Object.entries(b));
+  const fields = Object.entries(a);
+  return (
+    fields.length === others.size &&
+    fields.every(([key, one]) => others.has(key) && same(one, others.get(key)))
+  );
+}
+
+type MemberData = JsonObject & { readonly client_id: string };
+
+/** The member in the data of a presence message: as it is, or under `member`. */
+function memberData(data: unknown): MemberData | undefined {
+  if (isMemberData(data)) return data;
+  const inner = isObject(data) ? data['member'] : undefined;
+  return isMemberData(inner) ? inner : undefined;
+}
+
+function isMemberData(data: unknown): data is MemberData {
+  return isObject(data) && typeof data['client_id'] === 'string';
+}
+
+const REQUIRED: ReadonlySet<string> = new Set(['user_id', 'name', 'joined_at', 'last_seen']);
+
+/**
+ * A member after a join or update: data with all that a member must have is the member as it is now,
+ * other data is a part of it. Null is absent.
+ */
+function merge(
+  before: PresenceMember | undefined,
+  data: MemberData,
+  at: number,
+): PresenceMember | undefined {
+  const isWhole = [...REQUIRED].every((key) => Object.hasOwn(data, key));
+  const known = isWhole ? {} : { user_id: '', name: '', joined_at: at, ...before, last_seen: at };
+  const fields: JsonObject = Object.fromEntries(
+    Object.entries({ ...known, ...data }).filter(
+      ([key, value]) => value !== null || REQUIRED.has(key),
+    ),
+  );
+  return isPresenceMember(fields) ? fields : undefined;
+}

@@ -1,0 +1,355 @@
+/**
+ * Publishes that are not settled: their order, bounds, batches and pace.
+ *
+ * What was sent and not answered stays in flight, bounded like the queue; on a drop it goes back to
+ * the head of the queue, to be sent again under the same ids. PUB-1 to PUB-5.
+ */
+
+import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../generated/wire.js';
+import type { Context } from './context.js';
+import type { Outcome, Rejected } from './ports.js';
+import type { Publish } from './requests.js';
+
+export const RATE_LIMITED = 'rate_limited';
+
+/** Milliseconds to pause on `rate_limited` where the server names no time. */
+const PAUSE = 1_000;
+
+/** Longest pause that a server may impose, milliseconds. */
+const MAX_PAUSE = 60_000;
+
+const UNANSWERED: PublishResult = {
+  error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
+};
+
+/** One publish. */
+interface Entry {
+  /** Its place in the order. */
+  readonly _number: number;
+  readonly _publish: Publish;
+  readonly _ref: string;
+  /** Something of it may be published already. */
+  _sent: boolean;
+  /** It was in flight when a connection was lost: no refusal tells what became of it. */
+  _doubted: boolean;
+  /** It was sent, and nothing of it was taken. */
+  _tried: boolean;
+  /** What became of each message. */
+  readonly _results: (PublishResult | undefined)[];
+}
+
+/** Entries in order, by their `ref`, with what they weigh. */
+class Pile {
+  _entries: Map<string, Entry> = new Map();
+  _messages = 0;
+  _bytes = 0;
+
+  _add(entry: Entry): void {
+    this._entries.set(entry._ref, entry);
+    this._messages += entry._publish.messages.length;
+    this._bytes += entry._publish.size;
+  }
+
+  _delete(entry: Entry): void {
+    if (!this._entries.delete(entry._ref)) return;
+    this._messages -= entry._publish.messages.length;
+    this._bytes -= entry._publish.size;
+  }
+}
+
+/** Unsettled publishes. */
+export class Publishes {
+  /** The server said `rate_limited`: nothing is sent before the timer `pace` fires. */
+  paused = false;
+  private readonly _queue = new Pile();
+  private readonly _flight = new Pile();
+  private _number = 0;
+  /** What may be sent now, in thousandths of a message. */
+  private _budget = 0;
+
+  constructor(private readonly _context: Context) {}
+
+  // ---------------------------------------------------------------- what others may ask
+
+  /** How many publishes have no outcome. */
+  get size(): number {
+    return this._queue._entries.size + this._flight._entries.size;
+  }
+
+  /** Whether one would have no outcome were the connection lost now. */
+  get outlasts(): boolean {
+    const { peer } = this._context;
+    if (!peer || peer.resends) return this.size > 0;
+    return [...this._queue._entries.values()].some(({ _sent }) => !_sent);
+  }
+
+  /** Whether one more publish fits; an empty queue takes a publish of any size. */
+  hasRoom(messages: number, size: number, pile: Pile = this._queue): boolean {
+    const { sendQueueMessages, sendQueueBytes } = this._context.options;
+    return (
+      !pile._entries.size ||
+      (pile._messages + messages <= sendQueueMessages && pile._bytes + size <= sendQueueBytes)
+    );
+  }
+
+  // ---------------------------------------------------------------- from the program
+
+  /** Take a publish into the queue, or settle it by its policy; send what may go. */
+  publish(publish: Publish): void {
+    const { ref, messages, size } = publish;
+    this._number += 1;
+    const place = this._makeRoom(publish);
+    const entry: Entry = {
+      _number: place ?? this._number,
+      _publish: publish,
+      _ref: `p${ref}`,
+      _sent: false,
+      _doubted: false,
+      _tried: false,
+      _results: messages.map(() => undefined),
+    };
+    if (this.hasRoom(messages.length, size)) {
+      this._queue._add(entry);
+      if (place) this._requeue([]);
+      this.flush();
+    } else {
+      const { _messages, _bytes } = this._queue;
+      const message = `Messages that wait to be sent: ${_messages}, with ${_bytes} bytes in all.`;
+      this._giveUp(entry, 'queue_full', message);
+    }
+  }
+
+  /** Give a publish up: its time has passed. */
+  expire(ref: number): void {
+    const name = `p${ref}`;
+    const entry = this._flight._entries.get(name) ?? this._queue._entries.get(name);
+    if (!entry) return;
+    this._giveUp(entry, 'timeout', 'It could not be sent in time.');
+    this.flush();
+  }
+
+  // ---------------------------------------------------------------- from the connection
+
+  /** A connection is there. */
+  connected(): void {
+    const { peer } = this._context;
+    this._settleDoubted();
+    this._budget = (peer?.burst ?? 0) * 1000;
+  }
+
+  /** The connection is gone: what is in flight is sent again later. */
+  lost(): void {
+    this._context.timers.postpone('pace', undefined);
+    this.paused = false;
+    const flight = [...this._flight._entries.values()];
+    for (const entry of flight) entry._doubted = true;
+    this._requeue(flight);
+    this._settleDoubted();
+  }
+
+  /** The timer `pace` fired: refill the budget. */
+  paced(): void {
+    const { peer, options } = this._context;
+    const { rate = 0, burst = 0 } = peer ?? {};
+    this.paused = false;
+    this._budget = Math.min(burst * 1000, this._budget + rate * options.paceInterval);
+    this.flush();
+  }
+
+  /** The server answered; false if nothing is in flight under the `ref`. */
+  published(frame: PublishedFrame): boolean {
+    const entry = this._flight._entries.get(frame.ref ?? '');
+    if (!entry) return false;
+    const all = frame.results ?? [resultOf(frame)];
+    const pauses = openOf(entry).map(([slot], n) => note(entry, slot, all[n] ?? UNANSWERED));
+    this._advance(entry, Math.max(0, ...pauses));
+    return true;
+  }
+
+  /** The server answered one message of a batch; `last`: the others are answered, too. */
+  answeredOne(frame: PublishedFrame | ErrorFrame, ref: string, slot: number, last: boolean): void {
+    const entry = this._flight._entries.get(ref);
+    if (!entry) return;
+    const pause = note(entry, slot, resultOf(frame));
+    if (last) {
+      this._advance(entry, pause);
+    } else {
+      if (pause) this.pause(pause);
+      this.flush();
+    }
+  }
+
+  /** Messages of a publish in flight that have no answer, by slot. */
+  open(ref: string): [slot: number, message: Publication][] {
+    const entry = this._flight._entries.get(ref);
+    return entry ? openOf(entry) : [];
+  }
+
+  /** How many messages a publish in flight has. */
+  messages(ref: string): number {
+    return this._flight._entries.get(ref)?._publish.messages.length ?? 0;
+  }
+
+  /** The server refused; false if nothing is in flight under the `ref`. */
+  refused(frame: ErrorFrame): boolean {
+    const { code, message, remedy, topic, retry_after_ms: retryAfter, ref = '' } = frame;
+    const entry = this._flight._entries.get(ref);
+    if (!entry) return false;
+    if (code === RATE_LIMITED) {
+      this._advance(entry, retryAfter || PAUSE);
+    } else {
+      this._settle(entry, { kind: 'rejected', code, message, remedy, topic, retryAfter });
+      this.flush();
+    }
+    return true;
+  }
+
+  /** Send nothing for so long. */
+  pause(milliseconds = 0): void {
+    const { rate = 0, burst = 0 } = this._context.peer ?? {};
+    this.paused = true;
+    // Below nothing by the tenth that is kept back, else the server is at its limit for ever.
+    this._budget = Math.min(this._budget, (burst - rate) * 1000);
+    this._context.timers.postpone('pace', Math.min(MAX_PAUSE, milliseconds || PAUSE));
+  }
+
+  /** Send what may go. */
+  flush(): void {
+    const { peer, options, timers } = this._context;
+    if (!peer || this.paused) return;
+    const { rate, burst } = peer;
+    for (const entry of this._queue._entries.values()) {
+      const { messages, size } = entry._publish;
+      const count = messages.length;
+      if (rate && this._budget < Math.min(count, burst) * 1000) break;
+      if (!this.hasRoom(count, size, this._flight)) break;
+      // A batch beyond the budget is granted in part: there is nothing left there then.
+      if (rate) this._budget = Math.max(this._budget - count * 1000, (burst - rate) * 1000);
+      this._send(entry);
+    }
+    if (rate && this._budget < burst * 1000 && !timers.expects('pace')) {
+      timers.postpone('pace', options.paceInterval);
+    }
+  }
+
+  /** The session has ended: sent is unknown, unsent is refused. */
+  settleAll(unsent: Rejected): void {
+    this._context.timers.postpone('pace', undefined);
+    for (const { _entries } of [this._flight, this._queue]) {
+      for (const entry of [..._entries.values()]) {
+        this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
+      }
+    }
+  }
+
+  // ---------------------------------------------------------------- inside
+
+  /**
+   * What the policy gives up for one more publish: an unsent one of its key, or the oldest.
+   *
+   * @returns The number of the one of its key: at the end of the queue, the newest of a key that
+   *   changes faster than the queue moves would never be sent.
+   */
+  private _makeRoom({ ref, messages, size, policy, key }: Publish): number | undefined {
+    if (policy !== 'latest' && policy !== 'drop_oldest') return undefined;
+    const unsent = (): Entry[] => [...this._queue._entries.values()].filter(({ _sent }) => !_sent);
+    if (policy === 'latest') {
+      if (key === undefined) return undefined;
+      const same = unsent().find((entry) => !entry._tried && entry._publish.key === key);
+      if (same) this._giveUp(same, 'superseded', `Publish ${ref} took its place.`);
+      return same?._number;
+    }
+    while (!this.hasRoom(messages.length, size)) {
+      const [oldest] = unsent();
+      if (!oldest) break;
+      this._giveUp(oldest, 'dropped', 'A newer publish needed its place in the queue.');
+    }
+    return undefined;
+  }
+
+  private _send(entry: Entry): void {
+    const { _publish, _ref: ref } = entry;
+    const { peer, ports } = this._context;
+    this._queue._delete(entry);
+    this._flight._add(entry);
+    entry._sent = true;
+    const [message] = _publish.messages;
+    const content = _publish.batch
+      ? { messages: openOf(entry).map(([, open]) => open) }
+      : { message };
+    ports.send({ type: 'publish', ...content, ref });
+    if (peer?.acks) return;
+    const results = _publish.messages.map(({ id }) => ({ id }) as PublishResult);
+    this._settle(entry, { kind: 'acked', results });
+  }
+
+  /** Settle what is answered as a whole; else send the rest again. */
+  private _advance(entry: Entry, pause: number): void {
+    if (pause) this.pause(pause);
+    const results = entry._results.filter((result) => result !== undefined);
+    if (results.length < entry._results.length) {
+      entry._sent = entry._doubted || results.length > 0;
+      entry._tried = true;
+      this._requeue([entry]);
+    } else {
+      this._settle(entry, { kind: 'acked', results });
+    }
+    this.flush();
+  }
+
+  /** What was sent is unknown, where the peer could publish it twice. */
+  private _settleDoubted(): void {
+    const { peer } = this._context;
+    if (!peer || peer.resends) return;
+    for (const entry of [...this._queue._entries.values()]) {
+      if (entry._sent) this._settle(entry, { kind: 'unknown' });
+    }
+  }
+
+  /** Put entries back where their numbers belong: at the head, before what came later. */
+  private _requeue(entries: readonly Entry[]): void {
+    for (const entry of entries) {
+      this._flight._delete(entry);
+      this._queue._add(entry);
+    }
+    const queue = [...this._queue._entries.values()].sort((a, b) => a._number - b._number);
+    this._queue._entries = new Map(queue.map((entry) => [entry._ref, entry]));
+  }
+
+  /** Settle what is not going to be sent; what was sent is unknown. */
+  private _giveUp(entry: Entry, code: string, message: string): void {
+    const unsent: Rejected = { kind: 'rejected', code, message };
+    this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
+  }
+
+  private _settle(entry: Entry, outcome: Outcome): void {
+    this._queue._delete(entry);
+    this._flight._delete(entry);
+    this._context.ports.settle(entry._publish.ref, outcome);
+  }
+}
+
+/** Slots without an answer, each with its message. */
+function openOf({ _publish, _results }: Entry): [slot: number, message: Publication][] {
+  return [..._publish.messages.entries()].filter(([slot]) => !_results[slot]);
+}
+
+/** Note the result of one message; the milliseconds to pause, if it was refused for now. */
+function note({ _publish, _results }: Entry, slot: number, result: PublishResult): number {
+  const { error } = result;
+  if (error?.code === RATE_LIMITED) return error.retry_after_ms || PAUSE;
+  const id = result.id ?? _publish.messages[slot]?.id;
+  _results[slot] = error ? result : ({ ...result, id } as PublishResult);
+  return 0;
+}
+
+/** What a frame about one message says became of it. */
+function resultOf(frame: PublishedFrame | ErrorFrame): PublishResult {
+  if (frame.type === 'published') {
+    const { id, timestamp, seq, duplicate } = frame;
+    return { id, timestamp, seq, duplicate } as PublishResult;
+  }
+  const { code, message, remedy, retry_after_ms } = frame;
+  const about = code === RATE_LIMITED ? { retry_after_ms } : { remedy };
+  return { error: { code, message, ...about } } as PublishResult;
+}

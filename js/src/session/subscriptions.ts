@@ -1,0 +1,375 @@
+/**
+ * Subscriptions inside a session: requested, answered, refused, routed to; each with a cursor of its
+ * own.
+ *
+ * HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
+ */
+
+import type { Denial, Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
+import { forNow } from './causes.js';
+import type { Context } from './context.js';
+import { BY_SEQ, type Cursor, type Cursors, gap, isGap, type Replay, type Step } from './cursor.js';
+import type { Presence } from './presence.js';
+import type { Subscribe } from './requests.js';
+import { Routes } from './routes.js';
+import { SubscriptionState } from './subscription_state.js';
+
+/** Longest such wait that a server may impose, milliseconds. */
+const MAX_WAIT = 60_000;
+
+/** Milliseconds to wait where a server refuses a subscription for now and names no time. */
+const REFUSED_FOR_NOW = 1_000;
+
+/** Types of messages about presence; they are no messages to users. */
+const OF_PRESENCE = /^presence\.(join|update|leave)$/;
+
+/** All subscriptions of a session. */
+export class Subscriptions {
+  readonly routes: Routes = new Routes();
+  /** Those whose request the server has not answered, by its `ref`. */
+  readonly requests: Map<string, SubscriptionState> = new Map();
+  /** Makes cursors that fit the peer. */
+  cursors: Cursors = BY_SEQ;
+  /** Shows presence, if the session has that part. */
+  presence: Presence | undefined;
+  private _number = 0;
+  /** Milliseconds after which `rejoin` is called. */
+  private _wait = Infinity;
+
+  constructor(private readonly _context: Context) {}
+
+  /** How many there are. */
+  get size(): number {
+    return this.routes.all.size;
+  }
+
+  // ---------------------------------------------------------------- from the program
+
+  /** Take a subscription; request it if there is a connection. */
+  subscribe(request: Subscribe): void {
+    const one = new SubscriptionState(request, this._cursorFor(request));
+    this.routes.all.set(request.sub, one);
+    this.routes.add(one);
+    this.presence?.show(one);
+    if (this._context.peer) this._request(one);
+  }
+
+  /** End a subscription; tell the server of patterns that no other one has. */
+  unsubscribe(sub: number): void {
+    const one = this.routes.all.get(sub);
+    if (!one) return;
+    const { peer, ports } = this._context;
+    const { patterns, phase } = one;
+    this._remove(one);
+    if (phase === 'pending') return;
+    if (!peer?.incremental && this.size) {
+      this._rejoinIn(0);
+      return;
+    }
+    const others = new Set([...this.routes.all.values()].flatMap((other) => other.patterns));
+    const topics = patterns.filter((pattern) => !others.has(pattern));
+    if (topics.length) ports.send({ type: 'unsubscribe', topics, ref: this._nextRef('u') });
+  }
+
+  // ---------------------------------------------------------------- from the connection
+
+  /** A connection is there: request every subscription, each from where it stands. */
+  connected(): void {
+    for (const one of this.routes.all.values()) {
+      this._fitCursor(one);
+      this._ask(one);
+    }
+  }
+
+  /** The connection is gone. */
+  lost(): void {
+    this.requests.clear();
+    this._wait = Infinity;
+    this._context.timers.postpone('rejoin', undefined);
+    this.presence?.lost();
+    for (const one of this.routes.all.values()) one.forget();
+  }
+
+  /** The timer `rejoin` fired: request what was refused for now; on a stream, all. */
+  rejoin(): void {
+    this._wait = Infinity;
+    const incremental = this._context.peer?.incremental;
+    if (!incremental) this.presence?.lost();
+    for (const one of this.routes.all.values()) {
+      const { phase, again } = one;
+      if (!incremental || phase === 'pending' || again) {
+        this.requests.delete(one.ref);
+        one.quiet ||= phase === 'live' && !again;
+        this._ask(one);
+      }
+    }
+  }
+
+  /** Take a live message to every subscription that wants it, once. */
+  message(message: Envelope): void {
+    const takers = this.routes.find(message.topic);
+    const shown = !OF_PRESENCE.test(message.type);
+    if (shown || message.seq !== undefined) {
+      for (const one of takers) {
+        if (one.phase === 'live') {
+          const verdict = one.cursor.admit(message);
+          if (verdict === 'jump') this._heal(one, [message]);
+          else if (verdict === 'new' && shown) {
+            this._context.ports.deliver(one.request.sub, message, false);
+          }
+        } else if (one.phase === 'joining') {
+          this._hold(one, message);
+        }
+      }
+    }
+    if (!shown) this.presence?.message(message, takers);
+  }
+
+  /** The server answered a `subscribe`, in whole or in part. */
+  subscribed(frame: SubscribedFrame, at: number): void {
+    const { ref = '', denied = [] } = frame;
+    const one = this.requests.get(ref);
+    if (!one) return;
+    const answer = frame.more || one.answer ? this._gather(one, frame, at) : frame;
+    one.denied.push(...denied);
+    if (!answer) return;
+    this.requests.delete(ref);
+    this._answered(one, answer, at);
+  }
+
+  /** The server refused a `subscribe`; false if none is open under the `ref`. */
+  refused({ ref = '', code, message, topic, retry_after_ms: retryAfter }: ErrorFrame): boolean {
+    const one = this.requests.get(ref);
+    if (!one) return false;
+    this.requests.delete(ref);
+    one.forget();
+    if (forNow({ code })) {
+      this._askLater(retryAfter);
+      return true;
+    }
+    const refused = topic && one.patterns.includes(topic) ? [topic] : one.patterns;
+    one.denied.push(...refused.map((pattern) => ({ topic: pattern, code, message })));
+    this._drop(one, refused);
+    if (one.patterns.length) this._request(one);
+    else this._joined(one, [], one.denied);
+    return true;
+  }
+
+  /** Request it once more in a while: an error may have been about it. */
+  doubt(one: SubscriptionState): void {
+    one.again = true;
+    this._askLater();
+  }
+
+  // ---------------------------------------------------------------- requests
+
+  private _cursorFor(request: Subscribe): Cursor {
+    return this.cursors.make(request, this._context.options);
+  }
+
+  /** Give it a cursor that fits the peer, which may be another than before. */
+  private _fitCursor(one: SubscriptionState): void {
+    const { cursor: old, request } = one;
+    if (old.counts === this.cursors.counts) return;
+    one.cursor = this._cursorFor(request);
+    if (!one.answered) return;
+    one.answered = false;
+    const { newest: since, topics } = old.standing();
+    one.cursor = this._cursorFor({ ...request, since, after: undefined });
+    for (const topic of topics) {
+      this._context.ports.gap(request.sub, gap(topic, 'unproven'), false);
+    }
+  }
+
+  private _nextRef(kind: string): string {
+    this._number += 1;
+    return `${kind}${this._number}`;
+  }
+
+  /** Request a subscription; on an event stream all, when the call at hand ends. */
+  private _request(one: SubscriptionState): void {
+    if (this._context.peer?.incremental) this._ask(one);
+    else this._rejoinIn(0);
+  }
+
+  private _ask(one: SubscriptionState): void {
+    const { patterns: topics, request } = one;
+    const ref = this._nextRef('s');
+    this.requests.set(ref, one);
+    if (one.unrouted) {
+      one.unrouted = false;
+      this.routes.add(one);
+      this.presence?.show(one);
+    }
+    one.ref = ref;
+    one.phase = 'joining';
+    one.again = false;
+    one.answer = undefined;
+    const history = one.answered ? undefined : request.history;
+    const presence = this.presence?.watches(one) ?? false;
+    const position = one.cursor.request();
+    const frame = { type: 'subscribe', topics, ...position, history, presence, ref } as const;
+    this._context.ports.send(frame);
+  }
+
+  /** Request once more from where the cursor stands, and hold what comes meanwhile. */
+  private _heal(one: SubscriptionState, held: Envelope[]): void {
+    one.quiet = true;
+    one.hold(held);
+    one.phase = 'joining';
+    one.ref = '';
+    this._request(one);
+  }
+
+  private _askLater(milliseconds = 0): void {
+    this._rejoinIn(Math.max(REFUSED_FOR_NOW, milliseconds));
+  }
+
+  /** Have `rejoin` called after so long, unless that is going to happen sooner. */
+  private _rejoinIn(milliseconds: number): void {
+    if (milliseconds < this._wait) {
+      this._wait = Math.min(MAX_WAIT, milliseconds);
+      this._context.timers.postpone('rejoin', this._wait);
+    }
+  }
+
+  // ---------------------------------------------------------------- answers
+
+  private _hold(one: SubscriptionState, message: Envelope): void {
+    if (one.whole && one.held.length < this._context.options.heldMessages) {
+      one.held.push(message);
+      return;
+    }
+    const { lost } = one;
+    for (const { topic, seq } of [...one.held, message]) {
+      const ephemeral = seq === undefined && one.cursor.counts;
+      if (ephemeral) lost.set(topic, (lost.get(topic) ?? 0) + 1);
+    }
+    one.held = [];
+    one.whole = false;
+  }
+
+  /** One frame of an answer in several: the whole answer, when it is complete. */
+  private _gather(
+    one: SubscriptionState,
+    frame: SubscribedFrame,
+    at: number,
+  ): SubscribedFrame | undefined {
+    const before: Partial<SubscribedFrame> = one.answer ?? {};
+    const history = (before.history ?? []).concat(frame.history ?? []);
+    const whole = {
+      ...frame,
+      history,
+      positions: { ...before.positions, ...frame.positions },
+      truncated: (before.truncated ?? []).concat(frame.truncated ?? []),
+      reset: (before.reset ?? []).concat(frame.reset ?? []),
+      timestamp: before.timestamp ?? frame.timestamp,
+    } as SubscribedFrame;
+    one.answer = whole;
+    if (!frame.more) return whole;
+    // Where the connection breaks between two parts, the next request goes on from there. The newest
+    // few cannot be asked for like that, and by time and ids an answer is whole only at its end.
+    const piecemeal = one.cursor.counts && (one.answered || one.request.history === undefined);
+    if (piecemeal && history.length > this._context.options.heldMessages) {
+      this._admit(one, { ...whole, positions: {} }, at);
+      one.answer = { ...whole, history: [], reset: [] };
+    }
+    return undefined;
+  }
+
+  private _answered(one: SubscriptionState, answer: SubscribedFrame, at: number): void {
+    one.again = false;
+    if (one.denied.length) {
+      if (!this._deny(one)) return;
+    } else if (!one.quiet) {
+      this._joined(one, one.patterns);
+    }
+    const { quiet, whole } = one;
+    const rest = this._admit(one, answer, at);
+    for (const [topic, count] of one.lost) {
+      this._context.ports.gap(one.request.sub, gap(topic, 'unproven', count), false);
+    }
+    one.answered = true;
+    one.phase = 'live';
+    one.ref = '';
+    one.quiet = false;
+    one.hold();
+    if (!(quiet && this._context.peer?.incremental)) this.presence?.answered(one);
+    if (rest.length || !whole) this._heal(one, rest);
+    else one.cursor.healed.clear();
+  }
+
+  /** Patterns were denied, for good or for now; whether any is in force. */
+  private _deny(one: SubscriptionState): boolean {
+    const denied = one.denied.filter((denial) => !forNow(denial));
+    const later = new Set(one.denied.filter(forNow).map(({ topic }) => topic));
+    one.denied = [];
+    this._drop(
+      one,
+      denied.map(({ topic }) => topic),
+    );
+    const granted = one.patterns.filter((pattern) => !later.has(pattern));
+    if (granted.length < one.patterns.length) {
+      this.doubt(one);
+      if (!granted.length) {
+        one.forget();
+        one.denied = denied;
+        return false;
+      }
+      // Messages of the others that come by other subscriptions are going to be replayed.
+      one.unrouted = true;
+      this.routes.remove(one, [...later]);
+      this.presence?.hide(one);
+      one.held = one.held.filter(
+        ({ topic, seq }) => seq === undefined || this.routes.find(topic).includes(one),
+      );
+    }
+    if (!one.quiet || denied.length) this._joined(one, granted, denied);
+    return granted.length > 0;
+  }
+
+  private _joined(
+    { request }: SubscriptionState,
+    topics: readonly string[],
+    denied: readonly Denial[] = [],
+  ): void {
+    this._context.ports.joined(request.sub, topics, denied);
+  }
+
+  private _admit(one: SubscriptionState, answer: SubscribedFrame, at: number): Envelope[] {
+    const { request, answered, held, whole } = one;
+    const { ports } = this._context;
+    const steps: Step[] = [];
+    const replay: Replay = {
+      ...answer,
+      at,
+      held,
+      first: !answered,
+      limit: answered ? undefined : request.history,
+      whole,
+    };
+    const rest = one.cursor.replay(replay, steps);
+    const shown = steps.filter((step) => isGap(step) || !OF_PRESENCE.test(step.type));
+    const many = shown.filter((step) => !isGap(step)).length > 1;
+    for (const step of shown) {
+      if (isGap(step)) ports.gap(request.sub, step, many);
+      else ports.deliver(request.sub, step, many);
+    }
+    return rest;
+  }
+
+  private _drop(one: SubscriptionState, patterns: readonly string[]): void {
+    if (!patterns.length) return;
+    this.routes.remove(one, patterns);
+    const refused = new Set(patterns);
+    one.patterns = one.patterns.filter((pattern) => !refused.has(pattern));
+    if (!one.patterns.length) this._remove(one);
+  }
+
+  private _remove(one: SubscriptionState): void {
+    this.routes.all.delete(one.request.sub);
+    this.routes.remove(one, one.patterns);
+    this.requests.delete(one.ref);
+    this.presence?.keepTopics();
+  }
+}

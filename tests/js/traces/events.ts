@@ -1,0 +1,241 @@
+/** What goes into a session and what comes out, as data: what traces and simulation logs hold. */
+
+import { PlainDialect } from '../../../js/src/dialects/plain/plain_dialect.js';
+import type {
+  AuthFrame,
+  ClientFrame,
+  Denial,
+  Envelope,
+  JsonObject,
+  ServerFrame,
+} from '../../../js/src/generated/wire.js';
+import { BY_SEQ } from '../../../js/src/session/cursor.js';
+import { OwnPresence } from '../../../js/src/session/own_presence.js';
+import { needsDialect } from '../../../js/src/session/peer.js';
+import type {
+  FetchReason,
+  Gap as GapOf,
+  Outcome,
+  Ports,
+  PresenceChange,
+  Problem,
+  Rejected,
+  StateChanged,
+  TimerName,
+  TransportName,
+} from '../../../js/src/session/ports.js';
+import { Presence } from '../../../js/src/session/presence.js';
+import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
+import { Session } from '../../../js/src/session/session.js';
+import type { SessionOptions } from '../../../js/src/settings/session.js';
+import { compact } from '../../../js/src/wire/compact.js';
+
+/** A call into a session, as data. */
+export type Event =
+  | { readonly kind: 'connect'; readonly opened?: boolean }
+  | { readonly kind: 'close' | 'abort' | 'offline' | 'woke' }
+  | {
+      readonly kind: 'token';
+      readonly fetch: number;
+      readonly value: string;
+      readonly expiresIn?: number | undefined;
+    }
+  | {
+      readonly kind: 'tokenFailed';
+      readonly fetch: number;
+      readonly refused: boolean;
+      readonly message: string;
+    }
+  | { readonly kind: 'opened'; readonly incremental: boolean }
+  | {
+      readonly kind: 'dropped';
+      readonly code: number | undefined;
+      readonly reason: string;
+      readonly retryAfter?: number | undefined;
+    }
+  | { readonly kind: 'probed' | 'answered'; readonly ok: boolean }
+  | { readonly kind: 'received'; readonly frame: ServerFrame; readonly at: number }
+  | { readonly kind: 'timerFired'; readonly name: TimerName; readonly idle: number }
+  | ({ readonly kind: 'subscribe' } & Subscribe)
+  | { readonly kind: 'unsubscribe'; readonly sub: number }
+  | ({ readonly kind: 'publish' } & Publish)
+  | { readonly kind: 'expire'; readonly ref: number }
+  | {
+      readonly kind: 'updatePresence';
+      readonly topic: string | undefined;
+      readonly data: JsonObject;
+      readonly ref?: number | undefined;
+    };
+
+export type Fetch = {
+  readonly kind: 'fetch';
+  readonly id: number;
+  readonly reason: FetchReason;
+  readonly attempt: number;
+};
+export type Deliver = {
+  readonly kind: 'deliver';
+  readonly sub: number;
+  readonly message: Envelope;
+};
+export type Gap = { readonly kind: 'gap'; readonly sub: number } & GapOf;
+export type Joined = {
+  readonly kind: 'joined';
+  readonly sub: number;
+  readonly topics: readonly string[];
+  readonly denied: readonly Denial[];
+};
+export type PresenceChanged = {
+  readonly kind: 'presenceChanged';
+  readonly sub: number;
+} & PresenceChange;
+export type Finished = { readonly kind: 'finished'; readonly error: Rejected | undefined };
+
+/** A call of a port, as data. */
+export type Effect =
+  | ({ readonly kind: 'stateChanged' } & StateChanged)
+  | Fetch
+  | { readonly kind: 'abandonFetch'; readonly id: number }
+  | { readonly kind: 'dial'; readonly transport: TransportName }
+  | { readonly kind: 'hangUp'; readonly code: number }
+  | { readonly kind: 'send'; readonly frame: ClientFrame }
+  | { readonly kind: 'startTimer'; readonly name: TimerName; readonly after: number }
+  | { readonly kind: 'cancelTimer'; readonly name: TimerName }
+  | { readonly kind: 'probe' }
+  | { readonly kind: 'probeHttp'; readonly auth: AuthFrame }
+  | Deliver
+  | Gap
+  | Joined
+  | PresenceChanged
+  | { readonly kind: 'settle'; readonly ref: number; readonly outcome: Outcome }
+  | ({ readonly kind: 'problem' } & Problem)
+  | Finished;
+
+/** A session whose ports write down what it does; with presence and, where needed, the dialect. */
+export class RecordedSession {
+  readonly session: Session;
+  private _effects: Effect[] = [];
+  private _dialect: PlainDialect | undefined;
+
+  constructor(options: SessionOptions, random: () => number) {
+    this.session = new Session(options, this._ports(), random);
+    this.session.addPresence({ Presence, OwnPresence });
+  }
+
+  /** Hand an event to the session; what it does, in order. */
+  handle(event: Event): Effect[] {
+    this._effects = [];
+    this._hand(event);
+    return this._effects;
+  }
+
+  private _hand(event: Event): void {
+    const { session } = this;
+    switch (event.kind) {
+      case 'connect':
+        session.connect(event.opened);
+        break;
+      case 'close':
+        session.close();
+        break;
+      case 'abort':
+        session.abort();
+        break;
+      case 'offline':
+        session.offline();
+        break;
+      case 'woke':
+        session.woke();
+        break;
+      case 'token':
+        session.token(event.fetch, event.value, event.expiresIn);
+        break;
+      case 'tokenFailed':
+        session.tokenFailed(event.fetch, event.refused, event.message);
+        break;
+      case 'opened':
+        session.opened(event.incremental);
+        break;
+      case 'dropped':
+        session.dropped(event.code, event.reason, event.retryAfter);
+        break;
+      case 'probed':
+        session.probed(event.ok);
+        break;
+      case 'answered':
+        session.answered(event.ok);
+        break;
+      case 'received':
+        this._receive(event.frame, event.at);
+        break;
+      case 'timerFired':
+        session.timerFired(event.name, event.idle);
+        break;
+      case 'subscribe':
+        session.subscribe(event);
+        break;
+      case 'unsubscribe':
+        session.unsubscribe(event.sub);
+        break;
+      case 'publish':
+        session.publish(event);
+        break;
+      case 'expire':
+        session.expire(event.ref);
+        break;
+      case 'updatePresence':
+        session.updatePresence(event.topic, event.data, event.ref);
+        break;
+    }
+  }
+
+  private _receive(frame: ServerFrame, at: number): void {
+    const { session } = this;
+    if (frame.type === 'auth.ok') {
+      if (!needsDialect(frame)) {
+        this._dialect = undefined;
+        session.subscriptions.cursors = BY_SEQ;
+      } else {
+        this._dialect ??= new PlainDialect(session, (sent) => this._sent(sent));
+      }
+    }
+    (this._dialect ?? session).receive(frame, at);
+  }
+
+  private _add(effect: Effect): void {
+    this._effects.push(effect);
+  }
+
+  private _sent(frame: ClientFrame): void {
+    this._add({ kind: 'send', frame });
+  }
+
+  private _ports(): Ports {
+    return {
+      stateChanged: (change) => this._add({ kind: 'stateChanged', ...change }),
+      welcomed: () => {},
+      fetchToken: (id, reason, attempt) => this._add({ kind: 'fetch', id, reason, attempt }),
+      abandonFetch: (id) => this._add({ kind: 'abandonFetch', id }),
+      dial: (transport) => {
+        this._dialect = undefined;
+        this._add({ kind: 'dial', transport });
+      },
+      hangUp: (code) => this._add({ kind: 'hangUp', code }),
+      send: (frame) => {
+        if (this._dialect) this._dialect.send(frame);
+        else this._sent(compact(frame) as ClientFrame);
+      },
+      startTimer: (name, after) => this._add({ kind: 'startTimer', name, after }),
+      cancelTimer: (name) => this._add({ kind: 'cancelTimer', name }),
+      probe: () => this._add({ kind: 'probe' }),
+      probeHttp: (auth) => this._add({ kind: 'probeHttp', auth }),
+      deliver: (sub, message) => this._add({ kind: 'deliver', sub, message }),
+      gap: (sub, gap) => this._add({ kind: 'gap', sub, ...gap }),
+      joined: (sub, topics, denied) => this._add({ kind: 'joined', sub, topics, denied }),
+      presenceChanged: (sub, change) => this._add({ kind: 'presenceChanged', sub, ...change }),
+      settle: (ref, outcome) => this._add({ kind: 'settle', ref, outcome }),
+      problem: (problem) => this._add({ kind: 'problem', ...problem }),
+      finished: (error) => this._add({ kind: 'finished', error }),
+    };
+  }
+}
