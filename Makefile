@@ -146,14 +146,17 @@ check-sizes: build ## what an import of the npm package costs is within its limi
 	node js/sizes.mjs --check
 
 check-lowest: packages redis ## the tests of what dependencies do, with the lowest versions that the packages admit
-	@scripts/check_lowest.sh
+	@scripts/check_versions.sh lowest
+
+check-newest: packages redis ## the same tests with the newest versions, pre-releases too
+	@scripts/check_versions.sh newest
 
 docs: check-packages ## the site, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # ---------------------------------------------------------------- make
 
-.PHONY: generate format build dashboard
+.PHONY: generate format build dashboard check-image chart check-chart release-check check-newest
 generate: packages ## write what comes from spec/, the console page, and the tables of docs/
 	$(BIN)/python spec/generate.py
 	node server-mock/console/build.mjs
@@ -169,6 +172,18 @@ build: packages ## wheels, source archives and the npm package, into dist/
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist .
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist server-mock
 	@node js/build.mjs --pack dist
+
+check-image: build ## carry out the Dockerfile without a container engine, and run the server read-only as its user; needs root
+	$(BIN)/python scripts/check_image.py dist
+
+chart: packages ## render the plain manifests from the Helm chart; needs helm
+	$(BIN)/python scripts/check_chart.py --write
+
+check-chart: packages ## lint the chart, and check what it renders against Kubernetes' schemas; needs helm
+	$(BIN)/python scripts/check_chart.py
+
+release-check: packages ## build, check and install all that a release publishes, from the committed state; TAG=v1.2.3
+	scripts/release_check.sh $(TAG)
 
 dashboard: ## the picture of the dashboard in docs/; installs 450 packages of Grafana's, needs Prometheus
 	$(SETUP) python npm dashboard chromium

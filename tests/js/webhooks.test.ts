@@ -105,7 +105,7 @@ describe('webhooks', () => {
       );
   });
 
-  test('a signed body that is no batch is a bad request', async () => {
+  test('a signed body that is not a batch is a bad request', async () => {
     for (const text of ['', '[]', '{}', '{"events":5}', '{"events":[{}]}', '{"events":[null]}']) {
       const body = new TextEncoder().encode(text);
       const checked = verify(body, await signed(body), SECRET, { now: NOW });

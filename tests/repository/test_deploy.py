@@ -93,7 +93,8 @@ def test_the_image_of_the_nodes_is_built_from_the_wheels_and_never_pulled() -> N
         makefile = (DEPLOY.parents[1] / "Makefile").read_text(encoding="utf-8")
         built = (DEPLOY / node["build"]["context"]).resolve().relative_to(DEPLOY.parents[1])
         assert f"--out-dir {built} server-mock" in makefile
-        assert "pip install --no-cache-dir /wheels/*.whl" in node["build"]["dockerfile_inline"]
+        dockerfile = DEPLOY / node["build"]["context"] / node["build"]["dockerfile"]
+        assert dockerfile.resolve() == DEPLOY / "Dockerfile"
 
 
 def test_a_node_of_the_compose_file_has_memory_and_files_for_its_connections() -> None:

@@ -23,7 +23,7 @@ const SECRET_REMEDY = "Pass the `secret` of the webhook in the server's settings
 
 /** The request is not a genuine, recent webhook of this server. */
 export class InvalidWebhook extends PubSubError {
-  /** The HTTP status to answer with: 401, or 400 for a body that is no batch of events. */
+  /** The HTTP status to answer with: 401, or 400 for a body that is not a batch of events. */
   readonly status: 400 | 401;
 
   constructor(message: string, field: string, remedy: string, status: 400 | 401 = 401) {
@@ -81,7 +81,7 @@ export interface VerifyOptions {
  *   replace one: each is tried.
  * @throws InvalidWebhook A header is missing, the signature does not match, the request is too old
  *   or too new, or the body is not a batch of events. Answer with its `status`.
- * @throws InvalidOption `secret` is empty, or has `whsec_` in front of what is no base64.
+ * @throws InvalidOption `secret` is empty, or has `whsec_` in front of what is not base64.
  */
 export async function verify(
   body: Uint8Array | string,
@@ -98,7 +98,7 @@ export async function verify(
   const given = header(headers, 'webhook-signature');
   if (!/^\d{1,12}$/.test(stamp))
     throw new InvalidWebhook(
-      'The header webhook-timestamp is no number of seconds.',
+      'The header webhook-timestamp is not a number of seconds.',
       'webhook-timestamp',
       'Answer with 401: the sender is not a Hanzo PubSub server.',
     );
@@ -127,7 +127,7 @@ export async function verify(
  * The three headers of a webhook, for tests of your receiver.
  *
  * @param sentAt Unix milliseconds; the fraction of a second is dropped.
- * @throws InvalidOption `secret` has `whsec_` in front of what is no base64.
+ * @throws InvalidOption `secret` has `whsec_` in front of what is not base64.
  */
 export async function sign(
   body: Uint8Array | string,
@@ -164,7 +164,7 @@ export class SeenWebhooks {
    * @param tolerance The milliseconds that you pass to `verify`; default 300,000.
    * @throws InvalidOption `tolerance` is not above 0.
    */
-  constructor(tolerance = TOLERANCE) {
+  constructor(tolerance: number = TOLERANCE) {
     if (!(tolerance > 0))
       throw new InvalidOption(`tolerance is ${tolerance} ms.`, {
         field: 'tolerance',
@@ -182,7 +182,7 @@ export class SeenWebhooks {
    * Whether this id comes for the first time; it is remembered from now on. Call it only for what
    * `verify` has accepted.
    */
-  isNew(id: string, now = Date.now()): boolean {
+  isNew(id: string, now: number = Date.now()): boolean {
     for (const [oldest, since] of this.#ids) {
       if (since >= now - this.#kept) break;
       this.#ids.delete(oldest);
@@ -232,7 +232,7 @@ async function keyOf(secret: string): Promise<CryptoKey> {
   const marked = secret.startsWith('whsec_');
   const bytes = marked ? decode(secret.slice('whsec_'.length)) : new TextEncoder().encode(secret);
   if (!bytes?.length)
-    throw new InvalidOption('secret is no base64 after whsec_.', {
+    throw new InvalidOption('secret is not base64 after whsec_.', {
       field: 'secret',
       remedy: SECRET_REMEDY,
     });
@@ -269,7 +269,7 @@ function eventsOf(body: Uint8Array): readonly WebhookEvent[] {
     });
   } catch {
     throw new InvalidWebhook(
-      'The body is no batch of events.',
+      'The body is not a batch of events.',
       'body',
       'Point the webhook of a Hanzo PubSub server at this address, and nothing else.',
       400,

@@ -199,7 +199,7 @@ def _load(pem: str | bytes, password: str | bytes | None) -> tuple[Any, str]:
     except (ValueError, TypeError):
         raise _invalid(
             "private_key",
-            "private_key is no PEM of a private key, or its password is wrong.",
+            "private_key is not the PEM of a private key, or its password is wrong.",
             "Make one: openssl genpkey -algorithm ed25519",
         ) from None  # The words of the library may quote the key.
     if isinstance(key, Ed25519PrivateKey):

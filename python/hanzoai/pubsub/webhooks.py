@@ -48,7 +48,7 @@ class InvalidWebhook(PubSubError, ValueError):
 
     Attributes:
         status: The HTTP status to answer with: 401 for a wrong signature or time, 400 for a body
-            that is no batch of events.
+            that is not a batch of events.
     """
 
     status: int
@@ -114,7 +114,7 @@ def verify(
     Raises:
         InvalidWebhook: A header is missing, the signature does not match, the request is too old
             or too new, or the body is not a batch of events. Answer with its ``status``.
-        InvalidOption: ``secret`` is empty, or has ``whsec_`` in front of what is no base64.
+        InvalidOption: ``secret`` is empty, or has ``whsec_`` in front of what is not base64.
     """
     secrets = [secret] if isinstance(secret, str) else list(secret)
     if not secrets or not all(secrets):
@@ -126,7 +126,7 @@ def verify(
     )
     if not (stamp.isascii() and stamp.isdecimal() and len(stamp) <= 12):
         raise InvalidWebhook(
-            "The header webhook-timestamp is no number of seconds.",
+            "The header webhook-timestamp is not a number of seconds.",
             field="webhook-timestamp",
             remedy="Answer with 401: the sender is not a Hanzo PubSub server.",
         )
@@ -164,7 +164,7 @@ def sign(body: bytes, secret: str, *, id: str, sent_at: float) -> dict[str, str]
         sent_at: Unix seconds; the fraction is dropped.
 
     Raises:
-        InvalidOption: ``secret`` has ``whsec_`` in front of what is no base64.
+        InvalidOption: ``secret`` has ``whsec_`` in front of what is not base64.
     """
     stamp = str(int(sent_at))
     digest = base64.b64encode(_digest(_key(secret), id, stamp, body)).decode()
@@ -236,7 +236,7 @@ def _key(secret: str) -> bytes:
         return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except binascii.Error as error:
         raise InvalidOption(
-            "secret is no base64 after whsec_.", field="secret", remedy=_SECRET_REMEDY
+            "secret is not base64 after whsec_.", field="secret", remedy=_SECRET_REMEDY
         ) from error
 
 
@@ -267,7 +267,7 @@ def _events(body: bytes) -> tuple[WebhookEvent, ...]:
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidWebhook(
-            "The body is no batch of events.",
+            "The body is not a batch of events.",
             field="body",
             remedy="Point the webhook of a Hanzo PubSub server at this address, and nothing else.",
             status=400,

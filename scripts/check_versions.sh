@@ -1,0 +1,44 @@
+#!/bin/sh
+# The tests of what dependencies do for the packages: `check_versions.sh lowest` with the lowest versions that
+# these admit, `check_versions.sh newest` with the newest pre-releases. First the SDK alone, then with the server,
+# which needs newer versions of what both use.
+set -eu
+cd "$(dirname "$0")/.."
+case ${1-} in
+  lowest) resolution='--resolution lowest-direct' ;;
+  newest) resolution='--resolution highest --prerelease allow' ;;
+  *) echo "usage: $0 lowest|newest" >&2; exit 2 ;;
+esac
+venv=.venv-$1
+bin=.venv/bin
+pins=requirements/constraints.txt
+# The test tools stay at their pins: only what users install is resolved to its lowest versions.
+tools=$(grep -E '^(pytest|pytest-asyncio|pytest-timeout|pytest-xdist|hypothesis|respx|trustme|jsonschema)==' "$pins")
+
+# install FOLDER PACKAGES…
+install() {
+  folder=$1
+  shift
+  [ -x "$folder/bin/python" ] || "$bin/uv" venv --quiet --python "$bin/python" "$folder"
+  # shellcheck disable=SC2086 # one word a pin, and an option
+  "$bin/uv" pip install --quiet --python "$folder/bin/python" $resolution --upgrade \
+    $tools "$@"
+}
+
+# run FOLDER TESTS…
+run() {
+  folder=$1
+  shift
+  "$folder/bin/python" -m pytest -p no:cacheprovider -q "$@"
+}
+
+install "$venv"/sdk --editable '.[cli,otel,signed,speed,tokens]'
+run "$venv"/sdk tests/python/test_websocket.py tests/python/test_codec.py \
+  tests/python/test_model.py tests/python/test_options.py tests/python/rest tests/python/sse tests/python/test_webhooks.py
+
+install "$venv"/server --editable '.[cli,otel,signed,speed,tokens]' --editable 'server-mock[kafka,otel,workers]'
+run "$venv"/server tests/python/test_token_signer.py tests/server/test_jwks.py tests/server/test_access.py \
+  tests/server/test_authenticators.py tests/server/test_api_keys.py tests/server/test_dev_tokens.py \
+  tests/server/test_identity.py tests/server/hub/test_auth.py tests/server/websocket \
+  tests/server/test_codec.py tests/server/test_config.py tests/server/test_metrics.py \
+  tests/server/test_sse.py tests/cluster/test_retention.py

@@ -1,0 +1,4 @@
+{{- define "pubsub.labels" -}}
+app.kubernetes.io/name: hanzo-pubsub
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
