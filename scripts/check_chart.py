@@ -6,6 +6,7 @@ Needs `helm` on PATH. `make test` checks the manifests without it.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,8 @@ def validate(text: str) -> int:
 
 def main(arguments: list[str]) -> int:
     """Render and check."""
+    if shutil.which("helm") is None:
+        raise SystemExit("check-chart: needs helm on PATH; see https://helm.sh/docs/intro/install")
     subprocess.run(["helm", "lint", "--strict", "--quiet", str(CHART)], check=True)
     plain = HEADER + render("autoscaling.enabled=true")
     if arguments == ["--write"]:

@@ -121,7 +121,7 @@ def test_selectors_find_the_pods_of_the_deployment_alone() -> None:
 def test_the_autoscaler_counts_what_the_server_reports() -> None:
     metrics = manifest("HorizontalPodAutoscaler")["spec"]["metrics"]
     (counted,) = [each["pods"] for each in metrics if each["type"] == "Pods"]
-    page = "\n".join(each.read_text(encoding="utf-8") for each in (ROOT / "docs").glob("*.md"))
+    page = "\n".join(each.read_text(encoding="utf-8") for each in (ROOT / "docs").rglob("*.md"))
     assert f"`{counted['metric']['name']}`" in page
     limit = {each["name"]: each.get("value") for each in container()["env"]}
     most = int(limit["HANZO_PUBSUB_MAX_CONNECTIONS"] or 0)
