@@ -103,6 +103,11 @@ class Backplane(Protocol):
 
     lasting: bool
 
+    @property
+    def node(self) -> str | None:
+        """Whose positions it gives: the id of this node; None where they hold on every node."""
+        ...
+
     def start(
         self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
     ) -> None:

@@ -329,6 +329,7 @@ class AuthOk:
     expires_at: int | None
     server_time: int
     limits: Mapping[str, int]
+    node: str | None = None
 
 
 class Published(msgspec.Struct, gc=False):

@@ -11,6 +11,7 @@ from hanzoai.pubsub.errors import InvalidTopic
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth import api_keys
+from pubsub_server.backplanes.mesh import opening
 from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.topic_filter import TopicFilter
 from pubsub_server.settings.config import LOOPBACK
@@ -123,6 +124,13 @@ def _webhooks(settings: Settings) -> Iterator[str]:
             yield f"webhooks[{number}].topics: {error.message} {error.remedy}"
 
 
+def _mesh_tls(settings: Settings) -> Iterator[str]:
+    try:
+        opening.build_tls(settings)
+    except opening.UnusableError as error:
+        yield f"{error.setting}: {error}"
+
+
 _LOOKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _said(access.check),
     _said(bus.check),
@@ -131,6 +139,7 @@ _LOOKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _said(_authenticator),
     _said(_dev_key),
     _said(audit_kafka.build_tls),
+    _mesh_tls,
     _audit,
     _webhooks,
 )

@@ -13,6 +13,7 @@ from hanzoai.pubsub.sp.codec import Framing
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.memory import open_memory
+from pubsub_server.backplanes.mesh.opening import UnusableError, open_mesh
 from pubsub_server.backplanes.redis.community import community
 from pubsub_server.backplanes.retention import retention
 from pubsub_server.hub.faults import Faults
@@ -42,12 +43,14 @@ from pubsub_server.workers.ports import refused_port
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from pubsub_server.access.policy import Policy
     from pubsub_server.auth.api_keys import ApiKeys
     from pubsub_server.auth.identity import Identity
     from pubsub_server.auth.jwks import JwksAuthenticator
+    from pubsub_server.backplane import Backplane
+    from pubsub_server.backplanes.mesh.backplane import MeshBackplane
     from pubsub_server.backplanes.redis.backplane import RedisBackplane
     from pubsub_server.instruments import Instrument
     from pubsub_server.listeners.byte_listener import ByteListener
@@ -208,16 +211,23 @@ class Server:
         )
         webhooks = self._webhooks = _webhooks(settings)
         self._tracing = _tracing() if settings.tracing else None
-        backplane = await _redis(settings) if settings.on_redis else None
         wall = never_back(now_ms)
+        redis = await _redis(settings) if settings.on_redis else None
+        backplane: Backplane
+        if redis is not None:
+            backplane = redis
+        elif settings.on_mesh:
+            backplane = await self._mesh(wall)
+        else:
+            backplane = open_memory(settings, wall)
         hub = self._hub = Hub(
             settings,
             authenticator=authenticator,
             policy=policy,
-            rates=_rates(settings) if backplane is None else backplane.rates,
-            limiter=_connections(settings) if backplane is None else backplane.connections,
-            backplane=backplane or open_memory(settings, wall),
-            roster=None if backplane is None else backplane.roster,
+            rates=_rates(settings) if redis is None else redis.rates,
+            limiter=_connections(settings) if redis is None else redis.connections,
+            backplane=backplane,
+            roster=None if redis is None else redis.roster,
             audit=self._audit,
             webhooks=webhooks if settings.webhooks else None,
             tracing=self._tracing,
@@ -261,6 +271,15 @@ class Server:
         self.http = f"http{secure}://{host}:{http_port}"
         self.ws = f"ws{secure}://{host}:{ws_port}/ws"
         self._ready = True
+
+    async def _mesh(self, wall: Callable[[], int]) -> MeshBackplane:
+        try:
+            backplane, bound = await open_mesh(self.settings, wall)
+        except UnusableError as error:
+            raise StartError(f"{error.setting}: {error}") from None
+        secure = "" if self.settings.mesh_tls_cert is None else "+tls"
+        self.others["mesh"] = f"mesh{secure}://{bound}"
+        return backplane
 
     async def _start_byte_listeners(self, policy: Policy) -> None:
         """Start the listeners of other protocols that the settings ask for."""

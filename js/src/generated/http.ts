@@ -243,11 +243,13 @@ export interface SessionInfo {
   readonly expires_at?: Timestamp;
   readonly server_time?: Timestamp;
   readonly limits?: Limits;
+  /** The node whose positions these are. Positions of another node mean nothing here: a client that comes from one reports a gap of unknown size. Absent where positions hold on every node. */
+  readonly node?: string;
 }
 
 /** Whether a value read from JSON is a SessionInfo. */
 export const isSessionInfo: Guard<SessionInfo> = /* @__PURE__ */ shape(
-  'client_id user_id? version:count features?:text[] expires_at?:count server_time?:count limits?:0',
+  'client_id user_id? version:count features?:text[] expires_at?:count server_time?:count limits?:0 node?:ref',
   isLimits,
 );
 

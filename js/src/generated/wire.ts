@@ -397,13 +397,15 @@ export interface AuthOkFrame {
   readonly expires_at?: Timestamp;
   readonly server_time?: Timestamp;
   readonly limits?: Limits;
+  /** The node whose positions these are. Positions of another node mean nothing here: a client that comes from one reports a gap of unknown size. Absent where positions hold on every node. */
+  readonly node?: string;
   /** Chosen by the client, echoed in the answer to this frame. */
   readonly ref?: string;
 }
 
 /** Whether a value read from JSON is an AuthOkFrame. */
 export const isAuthOkFrame: Guard<AuthOkFrame> = /* @__PURE__ */ shape(
-  'type:=auth.ok client_id user_id? version?:count features?:text[] expires_at?:count server_time?:count limits?:0 ref?:ref',
+  'type:=auth.ok client_id user_id? version?:count features?:text[] expires_at?:count server_time?:count limits?:0 node?:ref ref?:ref',
   isLimits,
 );
 

@@ -15,7 +15,12 @@ from pubsub_server.auth.api_keys import ApiKeys, ApiKeysError
 from pubsub_server.auth.authenticators import OnAuth, RememberedTokens, TokenRouter
 from pubsub_server.auth.dev_tokens import DevTokens, KeyFileError
 from pubsub_server.auth.jwks import FetchFailed, JwksAuthenticator, KeySet
-from pubsub_server.settings.addresses import LOOPBACK_HOST, parse_address, parse_sp_url
+from pubsub_server.settings.addresses import (
+    LOOPBACK_HOST,
+    parse_address,
+    parse_node_address,
+    parse_sp_url,
+)
 from pubsub_server.settings.config import LOOPBACK, Settings
 
 if TYPE_CHECKING:
@@ -62,7 +67,19 @@ def _problems(settings: Settings) -> Iterator[str]:
                     f"--dev listens on loopback only, not on {parsed.host}; use {LOOPBACK_HOST}"
                     f" with {flag}"
                 )
+        if settings.on_mesh and settings.mesh_listen is not None:
+            host = parse_node_address(settings.mesh_listen).host
+            if host not in LOOPBACK:
+                yield (
+                    f"--dev listens on loopback only, not on {host}; use {LOOPBACK_HOST} with"
+                    " --mesh-listen"
+                )
         return
+    if settings.on_mesh and settings.mesh_key is None and settings.mesh_tls_cert is None:
+        yield (
+            "whoever reaches mesh_listen could read and publish everything: set mesh_key"
+            " (HANZO_PUBSUB_MESH_KEY), or mesh_tls_cert, mesh_tls_key and mesh_tls_ca"
+        )
     if settings.jwks_url is None and settings.api_keys_file is None:
         yield (
             "nobody could authenticate: set IAM_JWKS_URL or --api-keys-file, or use --dev on this "

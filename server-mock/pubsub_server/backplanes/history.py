@@ -43,6 +43,8 @@ class MemoryStore:
         max_bytes: Retained in all.
         max_topics: Logs; the one written least recently goes first.
         born: Unix ms; what was acknowledged before is not here.
+        origin: Added to the number that a log begins with. Nodes that number for themselves have
+            different ones, so that the positions of one are none of another.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class MemoryStore:
         max_bytes: int,
         max_topics: int,
         born: int = 0,
+        origin: int = 0,
     ) -> None:
         self._retention = retention
         self._max_bytes = max_bytes
@@ -72,6 +75,7 @@ class MemoryStore:
         # Beyond every number of a log that is gone, by more than one: a jump must be seen.
         self._floor = 0
         self._born = born
+        self._origin = origin
         # Where the log of a topic will start that was subscribed to before its first message. Its
         # subscribers know that position, so that a loss of the log shows as a jump.
         self._starts: OrderedDict[str, int] = OrderedDict()
@@ -88,7 +92,13 @@ class MemoryStore:
     # ------------------------------------------------------------ append
 
     def append(
-        self, draft: Draft, sender: tuple[str, str], now: int
+        self,
+        draft: Draft,
+        sender: tuple[str, str],
+        now: int,
+        *,
+        stamp: int | None = None,
+        given: bool | None = None,
     ) -> Entry | Published | ServiceError:
         """Number and keep a message; it gets an id where its publisher gave none.
 
@@ -96,6 +106,9 @@ class MemoryStore:
             draft: What is published.
             sender: Kind and id of the publisher.
             now: Unix ms.
+            stamp: Its timestamp at another node that it was published on; kept where it is neither
+                later than now nor earlier than that of another message of the topic.
+            given: Whether the publisher gave the id of such a message.
 
         Returns:
             The entry to deliver; or what was answered before, if the id is known; or `conflict`,
@@ -107,7 +120,11 @@ class MemoryStore:
             self._last_ms = now
         topic, id = draft.topic, draft.id
         log = self._logs.get(topic)
-        given = id is not None
+        at = now
+        if stamp is not None:
+            at = max(min(stamp, now), 0 if log is None else log.last_at)
+        if given is None:
+            given = id is not None
         if id is None:
             id = message_id()
         elif (known := self._known(log, draft, id, sender, now)) is not None:
@@ -115,25 +132,25 @@ class MemoryStore:
         keep = self._retention.of(topic) if log is None else log.keep
         ttl = keep.age if draft.ttl is None else min(draft.ttl * 1000, keep.age)
         if draft.ttl == 0:
-            body = envelope(draft, id, now, None, sender)
-            entry = Entry(topic, id, now, None, now, body, given, sender)
-            if given:
+            body = envelope(draft, id, at, None, sender)
+            entry = Entry(topic, id, at, None, now, body, given, sender)
+            if given or stamp is not None:
                 self._remember(entry, now)
             return entry
         if log is None:
             log = self._begin(topic, keep, now)
         seq = log.last + 1
-        body = envelope(draft, id, now, seq, sender)
-        entry = Entry(topic, id, now, seq, now + ttl, body, given, sender)
+        body = envelope(draft, id, at, seq, sender)
+        entry = Entry(topic, id, at, seq, at + ttl, body, given, sender)
         log.last = seq
-        log.last_at = now
+        log.last_at = at
         if log is not self._latest:
             self._logs.move_to_end(topic)
             self._latest = None
         if keep.messages and ttl:
             self._keep(log, entry, now)
         else:
-            log.lost_at = now
+            log.lost_at = at
         return entry
 
     def _known(
@@ -165,7 +182,7 @@ class MemoryStore:
         return log
 
     def _next_start(self, now: int) -> int:
-        return max(now * SEQ_PER_MS, self._floor)
+        return max(now * SEQ_PER_MS + self._origin, self._floor)
 
     def _start_of(self, topic: str, now: int) -> int:
         start = self._starts.get(topic)
@@ -255,6 +272,25 @@ class MemoryStore:
                 self._born = self._last_ms
             else:
                 self._starts.pop(topic, None)
+
+    def break_off(self, topics: Iterable[str], now: int) -> None:
+        """Messages of these topics may be missing here: who resumes from before is told so.
+
+        What is retained stays. The numbering jumps, and a resumed position from before the jump is
+        one of another log.
+
+        Args:
+            topics: Which.
+            now: Unix ms.
+        """
+        for topic in topics:
+            log = self._logs.get(topic)
+            if log is not None:
+                log.last += 2
+                log.start = log.last + 1
+                log.lost_at = max(now, log.last_at)
+            elif (start := self._starts.pop(topic, None)) is not None:
+                self._floor = max(self._floor, start + 2)
 
     # ------------------------------------------------------------ read
 

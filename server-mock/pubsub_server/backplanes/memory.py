@@ -37,6 +37,11 @@ class MemoryBackplane:
         self._wall = wall
         self._deliver: Callable[[Entry], None] | None = None
 
+    @property
+    def node(self) -> str | None:
+        """See `backplane.Backplane`; there is no other node."""
+        return None
+
     def start(
         self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
     ) -> None:
@@ -158,12 +163,13 @@ class MemoryBackplane:
         """Nothing to end."""
 
 
-def open_memory(settings: Settings, wall: Callable[[], int]) -> MemoryBackplane:
+def open_memory(settings: Settings, wall: Callable[[], int], origin: int = 0) -> MemoryBackplane:
     """Logs in this process, empty, bounded by the settings.
 
     Args:
         settings: Limits.
         wall: Unix ms.
+        origin: See `history.MemoryStore`.
     """
     store = MemoryStore(
         retention(settings),
@@ -171,5 +177,6 @@ def open_memory(settings: Settings, wall: Callable[[], int]) -> MemoryBackplane:
         max_bytes=settings.history_max_bytes,
         max_topics=settings.topics_max,
         born=wall(),
+        origin=origin,
     )
     return MemoryBackplane(store, wall)

@@ -213,6 +213,7 @@ class Admission:
             expires_at=identity.expires_at,
             server_time=self._core.wall(),
             limits=self.limits(identity),
+            node=self._core.backplane.node,
         )
 
     def limits(self, identity: Identity) -> dict[str, int]:

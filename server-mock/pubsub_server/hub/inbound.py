@@ -292,6 +292,8 @@ class Inbound:
         }
         if ok.expires_at is not None:
             frame["expires_at"] = ok.expires_at
+        if ok.node is not None:
+            frame["node"] = ok.node
         if request.ref is not None:
             frame["ref"] = request.ref
         self._core.send(connection, frame)

@@ -41,9 +41,28 @@ def parse_address(text: str) -> Address:
         if not path or len(path) > _PATH_MAX:
             raise ValueError(f"must name a path of 1 to {_PATH_MAX} characters after `unix:`")
         return Address("", 0, path)
+    address = _parsed(text)
+    if address is None:
+        raise ValueError("must be a port, HOST:PORT or unix:PATH")
+    return address
+
+
+def parse_node_address(text: str) -> Address:
+    """Read the address of a node of a mesh: a port, which is on loopback, or `HOST:PORT`.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    address = None if text.startswith("unix:") else _parsed(text)
+    if address is None:
+        raise ValueError(f"{text} is not a port or HOST:PORT")
+    return address
+
+
+def _parsed(text: str) -> Address | None:
     match = _HOST_PORT.fullmatch(text)
     if match is None or int(match[2]) > 65_535:
-        raise ValueError("must be a port, HOST:PORT or unix:PATH")
+        return None
     host: str | None = match[1]
     return Address((host or LOOPBACK_HOST).strip("[]"), int(match[2]))
 

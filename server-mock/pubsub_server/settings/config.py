@@ -26,7 +26,7 @@ from pydantic import (
 
 from pubsub_server.auth.identity import DEFAULT_CLAIMS
 from pubsub_server.settings import conflicts
-from pubsub_server.settings.addresses import parse_address, parse_sp_url
+from pubsub_server.settings.addresses import parse_address, parse_node_address, parse_sp_url
 from pubsub_server.settings.entries import HistoryClass, ListenerIdentity, Webhook
 from pubsub_server.settings.kinds import (
     Count,
@@ -131,10 +131,65 @@ class Settings(BaseModel):
         default=("*",),
         description="Origins whose pages may use the HTTP API and the WebSocket. `*` allows all.",
     )
-    backplane: Literal["memory", "redis"] | None = Field(
+    backplane: Literal["memory", "redis", "mesh"] | None = Field(
         default=None,
         description="Where history, presence and limits are stored, and how nodes exchange "
-        "messages. Default: `redis` if `redis_url` is set, otherwise `memory`.",
+        "messages. `mesh` connects nodes directly, see `mesh_listen`. Default: `redis` if "
+        "`redis_url` is set, otherwise `memory`.",
+    )
+    mesh_listen: str | None = Field(
+        default=None,
+        description="Address on which the node accepts connections from the other nodes of a "
+        "mesh: a port (loopback) or `HOST:PORT`. 0 picks a free port.",
+    )
+    mesh_peer: Items = Field(
+        default=(),
+        description="`HOST:PORT` of nodes of the mesh. One is enough: the node learns the others "
+        "from it.",
+    )
+    mesh_advertise: str | None = Field(
+        default=None,
+        description="`HOST:PORT` at which other nodes reach this one, behind a proxy or NAT. "
+        "Default: `mesh_listen`. If that is all interfaces, the host of the connection.",
+    )
+    mesh_heartbeat: Milliseconds = Field(
+        default=5_000,
+        description="Interval between heartbeats to each node of the mesh. The node closes a "
+        "connection after three intervals without a frame from the peer.",
+    )
+    mesh_ack_timeout: Milliseconds = Field(
+        default=1_000,
+        description="Timeout for a node to acknowledge a subscription. The node sends it again up "
+        "to three times, then closes the connection. A `subscribe` waits for the acknowledgements "
+        "for at most this long.",
+    )
+    mesh_linger: Wait = Field(
+        default=5_000,
+        description="Time that a node stays subscribed at the other nodes after its last "
+        "subscriber of a topic has left, so that a client that reconnects has no gap. 0 "
+        "unsubscribes immediately.",
+    )
+    mesh_queue_bytes: Size = Field(
+        default=33_554_432,
+        description="Maximum unsent bytes per node of the mesh. The node closes a connection "
+        "above it.",
+    )
+    mesh_key: SecretStr | None = Field(
+        default=None,
+        min_length=16,
+        description="Shared key of the nodes, at least 16 characters. Set it in "
+        "`HANZO_PUBSUB_MESH_KEY` or in the file, because other users can see flags.",
+    )
+    mesh_tls_cert: Path | None = Field(
+        default=None, description="Certificate that the node presents to other nodes, PEM."
+    )
+    mesh_tls_key: Path | None = Field(
+        default=None, description="Private key of `mesh_tls_cert`, PEM."
+    )
+    mesh_tls_ca: Path | None = Field(
+        default=None,
+        description="Certificate authorities, PEM. Other nodes must present a certificate from "
+        "one of them.",
     )
     redis_url: SecretStr | None = Field(
         default=None,
@@ -404,7 +459,7 @@ class Settings(BaseModel):
         default=None,
         description="Time over which the server closes its connections at shutdown, so that "
         "clients don't all reconnect at once. At most 3/4 of `drain_timeout`. 0 "
-        "closes all at once. Default: `3s` on Redis, otherwise 0.",
+        "closes all at once. Default: `3s` on Redis and in a mesh, otherwise 0.",
     )
     drain_notice: Wait = Field(
         default=0,
@@ -520,6 +575,21 @@ class Settings(BaseModel):
             parse_address(address)
         return address
 
+    @field_validator("mesh_listen", "mesh_advertise")
+    @classmethod
+    def _node_address(cls, address: str | None) -> str | None:
+        if address is not None:
+            parse_node_address(address)
+        return address
+
+    @field_validator("mesh_peer")
+    @classmethod
+    def _node_addresses(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        for each in addresses:
+            if not parse_node_address(each).port:
+                raise ValueError(f"{each} has port 0; give the port that the node listens on")
+        return addresses
+
     @field_validator("sp_pub")
     @classmethod
     def _sp_url(cls, url: str | None) -> str | None:
@@ -601,6 +671,11 @@ class Settings(BaseModel):
         return self.backplane == "redis" or (self.backplane is None and self.redis_url is not None)
 
     @property
+    def on_mesh(self) -> bool:
+        """Whether the backplane is `mesh`."""
+        return self.backplane == "mesh"
+
+    @property
     def needs_bus(self) -> bool:
         """Whether there are several workers, and no Redis that joins them."""
         return self.workers > 1 and not self.on_redis
@@ -609,7 +684,7 @@ class Settings(BaseModel):
     def spread(self) -> int:
         """Milliseconds over which connections end at shutdown, before `drain_timeout` bounds it."""
         if self.drain_spread is None:
-            return SPREAD_AMONG_NODES if self.on_redis else 0
+            return SPREAD_AMONG_NODES if self.on_redis or self.on_mesh else 0
         return self.drain_spread
 
     @property

@@ -63,7 +63,33 @@ def conflicts(settings: Settings) -> Iterator[str]:
         )
     if settings.audit_redis and settings.redis_url is None:
         yield "audit_redis is set without redis_url; say where Redis is"
+    yield from _mesh(settings)
     yield from _kafka(settings)
+
+
+def _mesh(settings: Settings) -> Iterator[str]:
+    given = [
+        name
+        for name in ("mesh_listen", "mesh_peer", "mesh_advertise", "mesh_key", "mesh_tls_cert")
+        if getattr(settings, name)
+    ]
+    if not settings.on_mesh:
+        if given:
+            yield f"{given[0]} is set without backplane `mesh`; set that, or leave it out"
+        return
+    if settings.mesh_listen is None:
+        yield "backplane is `mesh` without mesh_listen; say where the other nodes find this one"
+    if settings.workers > 1:
+        yield (
+            f"backplane is `mesh` with {settings.workers} workers; run one worker, and more nodes"
+        )
+    parts = ("mesh_tls_cert", "mesh_tls_key", "mesh_tls_ca")
+    missing = [name for name in parts if getattr(settings, name) is None]
+    if missing and len(missing) < len(parts):
+        has = next(name for name in parts if name not in missing)
+        yield f"{has} is set without {missing[0]}; TLS among nodes needs all three"
+    if settings.mesh_advertise is not None and settings.mesh_advertise.endswith(":0"):
+        yield "mesh_advertise has port 0; give the port that other nodes reach"
 
 
 def _kafka(settings: Settings) -> Iterator[str]:

@@ -46,7 +46,7 @@ _OBJECTS = frozenset(
 )
 """Settings that are lists or maps of objects: JSON in a flag or variable."""
 
-_SECRET = frozenset({"webhooks", "redis_url", "audit_kafka_password"})
+_SECRET = frozenset({"webhooks", "redis_url", "audit_kafka_password", "mesh_key"})
 """What is wrong with these is said without what was given."""
 
 
@@ -298,6 +298,10 @@ def _kind(name: str) -> str:
         "hub": "a port, HOST:PORT or unix:PATH",
         "sp_pub": "tcp://HOST:PORT, ipc://PATH or abstract://NAME",
         "redis_url": "a URL like redis://host:6379",
+        "mesh_listen": "a port or HOST:PORT",
+        "mesh_advertise": "HOST:PORT",
+        "mesh_peer": "HOST:PORT, several with commas",
+        "mesh_key": "at least 16 characters",
     }
     if name in special:
         return special[name]

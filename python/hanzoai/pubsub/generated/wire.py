@@ -313,6 +313,8 @@ class AuthOkFrame(Model):
     """When the token expires."""
     server_time: Timestamp | None = None
     limits: Limits | None = None
+    node: Annotated[str | None, Field(max_length=64, min_length=1)] = None
+    """The node whose positions these are. Positions of another node mean nothing here: a client that comes from one reports a gap of unknown size. Absent where positions hold on every node."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
     """Chosen by the client, echoed in the answer to this frame."""
 
@@ -601,6 +603,8 @@ class SessionInfo(Model):
     """When the token expires."""
     server_time: Timestamp | None = None
     limits: Limits | None = None
+    node: Annotated[str | None, Field(max_length=64, min_length=1)] = None
+    """The node whose positions these are. Positions of another node mean nothing here: a client that comes from one reports a gap of unknown size. Absent where positions hold on every node."""
 
 
 class AccessInfo(Model):

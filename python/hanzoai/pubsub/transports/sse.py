@@ -242,6 +242,7 @@ class SseTransport:
                 expires_at=info.expires_at,
                 server_time=info.server_time,
                 limits=info.limits,
+                node=info.node,
                 ref=frame.ref,
             )
             self._greeted_at = self._clock.now()

@@ -152,6 +152,11 @@ class RedisBackplane:
 
     # ------------------------------------------------------------ life
 
+    @property
+    def node(self) -> str | None:
+        """See `backplane.Backplane`; all nodes share the logs."""
+        return None
+
     def start(
         self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
     ) -> None:

@@ -165,6 +165,7 @@ class RestApi:
                 expires_at=ok.expires_at,
                 server_time=ok.server_time,
                 limits=dict(ok.limits),
+                node=ok.node,
             )
         )
 

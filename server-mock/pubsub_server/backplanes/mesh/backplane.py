@@ -1,0 +1,274 @@
+"""Logs in this process, and messages of other nodes over the mesh."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import orjson
+
+from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.payload_bytes import to_json
+from hanzoai.pubsub.topics import is_wildcard, validate_topic
+from hanzoai.pubsub.wire.ids import message_id
+from pubsub_server.backplane import Entry
+from pubsub_server.backplanes.mesh.codec import Record
+from pubsub_server.instruments import Reading
+from pubsub_server.interfaces import Published
+from pubsub_server.shared.requests import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from pubsub_server.backplane import Origin, Replay, Standing
+    from pubsub_server.backplanes.memory import MemoryBackplane
+    from pubsub_server.backplanes.mesh.mesh import Mesh
+    from pubsub_server.errors import ServiceError
+    from pubsub_server.instruments import Instrument
+    from pubsub_server.interfaces import Page, TopicReport
+    from pubsub_server.shared.topic_index import Survey
+
+PLAIN_SENDER = ("service", "mesh")
+"""Sender of messages of peers that name none."""
+
+
+class MeshBackplane:
+    """See `backplane.Backplane`. Positions are those of this node alone.
+
+    A message of another node gets a position here when it comes, and is kept like one that was
+    published here. Where something may be missing, the numbering jumps, so that subscribers see it.
+
+    Args:
+        memory: The logs.
+        wall: Unix ms.
+    """
+
+    lasting = False
+
+    def __init__(self, memory: MemoryBackplane, wall: Callable[[], int]) -> None:
+        self._memory = memory
+        self._store = memory.store
+        self._wall = wall
+        self._deliver: Callable[[Entry], None] | None = None
+        self._lack: Callable[[str], None] | None = None
+        self._mesh: Mesh | None = None
+
+    @property
+    def mesh(self) -> Mesh:
+        """The connections with other nodes; set once, before `start`."""
+        assert self._mesh is not None
+        return self._mesh
+
+    @mesh.setter
+    def mesh(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+
+    @property
+    def node(self) -> str | None:
+        """See `backplane.Backplane`."""
+        return self.mesh.terms.node
+
+    def start(
+        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+    ) -> None:
+        """See `backplane.Backplane`."""
+        self._deliver = deliver
+        self._lack = lack or self._lack
+        self._memory.start(deliver)
+
+    @property
+    def hears(self) -> bool:
+        """See `backplane.Backplane`; a node without peers serves its own clients."""
+        return True
+
+    def watch(self, changed: Callable[[bool], None]) -> None:
+        """See `backplane.Backplane`."""
+
+    def join(self, pattern: str) -> None:
+        """See `backplane.Backplane`."""
+        if self.mesh.met and not is_wildcard(pattern) and not self.mesh.wanted.covers(pattern):
+            # What others have published meanwhile has not come.
+            self._store.break_off([pattern], self._wall())
+        elif self.mesh.met and is_wildcard(pattern):
+            covers = self.mesh.wanted.covers
+            found = [each for each in self._store.named([pattern]) if not covers(each)]
+            self._store.break_off(found, self._wall())
+        self.mesh.join(pattern)
+
+    def leave(self, pattern: str) -> None:
+        """See `backplane.Backplane`."""
+        self.mesh.leave(pattern)
+
+    def publish(
+        self,
+        drafts: Sequence[Draft],
+        sender: tuple[str, str],
+        origin: Origin | None = None,
+    ) -> list[Published | ServiceError]:
+        """See `backplane.Backplane`."""
+        results = self._memory.publish(drafts, sender, origin)
+        mesh = self.mesh
+        for draft, done in zip(drafts, results, strict=True):
+            if isinstance(done, Published) and not done.duplicate:
+                mesh.published = True
+                wanting = mesh.wanting(draft.topic)
+                if wanting:
+                    record = functools.partial(_record, draft, done, sender)
+                    mesh.forward(wanting, draft.topic, record, draft.data)
+        return results
+
+    def replay(
+        self,
+        topics: Sequence[str],
+        patterns: Sequence[str],
+        *,
+        since: int | None,
+        after: Mapping[str, int],
+        newest: int | None,
+        allowed: Callable[[str], bool],
+    ) -> Replay | Awaitable[Replay]:
+        """See `backplane.Backplane`; answered when the peers have acknowledged the interest."""
+        found = self._memory.replay(
+            topics, patterns, since=since, after=after, newest=newest, allowed=allowed
+        )
+        settled = self.mesh.settle()
+        return found if settled is None else _after(settled, found)
+
+    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
+        """See `backplane.Backplane`."""
+        return self._memory.survey(patterns, allowed)
+
+    def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
+        """See `backplane.Backplane`; those of this node."""
+        return self._memory.names(patterns, allowed)
+
+    def stand(
+        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
+    ) -> tuple[int, Sequence[Standing]]:
+        """See `backplane.Backplane`; on this node."""
+        return self._memory.stand(topics, at, hear=hear)
+
+    def page(
+        self,
+        topic: str,
+        *,
+        since: int | None,
+        before: str | None,
+        after: int | None,
+        limit: int,
+    ) -> Page:
+        """See `backplane.Backplane`; what this node has kept."""
+        return self._memory.page(topic, since=since, before=before, after=after, limit=limit)
+
+    def reports(self, prefix: str, limit: int) -> list[TopicReport]:
+        """See `backplane.Backplane`."""
+        return self._memory.reports(prefix, limit)
+
+    def expire(self) -> None:
+        """See `backplane.Backplane`."""
+        self._memory.expire()
+
+    def evict(self, topic: str | None, *, log_too: bool) -> None:
+        """See `backplane.Backplane`."""
+        self._memory.evict(topic, log_too=log_too)
+
+    def instruments(self) -> Sequence[Instrument]:
+        """See `backplane.Backplane`."""
+        mesh = self.mesh
+        counts = mesh.counts
+
+        def counter(name: str, help: str, read: Callable[[], float]) -> Reading:
+            return Reading(f"mesh_{name}", help, read, "counter")
+
+        return (
+            *self._memory.instruments(),
+            Reading("mesh_peers", "Nodes that this one is connected with.", lambda: mesh.peers),
+            Reading("mesh_members", "Addresses of nodes that are known.", lambda: mesh.members),
+            Reading(
+                "mesh_interests",
+                "Topics and patterns that other nodes want, of each node.",
+                lambda: mesh.interests,
+            ),
+            counter("forwarded", "Messages sent to other nodes.", lambda: counts.forwarded),
+            counter("forwarded_bytes", "Bytes of those.", lambda: mesh.forwarded_bytes),
+            counter("received", "Messages of other nodes.", lambda: counts.received),
+            counter("duplicates", "Of those, messages that had come.", lambda: counts.duplicates),
+            counter("unwanted", "Of those, messages nobody here wants.", lambda: counts.unwanted),
+            counter(
+                "refused",
+                "Connections and requests of other nodes that broke a rule.",
+                lambda: counts.refused,
+            ),
+            counter("stalled", "Nodes cut because they did not read.", lambda: counts.stalled),
+            counter("lost", "Nodes that went without a word.", lambda: counts.lost),
+        )
+
+    async def finish_writing(self) -> None:
+        """See `backplane.Backplane`."""
+
+    async def deliver_rest(self) -> None:
+        """See `backplane.Backplane`."""
+
+    async def close(self) -> None:
+        """See `backplane.Backplane`."""
+        await self.mesh.close()
+
+    # ------------------------------------------------------------ see mesh.Receiver
+
+    def forwarded(self, record: Record) -> bool:
+        """See `mesh.Receiver`."""
+        try:
+            validate_topic(record.topic)
+            orjson.loads(record.data)
+            if record.meta is not None:
+                orjson.loads(record.meta)
+        except (InvalidTopic, orjson.JSONDecodeError):
+            self.mesh.counts.refused += 1
+            return True
+        draft = Draft(record.topic, record.type, record.data, record.ttl, record.id, record.meta)
+        sender = (record.kind, record.user)
+        return self._take(draft, sender, record.timestamp, given=record.given)
+
+    def raw(self, topic: bytes, data: bytes) -> None:
+        """See `mesh.Receiver`."""
+        draft = Draft(topic.decode(), "message", to_json(data), None, message_id(), None)
+        self._take(draft, PLAIN_SENDER, self._wall(), given=False)
+
+    def interrupted(self) -> None:
+        """See `mesh.Receiver`."""
+        topics = [name for name in self.mesh.wanted if not is_wildcard(name)]
+        patterns = [name for name in self.mesh.wanted if is_wildcard(name)]
+        found = self._store.named(patterns) if patterns else []
+        self._store.break_off(dict.fromkeys((*topics, *found)), self._wall())
+        if self._lack is not None:
+            for topic in found:
+                self._lack(topic)
+
+    # ------------------------------------------------------------ inside
+
+    def _take(self, draft: Draft, sender: tuple[str, str], timestamp: int, *, given: bool) -> bool:
+        entry = self._store.append(draft, sender, self._wall(), stamp=timestamp, given=given)
+        if not isinstance(entry, Entry):
+            return False
+        if self._deliver is not None:
+            self._deliver(entry)
+        return True
+
+
+def _record(draft: Draft, done: Published, sender: tuple[str, str]) -> Record:
+    return Record(
+        draft.topic,
+        done.id,
+        draft.id is not None,
+        draft.type,
+        draft.data,
+        *sender,
+        done.timestamp,
+        draft.ttl,
+        draft.meta,
+    )
+
+
+async def _after(settled: Awaitable[None], found: Replay) -> Replay:
+    await settled
+    return found

@@ -1,0 +1,125 @@
+"""Which peers want which topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from hanzoai.pubsub.topics import TopicTrie
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
+
+    P = TypeVar("P", bound=Hashable)
+else:
+    P = TypeVar("P")
+
+ROUTES_MAX: Final = 10_000
+"""Topics whose peers are remembered; all are forgotten when they are more."""
+
+
+class InterestTable(Generic[P]):
+    """Topics and patterns by peer.
+
+    Args:
+        most: Names of one peer; more are refused.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._names: dict[P, dict[str, None]] = {}
+        self._trie: TopicTrie[P] = TopicTrie()
+        self._routes: dict[str, tuple[P, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._trie)
+
+    def of(self, peer: P) -> list[str]:
+        """What one peer wants."""
+        return list(self._names.get(peer, ()))
+
+    def add(self, peer: P, names: Iterable[str]) -> bool:
+        """The peer wants these; False if it would have too many, and then none is added."""
+        held = self._names.setdefault(peer, {})
+        fresh = [name for name in dict.fromkeys(names) if name not in held]
+        if len(held) + len(fresh) > self._most:
+            return False
+        for name in fresh:
+            held[name] = None
+            self._trie.insert(name, peer)
+        if fresh:
+            self._routes.clear()
+        return True
+
+    def discard(self, peer: P, names: Iterable[str]) -> None:
+        """The peer wants these no more."""
+        held = self._names.get(peer, {})
+        for name in names:
+            if name in held:
+                del held[name]
+                self._trie.remove(name, peer)
+                self._routes.clear()
+
+    def drop(self, peer: P) -> None:
+        """The peer wants nothing any more."""
+        self.discard(peer, self.of(peer))
+        self._names.pop(peer, None)
+
+    def peers(self, topic: str) -> tuple[P, ...]:
+        """Who wants a message of this topic, each once."""
+        found = self._routes.get(topic)
+        if found is None:
+            found = tuple(dict.fromkeys(self._trie.match(topic)))
+            if len(self._routes) >= ROUTES_MAX:
+                self._routes.clear()
+            self._routes[topic] = found
+        return found
+
+
+class Wanted:
+    """What this node wants: the topics and patterns of its clients.
+
+    Args:
+        linger: Seconds that a name stays wanted after its last client has left.
+    """
+
+    def __init__(self, linger: float) -> None:
+        self._linger = linger
+        self._names: dict[str, None] = {}
+        self._trie: TopicTrie[None] = TopicTrie()
+        # Names without a client, by when they end; in this order.
+        self._ending: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def join(self, name: str) -> bool:
+        """A client wants this; False if it was wanted already."""
+        if self._ending.pop(name, None) is not None:
+            return False
+        self._names[name] = None
+        self._trie.insert(name, None)
+        return True
+
+    def leave(self, name: str, now: float) -> None:
+        """No client wants it any more; see `ended`."""
+        self._ending[name] = now + self._linger
+
+    def ended(self, now: float) -> list[str]:
+        """Names that are wanted no more."""
+        found: list[str] = []
+        for name, at in self._ending.items():
+            if at > now:
+                break
+            found.append(name)
+        for name in found:
+            del self._ending[name]
+            del self._names[name]
+            self._trie.remove(name, None)
+        return found
+
+    def covers(self, topic: str) -> bool:
+        """Whether what is published in this topic is wanted."""
+        return bool(self._trie.match(topic))

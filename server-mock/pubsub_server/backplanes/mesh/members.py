@@ -1,0 +1,140 @@
+"""Which nodes there are, and when to dial whom; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+LEARNED_MAX: Final = 256
+"""Addresses known from other nodes; more are ignored."""
+AT_ONCE: Final = 8
+"""Connections that are being opened at a time."""
+FIRST_WAIT: Final = 0.25
+LONGEST_WAIT: Final = 5.0
+"""Seconds between two attempts to reach an address: doubled after each, up to this."""
+FORGET_AFTER: Final = 60.0
+"""Seconds without a connection after which an address is forgotten that only others know."""
+
+
+@dataclass(slots=True)
+class _Known:
+    configured: bool
+    node: str = ""
+    next: float = 0.0
+    wait: float = FIRST_WAIT
+    lonely: float = 0.0
+    dialing: bool = False
+    tried: bool = False
+
+
+class Members:
+    """Addresses of nodes, learned from the settings and from peers.
+
+    Args:
+        configured: Dialed for ever.
+        random: From 0 inclusive to 1 exclusive; spreads attempts.
+
+    Attributes:
+        ignored: Addresses that had no place.
+    """
+
+    def __init__(self, configured: Iterable[str], random: Callable[[], float]) -> None:
+        self.ignored = 0
+        self._random = random
+        self._known = {address: _Known(configured=True) for address in configured}
+        self._own: set[str] = set()
+        self._learned = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def learn(self, node: str, address: str, now: float, *, patience: float = 0.0) -> None:
+        """A peer knows a node there.
+
+        Args:
+            node: Its id.
+            address: Where it is reached.
+            now: Monotonic seconds.
+            patience: Seconds in which it may dial first.
+        """
+        if address in self._own:
+            return
+        known = self._known.get(address)
+        if known is not None:
+            known.node = node
+            known.lonely = now
+            return
+        if self._learned >= LEARNED_MAX:
+            self.ignored += 1
+            return
+        self._learned += 1
+        self._known[address] = _Known(False, node, now + patience, lonely=now)
+
+    def mine(self, address: str) -> None:
+        """The address is that of this node; one from the settings may be that of others, too."""
+        known = self._known.get(address)
+        if known is None or not known.configured:
+            self._own.add(address)
+            self._forget(address)
+
+    def gone(self, node: str) -> None:
+        """A node has ended, and said so."""
+        for address in [each for each, known in self._known.items() if known.node == node]:
+            known = self._known[address]
+            known.node = ""
+            if not known.configured:
+                self._forget(address)
+
+    def due(self, linked: Callable[[str], bool], now: float) -> list[str]:
+        """Addresses to dial now; say of each what became of it by `dialed`.
+
+        Args:
+            linked: Whether there is a connection with a node.
+            now: Monotonic seconds.
+        """
+        found: list[str] = []
+        free = AT_ONCE - sum(known.dialing for known in self._known.values())
+        for address, known in list(self._known.items()):
+            if known.node and linked(known.node):
+                known.lonely, known.wait = now, FIRST_WAIT
+                known.next = max(known.next, now + FIRST_WAIT)
+            elif not known.configured and now - known.lonely >= FORGET_AFTER and not known.dialing:
+                self._forget(address)
+            elif free > 0 and not known.dialing and now >= known.next:
+                known.dialing = True
+                free -= 1
+                found.append(address)
+        return found
+
+    def dialed(self, address: str, node: str | None, now: float) -> None:
+        """An attempt is over.
+
+        Args:
+            address: Which.
+            node: Id of the node that answered; empty for a plain peer; None where none did.
+            now: Monotonic seconds.
+        """
+        known = self._known.get(address)
+        if known is None:
+            return
+        known.dialing = False
+        known.tried = True
+        if node is not None:
+            known.node = node
+        known.next = now + known.wait * (0.5 + self._random() / 2)
+        known.wait = min(LONGEST_WAIT, known.wait * 2)
+
+    def untried(self, linked: Callable[[str], bool]) -> bool:
+        """Whether there are addresses that nobody has tried to reach yet."""
+        return any(
+            not known.tried and not (known.node and linked(known.node))
+            for known in self._known.values()
+        )
+
+    def _forget(self, address: str) -> None:
+        known = self._known.pop(address, None)
+        if known is not None and not known.configured:
+            self._learned -= 1

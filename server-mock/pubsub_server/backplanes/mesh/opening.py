@@ -1,0 +1,124 @@
+"""Opens the mesh of a node: its name, its terms, TLS, and the first round among the others."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from pubsub_server.backplanes.memory import open_memory
+from pubsub_server.backplanes.mesh.backplane import MeshBackplane
+from pubsub_server.backplanes.mesh.codec import FORWARD_HEAD
+from pubsub_server.backplanes.mesh.mesh import Mesh
+from pubsub_server.backplanes.mesh.peering import Terms
+from pubsub_server.settings.addresses import parse_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pubsub_server.settings.addresses import Address
+    from pubsub_server.settings.config import Settings
+
+MEET_WINDOWS: Final = 2
+"""Windows of an acknowledgement in which a start waits for the other nodes."""
+BASE64_GROWTH: Final = 2
+"""A message of another node may take so many times `max_payload`, plus what is beside its data."""
+SLOTS: Final = 4096
+SLOT: Final = 1_460_000_000_000
+"""Nodes number their logs so far apart; 4,096 of these are 6e15, which with the time of the year
+2065 in microseconds stays below 2 ** 53."""
+
+
+class UnusableError(Exception):
+    """What the settings name cannot be used.
+
+    Attributes:
+        setting: Which of them.
+    """
+
+    def __init__(self, setting: str, said: str) -> None:
+        super().__init__(said)
+        self.setting = setting
+
+
+def build_tls(settings: Settings) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+    """TLS of connections that come, and of those that this node opens; None for plaintext.
+
+    Both sides show a certificate of `mesh_tls_ca`. Names are not compared: addresses of nodes come
+    and go, and who has such a certificate is a node.
+
+    Raises:
+        UnusableError: A file cannot be read, or key and certificate do not belong together.
+    """
+    if settings.mesh_tls_cert is None:
+        return None, None
+    contexts = (
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+    )
+    for context in contexts:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        try:
+            context.load_cert_chain(settings.mesh_tls_cert, settings.mesh_tls_key)
+        except (OSError, ssl.SSLError) as error:
+            files = f"{settings.mesh_tls_cert} and mesh_tls_key {settings.mesh_tls_key}"
+            said = f"{files} cannot be used: {error.strerror or error}"
+            raise UnusableError("mesh_tls_cert", said) from None
+        try:
+            context.load_verify_locations(settings.mesh_tls_ca)
+        except (OSError, ssl.SSLError) as error:
+            said = f"{settings.mesh_tls_ca} cannot be used: {error.strerror or error}"
+            raise UnusableError("mesh_tls_ca", said) from None
+    return contexts
+
+
+async def open_mesh(settings: Settings, wall: Callable[[], int]) -> tuple[MeshBackplane, Address]:
+    """Listen, dial, and wait for the first answers.
+
+    Args:
+        settings: With `mesh_listen`.
+        wall: Unix ms.
+
+    Returns:
+        The backplane, and where it listens for other nodes.
+
+    Raises:
+        UnusableError: The address is in use, or a file cannot be read.
+    """
+    assert settings.mesh_listen is not None
+    listener_tls, dialer_tls = build_tls(settings)
+    key = settings.mesh_key
+    node = secrets.token_hex(8)
+    backplane = MeshBackplane(
+        open_memory(settings, wall, origin=int(node, 16) % SLOTS * SLOT), wall
+    )
+    mesh = backplane.mesh = Mesh(
+        Terms(
+            node=node,
+            start=secrets.token_hex(8),
+            address="",
+            key=None if key is None else key.get_secret_value().encode(),
+            heartbeat=settings.mesh_heartbeat / 1000,
+            window=settings.mesh_ack_timeout / 1000,
+            max_message=BASE64_GROWTH * settings.max_payload + FORWARD_HEAD,
+        ),
+        backplane,
+        peers=settings.mesh_peer,
+        interests=settings.topics_max,
+        linger=settings.mesh_linger / 1000,
+        queue_bytes=settings.mesh_queue_bytes,
+        listener_tls=listener_tls,
+        dialer_tls=dialer_tls,
+    )
+    listen = parse_address(settings.mesh_listen)
+    try:
+        bound = await mesh.start(listen, settings.mesh_advertise)
+    except (OSError, OverflowError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise UnusableError(
+            "mesh_listen", f"cannot listen on {settings.mesh_listen}: {said}"
+        ) from None
+    await mesh.meet(MEET_WINDOWS * mesh.terms.window)
+    return backplane, bound

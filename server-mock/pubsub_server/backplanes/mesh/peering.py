@@ -1,0 +1,352 @@
+"""One connection with another node, without I/O: frames in, frames out, and what they mean.
+
+Both sides say hello. Two of our nodes prove that they have the shared key, if there is one, then
+the one with the lower id decides which connection of the two stays, and welcomes the other. A peer
+whose first frame is no hello speaks the six opcodes of the proposal and nothing else.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from hanzoai.pubsub.unparsed import FrameError
+from pubsub_server.backplanes.mesh import codec
+from pubsub_server.backplanes.mesh.codec import Frame, FrameDecoder, Hello, Member, Record
+from pubsub_server.backplanes.mesh.lanes import Announcements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+DEAD_AFTER: Final = 3
+"""Heartbeats without a sign of life after which a peer is dead (Z-28)."""
+GREETING: Final = 4
+"""Windows of an acknowledgement in which a peer has to say hello, or is taken for a plain one."""
+_ACKS: Final = {
+    codec.SUBSCRIBE: codec.SUBSCRIBE_ACK,
+    codec.UNSUBSCRIBE: codec.UNSUBSCRIBE_ACK,
+    codec.PATTERNS: codec.PATTERNS_ACK,
+    codec.PATTERNS_END: codec.PATTERNS_END_ACK,
+}
+_PLAIN: Final = frozenset(range(codec.HEARTBEAT, codec.FORWARD + 1))
+_LABEL: Final = b"hanzo-pubsub mesh 1"
+
+
+class MeshError(FrameError):
+    """The peer breaks a rule, or may not be here. Close the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduced:
+    """The peer is one of our nodes, with the key: decide with `accept`, or await `Welcomed`."""
+
+    hello: Hello
+
+
+@dataclass(frozen=True, slots=True)
+class Welcomed:
+    """The connection is in use.
+
+    Attributes:
+        plain: The peer speaks the six opcodes alone.
+        missed: The peer has published something that this node would have wanted.
+    """
+
+    plain: bool
+    missed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """The peer wants these; answer with `acknowledge`."""
+
+    opcode: int
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class WantsNoMore:
+    """The peer wants these no more."""
+
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """A message of one of our nodes."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A message of a peer that speaks the six opcodes alone."""
+
+    topics: Sequence[bytes]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Knows:
+    """The nodes that the peer is connected to."""
+
+    members: Sequence[Member]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The peer has acknowledged a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The peer ends, and has sent all that it had to send."""
+
+
+Event: TypeAlias = (
+    Introduced | Welcomed | Wants | WantsNoMore | Forwarded | Raw | Knows | Acknowledged | Left
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is the same for all connections of a node.
+
+    Attributes:
+        node: Id of this node.
+        start: See `codec.Hello`.
+        address: Where it is reached.
+        key: The shared key; None for none.
+        heartbeat: Seconds between two pings.
+        window: Seconds in which an acknowledgement has to come.
+        max_message: Most bytes of a message that is read.
+    """
+
+    node: str
+    start: str
+    address: str
+    key: bytes | None
+    heartbeat: float
+    window: float
+    max_message: int
+
+
+class Peering:
+    """One connection.
+
+    Args:
+        terms: Of this node.
+        nonce: Random and new with each connection.
+        dialed: Whether this node opened it.
+        now: Monotonic seconds.
+
+    Attributes:
+        hello: What the peer said; None before, and for a plain peer.
+        ready: Whether messages and interest may be exchanged.
+        plain: Whether the peer speaks the six opcodes alone; known when `ready`.
+        announcements: What the peer is told of the interest of this node; there when `ready`.
+    """
+
+    def __init__(self, terms: Terms, nonce: bytes, *, dialed: bool, now: float) -> None:
+        self._terms = terms
+        self._dialed = dialed
+        self._decoder = FrameDecoder(terms.max_message)
+        self._out: list[bytes] = []
+        self._mine = Hello(
+            codec.VERSION, terms.node, terms.start, terms.address, nonce, terms.key is not None
+        )
+        self.hello: Hello | None = None
+        self.ready = False
+        self.plain = False
+        self._proven = False
+        self._welcomed = False
+        self.announcements = Announcements(terms.window, wildcards=True)
+        self._began = now
+        self._heard = now
+        self._ping_at = now + terms.heartbeat
+        self._out.append(codec.hello(self._mine))
+
+    @property
+    def skipped(self) -> int:
+        """Frames whose opcode this node does not know."""
+        return self._decoder.skipped
+
+    def take(self) -> bytes:
+        """What has to be written; empty for nothing."""
+        out, self._out = self._out, []
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def received(self, data: bytes, now: float) -> Iterable[Event]:
+        """Bytes came.
+
+        Raises:
+            FrameError: Close the connection; its `reason` is the word for counters.
+        """
+        for each in self._decoder.feed(data):
+            self._heard = now
+            yield from self._frame(each)
+
+    def tick(self, now: float) -> Iterable[Event]:
+        """Time has passed: heartbeats and requests are due, or the peer is dead.
+
+        Raises:
+            FrameError: Close the connection.
+            Unacknowledged: As well.
+        """
+        terms = self._terms
+        if now - self._heard >= DEAD_AFTER * terms.heartbeat:
+            raise MeshError("dead", "Nothing has come for three heartbeats.")
+        if not self.ready:
+            if now - self._began >= GREETING * terms.window:
+                if self.hello is not None or terms.key is not None:
+                    raise MeshError("no_greeting", "The peer has not completed the greeting.")
+                yield self._as_plain()
+            return
+        if now >= self._ping_at:
+            self._ping_at = now + terms.heartbeat
+            self._out.append(codec.frame(codec.HEARTBEAT, codec.PING))
+        self.announce(now)
+
+    def announce(self, now: float) -> None:
+        """Send what is due of the interest of this node.
+
+        Raises:
+            Unacknowledged: Close the connection.
+        """
+        due = self.announcements.due(now)
+        if due:
+            self._out.append(due)
+
+    def accept(self, *, missed: bool) -> None:
+        """Use this connection; said by the node with the lower id, and by the other in answer.
+
+        Args:
+            missed: Whether this node has published something that the peer would have wanted.
+        """
+        self._out.append(codec.frame(codec.WELCOME, codec.OK if missed else codec.REFUSED))
+        self.ready = True
+
+    def silence(self, now: float) -> float:
+        """Seconds since the last frame of the peer."""
+        return now - self._heard
+
+    def acknowledge(self, opcode: int, *, ok: bool) -> None:
+        """Answer a request."""
+        self._out.append(codec.frame(_ACKS[opcode], codec.OK if ok else codec.REFUSED))
+
+    def tell(self, members: Sequence[Member]) -> None:
+        """Say which nodes this one is connected to."""
+        self._out.append(codec.members(members))
+
+    def leave(self) -> None:
+        """Say that this node ends, after all that it had to send."""
+        if self.ready and not self.plain:
+            self._out.append(codec.frame(codec.LEAVING))
+
+    # ------------------------------------------------------------ inside
+
+    def _frame(self, frame: Frame) -> Iterable[Event]:
+        opcode, body = frame
+        if opcode == codec.HELLO:
+            yield from self._greeted(codec.read_hello(body))
+            return
+        if not self.ready and self.hello is None and opcode in _PLAIN:
+            if self._terms.key is not None:
+                raise MeshError("wrong_key", "A peer without the shared key.")
+            yield self._as_plain()
+        if opcode == codec.PROOF:
+            yield from self._prove(body)
+        elif opcode == codec.WELCOME:
+            yield from self._welcome(body)
+        elif not self.ready or (self.plain and opcode not in _PLAIN):
+            raise MeshError("bad_order", f"Opcode {opcode} came before the greeting.")
+        else:
+            yield from self._served(opcode, body)
+
+    def _as_plain(self) -> Event:
+        self.ready = self.plain = True
+        self.announcements = Announcements(self._terms.window, wildcards=False)
+        return Welcomed(plain=True, missed=False)
+
+    def _greeted(self, hello: Hello) -> Iterable[Event]:
+        mine = self._mine
+        if self.hello is not None or self.ready:
+            raise MeshError("bad_order", "A hello came after the greeting.")
+        if hello.version != mine.version:
+            said = f"The peer speaks version {hello.version} of the mesh, this node {mine.version}."
+            raise MeshError("version", said)
+        if hello.node == mine.node:
+            if hello.start == mine.start:
+                raise MeshError("myself", "This address is that of this node.")
+            raise MeshError("duplicate_id", "The peer has the id of this node.")
+        if hello.keyed != mine.keyed:
+            raise MeshError("wrong_key", "One node has a shared key, the other has none.")
+        self.hello = hello
+        if self._terms.key is None:
+            self._proven = True
+            yield Introduced(hello)
+        else:
+            proof = self._proof(mine, hello, dialer=self._dialed)
+            self._out.append(codec.frame(codec.PROOF, proof))
+
+    def _prove(self, body: bytes) -> Iterable[Event]:
+        hello = self.hello
+        if hello is None or self._proven or self._terms.key is None:
+            raise MeshError("bad_order", "A proof came that was not asked for.")
+        if not hmac.compare_digest(body, self._proof(hello, self._mine, dialer=not self._dialed)):
+            raise MeshError("wrong_key", "The peer has another shared key.")
+        self._proven = True
+        yield Introduced(hello)
+
+    def _proof(self, whose: Hello, other: Hello, *, dialer: bool) -> bytes:
+        """What shows that a node has the key; nobody can use it elsewhere or in the other role."""
+        assert self._terms.key is not None
+        parts = (
+            _LABEL,
+            b"dialer" if dialer else b"listener",
+            *(whose.nonce, other.nonce, whose.node.encode(), other.node.encode()),
+        )
+        text = b"".join(len(part).to_bytes(2) + part for part in parts)
+        return hmac.digest(self._terms.key, text, sha256)
+
+    def _welcome(self, body: bytes) -> Iterable[Event]:
+        hello = self.hello
+        if hello is None or not self._proven:
+            raise MeshError("bad_order", "A welcome came before the greeting.")
+        first = hello.node < self._mine.node
+        if self.ready is first or self._welcomed:
+            raise MeshError("bad_order", "A welcome came twice, or before that of this node.")
+        self._welcomed = True
+        yield Welcomed(plain=False, missed=body == codec.OK)
+
+    def _served(self, opcode: int, body: bytes) -> Iterable[Event]:
+        match opcode:
+            case codec.HEARTBEAT:
+                if body == codec.PING:
+                    self._out.append(codec.frame(codec.HEARTBEAT, codec.PONG))
+                elif body != codec.PONG:
+                    raise MeshError("bad_body", "A heartbeat is `ping` or `pong`.")
+            case codec.SUBSCRIBE | codec.PATTERNS:
+                names = codec.read_topic_list(body)
+                if names:
+                    yield Wants(opcode, [name.decode("latin-1") for name in names])
+                else:
+                    self.acknowledge(opcode, ok=False)
+            case codec.UNSUBSCRIBE | codec.PATTERNS_END:
+                names = codec.read_topic_list(body)
+                yield WantsNoMore([name.decode("latin-1") for name in names])
+                self.acknowledge(opcode, ok=bool(names))
+            case codec.FORWARD:
+                topics, data = codec.read_forward(body)
+                yield Raw(topics, data)
+            case codec.MEMBERS:
+                yield Knows(codec.read_members(body))
+            case codec.ENVELOPE:
+                yield Forwarded(codec.read_record(body))
+            case codec.LEAVING:
+                yield Left()
+            case _:
+                if self.announcements.acknowledged(opcode):
+                    yield Acknowledged()

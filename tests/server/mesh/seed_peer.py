@@ -1,0 +1,100 @@
+"""A peer that speaks opcodes 1 to 6 and nothing else, written from the proposal's bytes alone."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from tests.server.protocols.peers import BOUND
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+
+class SeedPeer:
+    """Frames `[opcode][length u32][body]`; those with another opcode are skipped."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.skipped = 0
+        self.pings = 0
+
+    def write(self, opcode: int, body: bytes = b"") -> None:
+        self.writer.write(bytes((opcode,)) + len(body).to_bytes(4, "big") + body)
+
+    def subscribe(self, *topics: bytes) -> None:
+        self.write(2, names(*topics))
+
+    def unsubscribe(self, *topics: bytes) -> None:
+        self.write(4, names(*topics))
+
+    def forward(self, data: bytes, *topics: bytes) -> None:
+        self.write(6, bytes((len(topics),)) + names(*topics) + len(data).to_bytes(4, "big") + data)
+
+    async def frame(self) -> tuple[int, bytes]:
+        """The next frame of the six, with pings answered."""
+        async with asyncio.timeout(BOUND):
+            while True:
+                opcode, body = await self.raw()
+                if opcode > 6:
+                    self.skipped += 1
+                elif (opcode, body) == (1, b"ping"):
+                    self.pings += 1
+                    self.write(1, b"pong")
+                else:
+                    return opcode, body
+
+    async def raw(self) -> tuple[int, bytes]:
+        """The next frame, whatever it is."""
+        opcode = (await self.reader.readexactly(1))[0]
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        return opcode, await self.reader.readexactly(size)
+
+    async def expect(self, opcode: int) -> bytes:
+        """The body of the next frame, which has this opcode."""
+        found, body = await self.frame()
+        assert found == opcode, (found, body)
+        return body
+
+    async def ended(self) -> None:
+        """Wait until the other side closes; what comes meanwhile is thrown away."""
+        async with asyncio.timeout(BOUND):
+            with suppress(ConnectionError):
+                while await self.reader.read(65_536):
+                    pass
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+def names(*topics: bytes) -> bytes:
+    """`[length u8][topic]` each."""
+    return b"".join(bytes((len(topic),)) + topic for topic in topics)
+
+
+@asynccontextmanager
+async def seed_peer(url: str) -> AsyncGenerator[SeedPeer]:
+    """Dial a node by the address of its ready line."""
+    host, port = url.removeprefix("mesh://").rsplit(":", 1)
+    peer = SeedPeer(*await asyncio.open_connection(host.strip("[]"), int(port)))
+    try:
+        yield peer
+    finally:
+        await peer.close()
+
+
+@asynccontextmanager
+async def seed_listener() -> AsyncGenerator[tuple[str, asyncio.Queue[SeedPeer]]]:
+    """A peer that waits to be dialed: its address, and the connections that come."""
+    peers: asyncio.Queue[SeedPeer] = asyncio.Queue()
+    server = await asyncio.start_server(
+        lambda reader, writer: peers.put_nowait(SeedPeer(reader, writer)), "127.0.0.1", 0
+    )
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", peers
+    finally:
+        server.close()
