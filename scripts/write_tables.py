@@ -152,7 +152,9 @@ async def exposition() -> str:
 
 def claims() -> str:
     """Which claim says what of an identity."""
-    said = attributes(Identity) | {"expires_at": "When the token ends; needed in a JWT."}
+    said = attributes(Identity) | {
+        "expires_at": "Time at which the token expires; required in a JWT."
+    }
     rows = [
         [f"`{claim}`", f"`{name}`", meaning(said[name])]
         for name, claim in {**DEFAULT_CLAIMS, "expires_at": "exp"}.items()

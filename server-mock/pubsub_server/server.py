@@ -338,10 +338,10 @@ class Server:
         """What is measured beside the counters of the hub, of a server that was started."""
         hub, lag = self.hub, self._lag
         found: list[Instrument] = [
-            Reading("ready", "Whether requests are taken: 1 or 0.", lambda: self.ready),
+            Reading("ready", "1 if the server accepts requests, otherwise 0.", lambda: self.ready),
             Reading(
                 "task_failures",
-                "Tasks that ended unexpectedly.",
+                "Background tasks that failed.",
                 lambda: FAILURES.count,
                 "counter",
             ),
@@ -351,17 +351,17 @@ class Server:
         found += [
             Reading(
                 "unauthenticated_connections",
-                "Open connections that have not authenticated.",
+                "Open connections without authentication.",
                 lambda: sum(map(len, self._limiters())),
             ),
             Reading(
                 "unauthenticated_bytes",
-                "Bytes held for those.",
+                "Bytes buffered for unauthenticated connections.",
                 lambda: sum(each.held for each in self._limiters()),
             ),
             Reading(
                 "unauthenticated_refused",
-                "Connections refused because of the limits of their address.",
+                "Connections rejected by the limits per address.",
                 lambda: sum(each.refused for each in self._limiters()),
                 "counter",
             ),
@@ -371,13 +371,13 @@ class Server:
             found += [
                 Reading(
                     "audit_dropped",
-                    "Audit records lost.",
+                    "Dropped audit records.",
                     lambda: sum(each.dropped for each in audits),
                     "counter",
                 ),
                 Reading(
                     "audit_waiting",
-                    "Audit records to be written.",
+                    "Audit records that wait to be written.",
                     lambda: sum(each.waiting for each in audits),
                 ),
             ]
@@ -385,10 +385,19 @@ class Server:
             hooks = self._webhooks
             found += [
                 Reading(
-                    "webhooks_dropped", "Events no receiver got.", lambda: hooks.dropped, "counter"
+                    "webhooks_dropped", "Dropped webhook events.", lambda: hooks.dropped, "counter"
                 ),
-                Reading("webhooks_delivered", "Events taken.", lambda: hooks.delivered, "counter"),
-                Reading("webhooks_waiting", "Events to be posted.", lambda: hooks.waiting),
+                Reading(
+                    "webhooks_delivered",
+                    "Webhook events delivered.",
+                    lambda: hooks.delivered,
+                    "counter",
+                ),
+                Reading(
+                    "webhooks_waiting",
+                    "Webhook events that wait to be sent.",
+                    lambda: hooks.waiting,
+                ),
             ]
         return found
 

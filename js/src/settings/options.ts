@@ -28,48 +28,51 @@ import { type SessionOptions, sessionOptions, type TransportChoice } from './ses
 import { endpoints, refusePlaintext } from './urls.js';
 
 /**
- * What a full queue of unsent publishes does: reject with QueueFull, wait, give up the oldest, or
- * keep only the newest of each key.
+ * What the client does when its send queue is full: reject with QueueFull, wait, drop the oldest
+ * message, or keep only the newest of each key.
  */
 export type SendPolicy = 'error' | 'block' | 'drop_oldest' | 'latest';
 
-/** What a full queue of a subscription does: give up the oldest and tell a gap, or end with an error. */
+/** When the queue of a subscription is full: drop the oldest and report a gap, or end with an error. */
 export type ReceivePolicy = 'gap' | 'error';
 
 /** Bounds of the publishes that wait to be sent or acknowledged. */
 export interface SendQueue {
-  /** At most so many, 1 to 1,000,000; default 1,000. */
+  /** Maximum number of messages, 1 to 1,000,000; default 1,000. */
   readonly messages: number;
-  /** At most so many bytes of JSON, 1 to 1 GiB; default 1 MiB. */
+  /** Maximum bytes of JSON, 1 to 1 GiB; default 1 MiB. */
   readonly bytes: number;
-  /** What happens when it is full; default `error`. */
+  /** What happens when the queue is full; default `error`. */
   readonly policy: SendPolicy;
 }
 
-/** Bounds of the messages of one subscription that the program has not taken yet. */
+/** Bounds of the messages of one subscription that the program has not read yet. */
 export interface ReceiveQueue {
-  /** At most so many, 1 to 1,000,000; default 1,024. */
+  /** Maximum number of messages, 1 to 1,000,000; default 1,024. */
   readonly messages: number;
-  /** At most so many bytes, 1 to 1 GiB; default 8 MiB. */
+  /** Maximum bytes, 1 to 1 GiB; default 8 MiB. */
   readonly bytes: number;
-  /** What happens when it is full; default `gap`. */
+  /** What happens when the queue is full; default `gap`. */
   readonly policy: ReceivePolicy;
 }
 
 /**
- * When the client tries again after it lost its connection.
+ * How long the client waits before it reconnects.
  *
- * The client waits a random time, evenly spread from 0 to a bound. The bound is `base` for the first
- * attempt and twice `base` for the next ones. It grows with the square of the time without a
- * connection: 4 s after 25 s, 10 s after 40 s, up to `cap`. While a publish waits, it does not grow. A
- * call of the program brings the next attempt forward, at most once a second.
+ * The client waits a random time, evenly distributed from 0 to a bound. The bound is `base` for the
+ * first attempt and twice `base` for the next ones. It then grows with the square of the time without
+ * a connection: 4 s after 25 s, 10 s after 40 s, up to `cap`. While a publish waits, it does not grow.
+ * A call of the program starts the next attempt early, at most once per second.
  */
 export interface RetryOptions {
-  /** Bound of the first delay; default 1,000. */
+  /** First bound in milliseconds; default 1,000. */
   readonly base: number;
-  /** Longest delay, not below `base`; default 30,000. A server's `retry_after` goes beyond it. */
+  /**
+   * Maximum delay in milliseconds, at least `base`; default 30,000. The client respects a longer
+   * `retry_after` of the server.
+   */
   readonly cap: number;
-  /** Time connected after which the attempts count anew; default 10,000. */
+  /** Milliseconds after which a connection resets the bound; default 10,000. */
   readonly stableAfter: number;
 }
 
@@ -83,92 +86,120 @@ export interface WebSocketLike {
   addEventListener(type: string, listener: (event: any) => void): void;
 }
 
-/** The constructor of one. */
+/** The constructor of a WebSocket. */
 export type WebSocketConstructor = new (url: string) => WebSocketLike;
 
 /** Times and limits by name. */
 export interface Settings {
-  /** For the token callback; default 10,000. */
+  /** Timeout of the token callback; default 10,000. */
   readonly fetchTimeout: number;
-  /** To dial and authenticate; default 5,000. */
+  /** Timeout to connect and authenticate; default 5,000. */
   readonly openTimeout: number;
-  /** For publish, subscribe, history, presence; default 10,000. */
+  /** Timeout of publish, subscribe, history and presence; default 10,000. */
   readonly operationTimeout: number;
-  /** To settle publishes on close; default 5,000. */
+  /** Time that `close` waits for unanswered publishes; default 5,000. */
   readonly closeTimeout: number;
-  /** Silence before a ping; default 15,000. The server gives up after 30,000. */
+  /**
+   * Time without traffic before the client sends a ping; default 15,000. The server closes an idle
+   * connection after 30,000.
+   */
   readonly pingInterval: number;
-  /** To wait for any byte after a ping; default 10,000. */
+  /** Time that the client waits for any byte after a ping; default 10,000. */
   readonly pongTimeout: number;
   /** Time without a connection until the state is `suspended`; default 120,000. */
   readonly suspendAfter: number;
-  /** Before its end a token is renewed, where the server does not warn; default 45,000. */
+  /**
+   * Time before its expiry at which the client renews a token, if the server sends no
+   * `auth.expiring`; default 45,000.
+   */
   readonly refreshMargin: number;
-  /** After which the first WebSocket gives way, if HTTP answers; default 8,000. */
+  /**
+   * Time after which the client falls back to server-sent events if the first WebSocket is not
+   * open and HTTP answers; default 8,000.
+   */
   readonly fallbackAfter: number;
-  /** Failed openings, while HTTP answers, after which it gives way; default 2. */
+  /** Failed WebSocket openings after which the client falls back, if HTTP answers; default 2. */
   readonly fallbackFailures: number;
-  /** The same where a WebSocket has worked in this process; default 3. */
+  /** The same limit once a WebSocket has worked in this process; default 3. */
   readonly shortLife: number;
-  /** After which a WebSocket is tried on SSE; the wait doubles with each try; default 30,000. */
+  /**
+   * Time on server-sent events before the client tries a WebSocket. It doubles with each attempt;
+   * default 30,000.
+   */
   readonly upgradeAfter: number;
-  /** Replayed before the newest message, against a server without `seq`; default 5,000. */
+  /** Time replayed before the newest message, with a server without `seq`; default 5,000. */
   readonly overlap: number;
-  /** Ids remembered a topic, against a server without `seq`; default 1,000. */
+  /**
+   * Message ids kept per topic to detect duplicates, with a server without `seq`; default 1,000.
+   */
   readonly rememberedIds: number;
-  /** Topics of a subscription whose place is remembered; default 20,000. */
+  /** Topics per subscription whose position the client tracks; default 20,000. */
   readonly rememberedTopics: number;
-  /** Live messages of a subscription that wait for its replay; default 10,000. */
+  /** Live messages per subscription that may wait for its replay; default 10,000. */
   readonly heldMessages: number;
-  /** Bytes of the largest frame, event or answer accepted; default 32 MiB. */
+  /** Maximum bytes of a received frame, event or answer; default 32 MiB. */
   readonly maxFrame: number;
-  /** Bytes of JSON-encoded `data`, until the server says otherwise; default 262,144. */
+  /**
+   * Maximum bytes of JSON-encoded `data`, unless the server states another limit; default 262,144.
+   */
   readonly maxPayload: number;
-  /** Attempts of an HTTP request; default 4. */
+  /** Maximum attempts of an HTTP request; default 4. */
   readonly restAttempts: number;
-  /** Messages asked for in one page of history; default 100. */
+  /** Messages per page of history; default 100. */
   readonly historyPage: number;
 }
 
-/** What `new PubSub` takes. */
+/** Options of `new PubSub`. */
 export interface PubSubOptions extends Partial<Settings> {
-  /** `wss://host:8057/ws`; default the environment's `HANZO_PUBSUB_URL`, where there is one. */
+  /** `wss://host:8057/ws`; default `HANZO_PUBSUB_URL` of the environment, if there is one. */
   readonly url?: string | URL | undefined;
   /** Bearer token or API key, with or without `Bearer `; default `HANZO_PUBSUB_TOKEN`. */
   readonly token?: string | undefined;
-  /** Called for a token before dialing and when the token ends soon, instead of `token`. */
+  /**
+   * Callback that returns a token, before a connection and before the token expires; instead of
+   * `token`.
+   */
   readonly getToken?: TokenCallback | undefined;
-  /** `auto` starts with the WebSocket and falls back to server-sent events; default `auto`. */
+  /** `auto` starts with a WebSocket and falls back to server-sent events; default `auto`. */
   readonly transport?: TransportChoice | undefined;
   /** Base URL of the HTTP API; default derived from `url` (port 8057 becomes 8056). */
   readonly restUrl?: string | URL | undefined;
-  /** Send the token over `ws://` or `http://` to hosts other than this machine; default false. */
+  /**
+   * Whether the client may send the token over `ws://` or `http://` to other machines; default
+   * false.
+   */
   readonly allowInsecure?: boolean | undefined;
-  /** Name of the program, told to the server; at most 128 characters. */
+  /** Name of the program, which the client sends to the server; at most 128 characters. */
   readonly name?: string | undefined;
-  /** Whether subscriptions get the messages that this client published; default true. */
+  /** Whether subscriptions receive the messages that this client publishes; default true. */
   readonly echo?: boolean | undefined;
   /**
-   * Share one connection with the other tabs of this origin that have the same URL, identity and
-   * name, where the platform can; a string shares only with tabs that give the same. Default false.
+   * Share one connection with the other tabs of this origin that use the same URL, identity and
+   * name, if the platform can. A string shares only with tabs that pass the same string. Default
+   * false.
    */
   readonly shareTabs?: boolean | string | undefined;
   /**
-   * Go on after a reload of the page as the same client, from where it stood; a string tells clients
-   * of one page apart. Not with `shareTabs`. Default false.
+   * After a reload of the page, continue as the same client from its positions. A string
+   * identifies the client if the page has several. Not with `shareTabs`. Default false.
    */
   readonly recover?: boolean | string | undefined;
-  /** Bounds of the publishes that wait to be sent or acknowledged. */
+  /** Bounds of the messages that wait to be sent or acknowledged. */
   readonly sendQueue?: Partial<SendQueue> | undefined;
-  /** Bounds of a subscription that names none of its own. */
+  /** Bounds of a subscription that has no `queue` of its own. */
   readonly receiveQueue?: Partial<ReceiveQueue> | undefined;
-  /** When a lost connection is tried again. */
+  /** Delays before the client reconnects. */
   readonly retry?: Partial<RetryOptions> | undefined;
-  /** Makes WebSockets where there is no global one, as in Node 20: that of the package `ws`. */
+  /**
+   * Constructor of WebSockets, if there is no global one, as in Node 20: that of the package `ws`.
+   */
   readonly WebSocket?: WebSocketConstructor | undefined;
-  /** Makes HTTP requests; default the global `fetch`. */
+  /** Function for HTTP requests; default the global `fetch`. */
   readonly fetch?: typeof fetch | undefined;
-  /** Where warnings and errors are written; default the console. Never a token, never a payload. */
+  /**
+   * Destination of warnings and errors; default the console. It never receives a token or a
+   * payload.
+   */
   readonly logger?: Logger | undefined;
 }
 
@@ -176,7 +207,7 @@ export interface PubSubOptions extends Partial<Settings> {
 export interface ClientOptions extends Settings {
   readonly socketUrl: string;
   readonly httpUrl: string;
-  /** Nobody named `httpUrl`: it was made of another address. */
+  /** Whether `httpUrl` was derived from another address. */
   readonly httpDerived: boolean;
   readonly token: string | undefined;
   readonly getToken: TokenCallback | undefined;

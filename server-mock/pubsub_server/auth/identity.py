@@ -49,15 +49,16 @@ class Identity:
         user_id: Identifies the person, service or agent.
         kind: `user`, `service`, `admin` or `agent`.
         name: Display name.
-        avatar_url: Picture.
-        orgs: Organizations it is a member of; its connections count against each of them.
-        sessions_owned: Chat sessions it owns.
-        sessions_shared: Chat sessions shared with it.
-        agents: Agents it has access to.
-        bulk: Whether it publishes in bulk: its batches over REST have a budget of their own.
-        expires_at: Unix milliseconds when the token ends; None for one that does not.
-        key_id: Identifies the token or API key, for audit; never the token itself.
-        anonymous: Whether nobody knows who it is: connections of a listener without an identity.
+        avatar_url: URL of a picture.
+        orgs: Organizations of the user. Connections count against each of them.
+        sessions_owned: Chat sessions that the user owns.
+        sessions_shared: Chat sessions that are shared with the user.
+        agents: Agents that the user has access to.
+        bulk: Whether REST batches have the higher rate limit `publish_rate_bulk`.
+        expires_at: Unix milliseconds at which the token expires; None if it does not.
+        key_id: Id of the token or API key, for the audit log; never the token itself.
+        anonymous: Whether the client is unauthenticated: a connection of a listener without an
+            identity.
     """
 
     user_id: str

@@ -148,9 +148,11 @@ class MemoryBackplane:
         store = self.store
         return (
             Reading(
-                "history_topics", "Logs kept in this process; not on Redis.", lambda: len(store)
+                "history_topics",
+                "Topics with history in this process; not on Redis.",
+                lambda: len(store),
             ),
-            Reading("history_bytes", "Bytes of messages of those.", lambda: store.size),
+            Reading("history_bytes", "Bytes of the history in this process.", lambda: store.size),
         )
 
     async def finish_writing(self) -> None:

@@ -33,7 +33,7 @@ class _Fault(BaseModel):
 
 
 class Drop(_Fault):
-    """Cut connections without a close.
+    """Cut connections without a close frame.
 
     Attributes:
         user: Of this user alone.
@@ -48,7 +48,7 @@ class Drop(_Fault):
 
 
 class Delay(_Fault):
-    """Let every delivery wait; 0 ends it. Order is kept.
+    """Delay every delivery; 0 ends the delay. Messages keep their order.
 
     Attributes:
         ms: Milliseconds.
@@ -61,7 +61,7 @@ class Delay(_Fault):
 
 
 class Evict(_Fault):
-    """Drop retained messages.
+    """Remove retained messages.
 
     Attributes:
         topic: Of this topic alone.
@@ -74,7 +74,7 @@ class Evict(_Fault):
 
 
 class Expire(_Fault):
-    """Let tokens of open connections end.
+    """Expire the tokens of open connections.
 
     Attributes:
         user: Of this user alone.
@@ -87,14 +87,14 @@ class Expire(_Fault):
 
 
 class Refuse(_Fault):
-    """Turn new connections away, or take them again."""
+    """Reject new connections, or accept them again."""
 
     fault: Literal["refuse"] = "refuse"
     on: bool = True
 
 
 class Freeze(_Fault):
-    """Neither read nor answer on open connections, or go on.
+    """Stop reading from and writing to open connections, or continue.
 
     Attributes:
         on: Whether.
@@ -107,13 +107,13 @@ class Freeze(_Fault):
 
 
 class Clear(_Fault):
-    """End everything that is going on, and the schedule."""
+    """End all faults and the schedule."""
 
     fault: Literal["clear"] = "clear"
 
 
 class Play(_Fault):
-    """Let `plan(seed, ms, steps)` happen.
+    """Run the schedule `plan(seed, ms, steps)`.
 
     Attributes:
         seed: Of the schedule.

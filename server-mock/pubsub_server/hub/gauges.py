@@ -24,28 +24,28 @@ def gauges(core: Core, connections: Collection[Connection], held: Sized) -> Sequ
     return (
         Reading(
             "stalled_connections",
-            "Connections that take nothing at the moment.",
+            "Connections that currently accept no data.",
             lambda: sum(1 for each in connections if each.stalled),
         ),
         Reading(
             "stalled_bytes",
-            "Bytes that wait for those.",
+            "Bytes that wait for stalled connections.",
             lambda: sum(each.held for each in connections if each.stalled),
         ),
-        Reading("presence_topics", "Topics with somebody present.", lambda: len(core.presence)),
+        Reading("presence_topics", "Topics with members.", lambda: len(core.presence)),
         Reading(
             "presence_members",
-            "Members of those; who is on several topics counts as often.",
+            "Members of all topics; a client on several topics counts once per topic.",
             lambda: core.presence.places,
         ),
         Reading(
             "held_requests",
-            "Requests for positions that wait for one to move.",
+            "Long-polling requests for positions that wait for a change.",
             lambda: len(held),
         ),
         Reading(
             "subscribed_topics",
-            "Topics that are subscribed to by name.",
+            "Topics subscribed to by name.",
             lambda: len(core.router.exact_topics()),
         ),
     )

@@ -23,7 +23,7 @@ class LoopLag:
     def timing(self) -> Timing:
         """What it notes."""
         return Timing(
-            "loop_lag_seconds", "How late the event loop runs what is due.", {"": self._late}
+            "loop_lag_seconds", "Delay with which the event loop runs timers.", {"": self._late}
         )
 
     def start(self) -> None:

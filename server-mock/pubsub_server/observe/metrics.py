@@ -38,14 +38,14 @@ _COUNTERS: Final = (
     ("tokens", "Tokens checked."),
     ("frames_in", "Frames received from clients."),
     ("published", "Messages published."),
-    ("duplicates", "Publishes of an id that was published before."),
-    ("published_bytes", "Bytes of published envelopes."),
+    ("duplicates", "Publishes with an id that was already published."),
+    ("published_bytes", "Bytes of published messages."),
     ("delivered", "Messages delivered to connections."),
     ("writes", "Writes to transports."),
     ("bytes_out", "Bytes written to transports."),
     ("replayed", "Messages replayed from history."),
-    ("slow_consumers", "Connections cut because they read too slowly."),
-    ("presence_changes", "Joins, updates and leaves."),
+    ("slow_consumers", "Connections closed because the client read too slowly."),
+    ("presence_changes", "Presence changes: joins, updates and leaves."),
 )
 
 
@@ -77,7 +77,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             PREFIX + "http_request_seconds",
-            "Time to answer an HTTP request; an event stream lasts as long as it lasts.",
+            "Duration of HTTP requests; for an event stream, its whole lifetime.",
             ("route",),
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0),
             registry=self._registry,
@@ -126,7 +126,7 @@ class _HubCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         stats = self._stats()
-        yield _labelled_gauge("info", "The version of the server.", "version", {self._version: 1})
+        yield _labelled_gauge("info", "Version of the server.", "version", {self._version: 1})
         yield _labelled_gauge(
             "connections",
             "Open connections.",
@@ -136,47 +136,49 @@ class _HubCollector(Collector):
         yield GaugeMetricFamily(
             PREFIX + "authenticated", "Authenticated connections.", stats.authenticated
         )
-        yield GaugeMetricFamily(PREFIX + "subscriptions", "Subscriptions.", stats.subscriptions)
+        yield GaugeMetricFamily(
+            PREFIX + "subscriptions", "Active subscriptions.", stats.subscriptions
+        )
         for name, text in _COUNTERS:
             value: int = getattr(stats, name)
             yield CounterMetricFamily(PREFIX + name.removesuffix("_total"), text, value)
-        yield _by_code("refused", "Requests refused, by error code.", stats.refused)
-        yield _by_code("tokens_refused", "Tokens refused, by error code.", stats.tokens_refused)
+        yield _by_code("refused", "Rejected requests, by error code.", stats.refused)
+        yield _by_code("tokens_refused", "Rejected tokens, by error code.", stats.tokens_refused)
         yield _by_label(
             "local_messages",
-            "Messages that stayed among the subscribers of their listener: no other has a place for"
-            " their topic or size.",
+            "Messages delivered only to subscribers of the same listener, because other listeners"
+            " cannot carry their topic or size.",
             "listener",
             stats.local,
         )
         yield _by_label(
             "denied_messages",
-            "Messages of byte protocols that the access rules do not allow.",
+            "Messages of byte protocols that the access rules rejected.",
             "listener",
             stats.denied,
         )
         yield _by_label(
             "broken_connections",
-            "Connections of byte protocols that the server closed, as `listener.reason`.",
+            "Connections of byte protocols closed by the server, as `listener.reason`.",
             "reason",
             stats.broken,
         )
         for timing in (
             Timing(
                 "publish_to_write_seconds",
-                "From the time in a message to the end of the writes that deliver it: of the "
-                "first message of each turn of the event loop.",
+                "Time from the timestamp of a message to the end of its delivery, for the first "
+                "message of each turn of the event loop.",
                 {"": stats.publish_to_write},
             ),
             Timing(
                 "write_seconds",
-                "From the first bytes that a turn of the event loop has to send to the end of "
-                "its writes.",
+                "Time from the first queued bytes of a turn of the event loop to the end of its "
+                "writes.",
                 {"": stats.writing},
             ),
             Timing(
                 "publish_seconds",
-                "From a publish to its answer, where the backplane answers later.",
+                "Time from a publish to its answer, on Redis.",
                 {"": stats.answering},
             ),
         ):

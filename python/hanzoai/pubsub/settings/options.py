@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 SendPolicy = Literal["error", "block", "drop_oldest", "latest"]
-"""What a full queue of unsent publishes does: raise QueueFull, wait, give up the oldest, or keep
-only the newest of each key."""
+"""What the client does when its send queue is full: raise QueueFull, wait, drop the oldest message,
+or keep only the newest of each key."""
 
 ReceivePolicy = Literal["gap", "block", "error"]
-"""What a full queue of a subscription does: give up the oldest and tell a gap, stop reading, or end
-the subscription with an error."""
+"""What the client does when the queue of a subscription is full: drop the oldest messages and
+report a gap, stop reading, or end the subscription with an error."""
 
 TransportChoice = Literal["auto", "websocket", "sse"]
 """How a client connects; `auto` starts with a WebSocket and falls back to server-sent events."""
@@ -52,9 +52,9 @@ class SendQueue:
     """Bounds of the publishes that wait to be sent or acknowledged.
 
     Attributes:
-        messages: At most so many, 1 to 1,000,000; default 1,000.
-        bytes: At most so many bytes of JSON, 1 to 1 GiB; default 1 MiB.
-        policy: What happens when it is full; default `error`.
+        messages: Maximum number of messages, 1 to 1,000,000; default 1,000.
+        bytes: Maximum bytes of JSON, 1 to 1 GiB; default 1 MiB.
+        policy: What happens when the queue is full; default `error`.
     """
 
     messages: int = CLIENT.send_queue_messages
@@ -69,12 +69,12 @@ class SendQueue:
 
 @dataclass(frozen=True, slots=True)
 class ReceiveQueue:
-    """Bounds of the messages of one subscription that the program has not taken yet.
+    """Bounds of the messages of one subscription that the program has not read yet.
 
     Attributes:
-        messages: At most so many, 1 to 1,000,000; default 1,024.
-        bytes: At most so many bytes, 1 to 1 GiB; default 8 MiB.
-        policy: What happens when it is full; default `gap`.
+        messages: Maximum number of messages, 1 to 1,000,000; default 1,024.
+        bytes: Maximum bytes, 1 to 1 GiB; default 8 MiB.
+        policy: What happens when the queue is full; default `gap`.
     """
 
     messages: int = CLIENT.receive_queue_messages
@@ -89,18 +89,18 @@ class ReceiveQueue:
 
 @dataclass(frozen=True, slots=True)
 class RetryOptions:
-    """When the client tries again after it lost its connection.
+    """How long the client waits before it reconnects.
 
-    The client waits a random time, evenly spread from 0 to a bound. The bound is `base` for the
-    first attempt and twice `base` for the next ones. It grows with the square of the time without a
-    connection: 4 s after 25 s, 10 s after 40 s, up to `cap`. While a publish waits, it does not
-    grow. A call of the program brings the next attempt forward, at most once a second.
+    The client waits a random time, evenly distributed from 0 to a bound. The bound is `base` for
+    the first attempt and twice `base` for the next ones. It then grows with the square of the time
+    without a connection: 4 s after 25 s, 10 s after 40 s, up to `cap`. While a publish waits, it
+    does not grow. A call of the program starts the next attempt early, at most once per second.
 
     Attributes:
-        base: Seconds, 0.001 to a day; default 1.
-        cap: Longest delay in seconds, not below `base`; default 30. The `retry_after` of a server
-            is kept even when it is longer.
-        stable_after: Seconds connected after which the attempts count anew; default 10.
+        base: First bound in seconds, 0.001 to a day; default 1.
+        cap: Maximum delay in seconds, at least `base`; default 30. The client respects a longer
+            `retry_after` of the server.
+        stable_after: Seconds after which a connection resets the bound; default 10.
     """
 
     base: float = CLIENT.retry_base / 1000
@@ -120,7 +120,7 @@ class RetryOptions:
 
 
 class Settings(TypedDict, total=False):
-    """What `PubSubClient` takes by name beside its arguments; `ClientOptions` describes each."""
+    """Further options of `PubSubClient`, passed by name; `ClientOptions` describes each."""
 
     fetch_timeout: float
     open_timeout: float
@@ -151,50 +151,53 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Everything a client is set to, checked.
+    """All options of a client, validated.
 
     Attributes:
         socket_url: URL of the WebSocket.
         http_url: Base URL of REST and the event stream.
-        token: Bearer token or API key, or None where `get_token` gives it. Not shown in `repr`.
+        token: Bearer token or API key, or None if `get_token` returns it. Not shown in `repr`.
         get_token: The token callback, or None.
         transport: `auto`, `websocket` or `sse`.
-        allow_insecure: Whether a token may go unencrypted to another machine.
-        name: Name of the program, told to the server; at most 128 characters.
-        echo: Whether subscriptions get what this client published.
-        send_queue: Bounds of unsettled publishes.
-        receive_queue: Bounds of a subscription that names none of its own.
-        fetch_timeout: Seconds for the token callback; default 10.
-        open_timeout: Seconds to dial and authenticate; default 5.
-        operation_timeout: Seconds for publish, subscribe, history, presence; default 10.
-        close_timeout: Seconds to settle publishes on close; default 5.
-        ping_interval: Seconds of silence before a ping; default 15. The server gives up after 30.
-        pong_timeout: Seconds to wait for any byte after a ping; default 10.
-        retry: When a lost connection is tried again.
+        allow_insecure: Whether the client may send a token unencrypted to another machine.
+        name: Name of the program, which the client sends to the server; at most 128 characters.
+        echo: Whether subscriptions receive the messages that this client publishes.
+        send_queue: Bounds of the messages that wait to be sent or acknowledged.
+        receive_queue: Bounds of a subscription that has no `queue` of its own.
+        fetch_timeout: Timeout of the token callback, in seconds; default 10.
+        open_timeout: Timeout to connect and authenticate, in seconds; default 5.
+        operation_timeout: Timeout of publish, subscribe, history and presence, in seconds; default
+            10.
+        close_timeout: Seconds that `close` waits for unanswered publishes; default 5.
+        ping_interval: Seconds without traffic before the client sends a ping; default 15. The
+            server closes an idle connection after 30.
+        pong_timeout: Seconds that the client waits for any byte after a ping; default 10.
+        retry: Delays before the client reconnects.
         suspend_after: Seconds without a connection until the state is `suspended`; default 120.
-        refresh_margin: Seconds before its end at which a token is renewed, where the server does
-            not warn; default 45.
-        fallback_after: Seconds after which the first WebSocket gives way if it is not open and the
-            HTTP address answers; default 8.
-        fallback_failures: Failed openings, with an answer of the HTTP address between them, after
-            which the WebSocket gives way; default 2.
-        short_life: The same for an address to which a WebSocket has worked in this process, where
-            connections that die before they are of any use count too; default 3.
-        upgrade_after: Seconds on server-sent events after which a WebSocket is tried; the wait
-            doubles with each try, up to ten minutes; default 30.
-        overlap: Seconds replayed before the newest message, against a server without `seq`;
-            default 5.
-        remembered_ids: Ids remembered a topic, against a server without `seq`; default 1,000.
-        remembered_topics: Topics of a subscription whose place is remembered; default 20,000.
-        held_messages: Live messages of a subscription that wait for its replay; default 10,000.
-        max_frame: Bytes of the largest frame or event accepted; default 32 MiB.
-        max_payload: Bytes of JSON-encoded `data`, until the server says otherwise; default 262,144.
-        rest_attempts: Attempts of an HTTP request; default 4.
-        history_page: Messages asked for in one page of history; default 100.
-        compression: Whether permessage-deflate is offered; default False.
-        proxy: URL of a proxy; True takes the system's, False none; default True.
-        ssl_context: TLS settings; None means the system's certificates.
-        http_derived: Nobody named `http_url`: it was made of another address.
+        refresh_margin: Seconds before its expiry at which the client renews a token, if the server
+            sends no `auth.expiring`; default 45.
+        fallback_after: Seconds after which the client falls back to server-sent events if the first
+            WebSocket is not open and the HTTP address answers; default 8.
+        fallback_failures: Failed WebSocket openings after which the client falls back, if the HTTP
+            address answers; default 2.
+        short_life: The same limit once a WebSocket to the address has worked in this process. It
+            also counts connections that are lost before they are of use; default 3.
+        upgrade_after: Seconds on server-sent events before the client tries a WebSocket. The time
+            doubles with each attempt, up to ten minutes; default 30.
+        overlap: Seconds replayed before the newest message, with a server without `seq`; default 5.
+        remembered_ids: Message ids kept per topic to detect duplicates, with a server without
+            `seq`; default 1,000.
+        remembered_topics: Topics per subscription whose position the client tracks; default 20,000.
+        held_messages: Live messages per subscription that may wait for its replay; default 10,000.
+        max_frame: Maximum bytes of a received frame or event; default 32 MiB.
+        max_payload: Maximum bytes of JSON-encoded `data`, unless the server states another limit;
+            default 262,144.
+        rest_attempts: Maximum attempts of an HTTP request; default 4.
+        history_page: Messages per page of history; default 100.
+        compression: Whether the client offers permessage-deflate; default False.
+        proxy: URL of a proxy. True uses the proxy of the system, False uses none; default True.
+        ssl_context: TLS settings. None uses the certificates of the system.
+        http_derived: Whether `http_url` was derived from another address.
     """
 
     socket_url: str
@@ -258,7 +261,7 @@ class ClientOptions:
             check_name(self.name)
 
     def session(self) -> SessionOptions:
-        """What the session needs of it, in milliseconds."""
+        """The options of the session, in milliseconds."""
         return SessionOptions(
             renewable=self.get_token is not None,
             transport=self.transport,

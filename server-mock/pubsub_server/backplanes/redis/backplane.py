@@ -398,35 +398,33 @@ class RedisBackplane:
         """See `backplane.Backplane`."""
         link, feed, writer, deliveries = self._link, self._feed, self._writer, self._deliveries
         return (
-            Timing(
-                "redis_seconds", "Round trips of calls to Redis.", link.round_trips, label="call"
-            ),
+            Timing("redis_seconds", "Duration of calls to Redis.", link.round_trips, label="call"),
             Reading(
                 "redis_failures",
-                "Calls that Redis did not answer.",
+                "Failed calls to Redis.",
                 lambda: link.failures,
                 "counter",
             ),
             Reading(
                 "feed_up",
-                "Whether this node hears what is published: 1 or 0.",
+                "1 if this node receives messages from Redis, otherwise 0.",
                 lambda: feed.up and feed.hears,
             ),
             Reading(
                 "feed_silences",
-                "Times that this node did not hear itself for `feed_timeout`.",
+                "Times that this node received none of its test messages for `feed_timeout`.",
                 lambda: feed.silences,
                 "counter",
             ),
             Reading(
                 "feed_losses",
-                "Times that the connection that listens to Redis was lost or not made.",
+                "Number of times that the subscription to Redis failed or was lost.",
                 lambda: feed.losses,
                 "counter",
             ),
             Reading(
                 "healed",
-                "Holes in what Redis sent that were filled from a log.",
+                "Gaps in the messages from Redis that were filled from the log.",
                 lambda: deliveries.healed,
                 "counter",
             ),
@@ -435,9 +433,15 @@ class RedisBackplane:
                 "Publishes that wait for a call to Redis.",
                 lambda: writer.waiting[0],
             ),
-            Reading("publish_queue_bytes", "Bytes of those.", lambda: writer.waiting[1]),
             Reading(
-                "followed_topics", "Topics whose position is known here.", lambda: len(self._tracks)
+                "publish_queue_bytes",
+                "Bytes of the publishes that wait for a call to Redis.",
+                lambda: writer.waiting[1],
+            ),
+            Reading(
+                "followed_topics",
+                "Topics whose position this node tracks.",
+                lambda: len(self._tracks),
             ),
         )
 
