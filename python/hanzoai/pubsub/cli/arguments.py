@@ -20,7 +20,7 @@ _UNIX_MS: Final = 10**11
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says what is wrong in one line, as JSON where standard error is no terminal."""
+    """A parser that reports an error in one line, as JSON if standard error is not a terminal."""
 
     def __init__(self, command: str, description: str) -> None:
         super().__init__(
@@ -32,12 +32,12 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Say it and exit with 2."""
+        """Report the error and exit with 2."""
         usage_error(message, remedy=f"See `{self.prog} --help`.")
 
 
 def usage_error(message: str, *, remedy: str) -> NoReturn:
-    """Tell about wrong arguments and end the program with 2."""
+    """Report wrong arguments and exit with 2."""
     from hanzoai.pubsub.errors import PubSubError
 
     Output(as_json="--json" in sys.argv).error(PubSubError("usage", message, remedy=remedy))
@@ -45,53 +45,58 @@ def usage_error(message: str, *, remedy: str) -> NoReturn:
 
 
 def connection_arguments(parser: argparse.ArgumentParser, *, timeout: str) -> None:
-    """Add the options that say where and as whom to connect.
+    """Add the options of the connection.
 
     Args:
         parser: Of the command.
-        timeout: Help of `--timeout`, which means something else in each command.
+        timeout: Help of `--timeout`, which differs between commands.
     """
     group = parser.add_argument_group("connection")
     group.add_argument(
-        "--url", help="WebSocket URL, wss://host:8057/ws (environment: HANZO_PUBSUB_URL)"
+        "--url", help="WebSocket URL, wss://host:8057/ws [default: HANZO_PUBSUB_URL]"
     )
     group.add_argument(
-        "--token-file", metavar="FILE", help="file that holds the token; read anew when it ends"
+        "--token-file",
+        metavar="FILE",
+        help="file with the token; read again when the token expires",
     )
     group.add_argument(
         "--token",
-        help="the token itself: visible to other users in the list of processes; better "
-        "--token-file or the environment's HANZO_PUBSUB_TOKEN",
+        help="token; other users of the machine can see it, so prefer --token-file or the "
+        "variable HANZO_PUBSUB_TOKEN",
     )
     group.add_argument(
         "--rest-url",
         metavar="URL",
-        help="HTTP API (environment: HANZO_PUBSUB_REST_URL, where the URL comes from there, too); "
-        "default: from --url, port 8057 becomes 8056",
+        help="URL of the HTTP API [default: HANZO_PUBSUB_REST_URL if the URL is also from the "
+        "environment, otherwise derived from --url: port 8057 becomes 8056]",
     )
     group.add_argument(
-        "--transport", choices=("auto", "websocket", "sse"), default="auto", help="default: auto"
+        "--transport",
+        choices=("auto", "websocket", "sse"),
+        default="auto",
+        help="auto falls back to server-sent events if WebSockets fail [default: auto]",
     )
     group.add_argument(
         "--allow-insecure",
         action="store_true",
-        help="send the token over ws:// and http:// to other machines",
+        help="allow ws:// and http:// to other machines, which sends the token unencrypted",
     )
     group.add_argument("--timeout", type=duration, metavar="TIME", help=timeout)
     general = parser.add_argument_group("output")
-    general.add_argument("--json", action="store_true", help="JSON even on a terminal")
+    general.add_argument("--json", action="store_true", help="print JSON, also on a terminal")
     general.add_argument(
-        "-v", "--verbose", action="count", default=0, help="log to standard error; -vv: more"
+        "-v", "--verbose", action="count", default=0, help="log to standard error; -vv logs more"
     )
 
 
 def via_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--via`, which takes the event stream in place of HIP-56."""
+    """Add `--via`, which uses the event stream instead of HIP-56."""
     parser.add_argument(
         "--via",
         metavar="URL",
-        help="the event stream at events://HOST:PORT, events+tls://HOST:PORT or "
-        "events+unix:PATH; events://self is that of this machine",
+        help="use the event stream protocol at events://HOST:PORT, events+tls://HOST:PORT or "
+        "events+unix:PATH; events://self is the one of this machine",
     )
 
 
@@ -99,7 +104,7 @@ def duration(text: str) -> float:
     """Seconds of `500ms`, `60s`, `5m`, `1h`, `2d`; a bare number is seconds."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 500ms, 60s, 5m or 1h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 500ms, 60s, 5m or 1h")
     seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if not 0 < seconds <= _LONGEST:
         raise argparse.ArgumentTypeError(f"{text!r} must be more than 0 and at most 366d")
@@ -117,21 +122,21 @@ def moment(text: str) -> int | datetime | timedelta:
         return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time; write 5m (ago), 2026-11-20T08:00:00Z or Unix milliseconds"
+            f"{text!r} is not a time; write 5m (ago), 2026-11-20T08:00:00Z or Unix milliseconds"
         ) from None
 
 
 def count(text: str) -> int:
     """A whole number of at least 1."""
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 10**9):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 1,000,000,000")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1,000,000,000")
     return int(text)
 
 
 def number(text: str) -> int:
     """A whole number of at least 0."""
     if not (text.isascii() and text.isdigit() and int(text) < 2**53):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
 
 
@@ -151,7 +156,7 @@ def parse_json(text: str) -> Any:
     """
 
     def refuse(name: str) -> NoReturn:
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
     try:
         return json.loads(text, parse_constant=refuse)

@@ -1,4 +1,4 @@
-"""`publish` and `subscribe` with `--via`: the event stream in place of HIP-56."""
+"""`publish` and `subscribe` with `--via`: the event stream instead of HIP-56."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the program's exit code says."""
+"""The exit codes of the program."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Exit(IntEnum):
 
 
 MEANINGS: Final[dict[Exit, str]] = {
-    Exit.OK: "done",
-    Exit.FAILED: "failed; the message says why",
+    Exit.OK: "success",
+    Exit.FAILED: "failure; the message has the reason",
     Exit.USAGE: "wrong arguments",
-    Exit.AUTH: "no token, or one that the server does not accept",
-    Exit.FORBIDDEN: "the access rules do not allow it",
-    Exit.TIMEOUT: "the time ran out (with --count: before so many messages came)",
-    Exit.CONNECTION: "the server could not be reached",
-    Exit.GAP: "messages were missed, and --fail-on-gap was given",
+    Exit.AUTH: "no token, or the server rejected it",
+    Exit.FORBIDDEN: "the access rules do not allow this",
+    Exit.TIMEOUT: "timeout (with --count: before N messages arrived)",
+    Exit.CONNECTION: "the server is not reachable",
+    Exit.GAP: "messages were missed, with --fail-on-gap",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
     Exit.TERMINATED: "terminated (SIGTERM)",
 }
@@ -62,6 +62,6 @@ def exit_for(code: str) -> Exit:
 
 
 def epilog() -> str:
-    """The exit codes as they stand at the end of every `--help`."""
+    """The list of exit codes at the end of every `--help`."""
     lines = [f"  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items()]
     return "exit codes:\n" + "\n".join(lines)

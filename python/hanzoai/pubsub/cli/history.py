@@ -27,16 +27,24 @@ def _parser() -> Parser:
     parser = Parser("history", "Print retained messages of one topic, oldest first.")
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
     parser.add_argument(
-        "--since", type=moment, metavar="TIME", help="only newer: 5m (ago), ISO 8601, or Unix ms"
+        "--since",
+        type=moment,
+        metavar="TIME",
+        help="only newer messages: 5m (ago), ISO 8601, or Unix ms",
     )
     parser.add_argument(
-        "--limit", type=count, metavar="N", help="at most N: the newest, or with --after the first"
+        "--limit",
+        type=count,
+        metavar="N",
+        help="maximum number: the newest N, or with --after the first N",
     )
-    parser.add_argument("--before", metavar="ID", help="only older than the message of this id")
     parser.add_argument(
-        "--after", type=number, metavar="SEQ", help="only what follows this position"
+        "--before", metavar="ID", help="only messages older than the one with this id"
     )
-    connection_arguments(parser, timeout="for each page; default: 10s")
+    parser.add_argument(
+        "--after", type=number, metavar="SEQ", help="only messages after this position"
+    )
+    connection_arguments(parser, timeout="timeout of each page [default: 10s]")
     return parser
 
 

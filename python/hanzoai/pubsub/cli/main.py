@@ -1,4 +1,4 @@
-"""`hanzo-pubsub`: finds the command and runs it.
+"""`hanzo-pubsub`: finds and runs a command.
 
 Only the module of the command that was called is imported, so that the program starts fast.
 Distributions add commands by the entry point group `hanzo_pubsub.commands`: objects with `.help`
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 GROUP: Final = "hanzo_pubsub.commands"
 COMMANDS: Final[dict[str, str]] = {
-    "publish": "publish one message, or one JSON a line from standard input",
-    "subscribe": "print messages as they come",
-    "stream": "print a token stream as it grows, or write standard input as one",
+    "publish": "publish one message, or one JSON per line from standard input",
+    "subscribe": "print messages as they arrive",
+    "stream": "print a token stream while it grows, or publish standard input as one",
     "history": "print retained messages of a topic",
-    "presence": "print who is present on a topic",
-    "topics": "list active topics (needs an administrator's token)",
-    "doctor": "find the first cause why a connection does not work",
+    "presence": "print the members of a topic",
+    "topics": "list active topics (needs the token of an administrator)",
+    "doctor": "find out why a connection does not work",
 }
 SERVER_COMMANDS: Final[dict[str, str]] = {
-    "serve": "run the reference server",
-    "token": "print a token for a development server",
+    "serve": "run the server",
+    "token": "print a token for a development server, or create an API key",
 }
 
 
@@ -80,7 +80,7 @@ def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
 
     if name in SERVER_COMMANDS:
         usage_error(
-            f"`{name}` comes with the reference server, which is not installed.",
+            f"`{name}` is part of the server, which is not installed.",
             remedy="Install it: pip install 'hanzoai.pubsub[server]'",
         )
     if name.startswith("-"):
@@ -114,21 +114,21 @@ def _help() -> str:
         [
             "usage: hanzo-pubsub COMMAND [ARGUMENT ...]",
             "",
-            "Publish to and read from Hanzo PubSub. On a terminal the output is for people,",
-            "everywhere else JSON, one object a line; --json asks for it.",
+            "Publish to Hanzo PubSub and read from it. The output is text on a terminal and JSON",
+            "elsewhere, one object per line. --json always prints JSON.",
             "",
             "commands:",
             *lines,
             "",
             "environment:",
-            "  HANZO_PUBSUB_URL       WebSocket URL, where --url is not given",
-            "  HANZO_PUBSUB_REST_URL  HTTP API, where it does not follow from the URL",
-            "  HANZO_PUBSUB_TOKEN     token, where neither --token-file nor --token is given",
-            "  NO_COLOR               no colours",
+            "  HANZO_PUBSUB_URL       WebSocket URL, if --url is not given",
+            "  HANZO_PUBSUB_REST_URL  HTTP API, if it does not follow from the WebSocket URL",
+            "  HANZO_PUBSUB_TOKEN     token, if neither --token-file nor --token is given",
+            "  NO_COLOR               disables colours",
             "",
             epilog(),
             "",
-            "`hanzo-pubsub COMMAND --help` tells about one command.",
+            "Run `hanzo-pubsub COMMAND --help` for the options of a command.",
         ]
     )
 
@@ -143,7 +143,7 @@ def _version() -> str:
 
 
 def _silence_stdout() -> None:
-    """Keep the interpreter from flushing into the pipe that nobody reads any more."""
+    """Keep the interpreter from flushing into a closed pipe."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

@@ -31,13 +31,16 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(
         "presence",
-        "Print who is present on a topic, one JSON a line. With --watch also who comes, changes"
-        '\nand goes: {"change": "join", "member": {...}}. While it watches, this program is itself'
-        "\na member that others see; it leaves itself out of what it prints.",
+        "Print the members of a topic, one JSON object per line. With --watch, also print changes:"
+        '\n{"change": "join", "member": {...}}. While it watches, the command is itself a member'
+        "\nthat others see. It leaves itself out of its output.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
-    parser.add_argument("--watch", action="store_true", help="go on until interrupted")
-    connection_arguments(parser, timeout="for the answer; with --watch: end after; default: 10s")
+    parser.add_argument("--watch", action="store_true", help="print changes until interrupted")
+    connection_arguments(
+        parser,
+        timeout="timeout [default: 10s]; with --watch, exit after this time [default: never]",
+    )
     return parser
 
 
@@ -59,7 +62,7 @@ def _list(members: Iterable[PresenceMember], output: Output) -> None:
         if rows:
             output.table(MEMBER_COLUMNS, rows)
         else:
-            output.line("nobody is present")
+            output.line("no members")
         return
     for member in members:
         output.record(member_to_json(member))
@@ -69,7 +72,7 @@ async def _watch(ps: PubSubClient, args: Namespace, output: Output) -> None:
     await ps.connect(DEFAULT_TIMEOUT)
     writer = Writer(output)
     known: dict[str, PresenceMember] = {}
-    own: set[str | None] = set()  # an event stream that is opened anew is another member
+    own: set[str | None] = set()  # an event stream that is opened again is another member
     subscription = ps.subscribe(args.topic, presence=True)
     reached = asyncio.timeout(args.timeout)
     try:

@@ -63,25 +63,27 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(
         "publish",
-        "Publish to a topic and wait until the server has it. From standard input (--data -) comes"
-        '\none JSON a line: {"type": ..., "data": ..., "id": ..., "ttl": ...}, or with --type the'
-        "\ndata alone. Lines are published in order, many on their way at a time.",
+        "Publish to a topic. The command exits when the server has the message. With --data -,"
+        '\nit reads one JSON object per line: {"type": ..., "data": ..., "id": ..., "ttl": ...},'
+        "\nor with --type only the data. It publishes the lines in order, many at a time.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
-    parser.add_argument("--data", metavar="JSON|@FILE|-", help="the data, a file of it, or lines")
-    parser.add_argument("--type", help="type of the message; default: message")
+    parser.add_argument(
+        "--data", metavar="JSON|@FILE|-", help="data, a file with it, or lines from standard input"
+    )
+    parser.add_argument("--type", help="type of the message [default: message]")
     parser.add_argument("--id", help="message id; the server publishes an id once")
     parser.add_argument(
-        "--ttl", type=number, metavar="SECONDS", help="kept in history for so long; 0: not at all"
+        "--ttl", type=number, metavar="SECONDS", help="time in history; 0 stores nothing"
     )
     parser.add_argument(
         "--on-error",
         choices=("continue", "stop"),
         default="continue",
-        help="after a line that is wrong or refused; default: continue",
+        help="what to do after an invalid or rejected line [default: continue]",
     )
     via_argument(parser)
-    connection_arguments(parser, timeout="for each message; default: 10s")
+    connection_arguments(parser, timeout="timeout of each message [default: 10s]")
     return parser
 
 
@@ -91,7 +93,7 @@ def _single(args: Namespace) -> dict[str, Any]:
         try:
             text = Path(text[1:]).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             usage_error(f"{args.data[1:]} cannot be read: {why}.", remedy="Check --data @FILE.")
     try:
         data = parse_json(text)
@@ -116,14 +118,14 @@ def parse_line(line: bytes, args: Namespace) -> dict[str, Any]:
     try:
         found = parse_json(line.decode("utf-8"))
     except UnicodeDecodeError:
-        raise InvalidPayload("The line is no UTF-8 text.") from None
+        raise InvalidPayload("The line is not UTF-8 text.") from None
     except ValueError as error:
         raise InvalidPayload(f"The line is {error}.", remedy="Write one JSON a line.") from None
     if args.type is not None:
         return _message({"data": found}, args)
     if not isinstance(found, dict) or "data" not in found:
         raise InvalidPayload(
-            'The line is no object with "data".',
+            'The line is not an object with "data".',
             remedy="Pass --type to publish each line as the data of a message.",
         )
     unknown = sorted(str(name) for name in found.keys() - FIELDS)  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType,reportUnknownVariableType]

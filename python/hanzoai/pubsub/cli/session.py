@@ -46,7 +46,7 @@ def server_urls(args: Namespace) -> tuple[str, str | None]:
 
 
 def token_source(args: Namespace, output: Output) -> Callable[[], str | None]:
-    """Where the token comes from; a file is read anew at every call.
+    """Where the token comes from; a file is read again at every call.
 
     Raises:
         AuthRefused: From the returned function, where the file cannot be read or is empty.
@@ -74,7 +74,7 @@ def read_token(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             text = file.read(65536).strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise AuthRefused(
             f"The token file {path} cannot be read: {why}.", remedy="Check --token-file."
         ) from error
@@ -130,8 +130,8 @@ def _report(output: Output, error: Exception) -> None:
 def run(output: Output, args: Namespace, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run the asynchronous part of a command.
 
-    Errors are told and become the exit code. SIGINT and SIGTERM cancel the work, which may still
-    print what it has; the exit code is then 130 or 143.
+    Prints errors and turns them into the exit code. SIGINT and SIGTERM cancel the work, which may
+    still print what it has; the exit code is then 130 or 143.
     """
     _log(args.verbose)
     received: list[Exit] = []

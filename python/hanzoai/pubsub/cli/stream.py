@@ -50,17 +50,17 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(
         "stream",
-        "Print a token stream as it grows: on a terminal and with --raw the text, elsewhere one"
-        "\nevent a line as JSON. With --write, write standard input as a stream, in place of a"
-        "\nmodel. The exit code is 1 where the stream ends before the answer is complete.",
+        "Print a token stream while it grows: the text on a terminal and with --raw, otherwise one"
+        "\nJSON event per line. With --write, publish standard input as a stream. The exit code is"
+        "\n1 if the stream ends before the answer is complete.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
-    parser.add_argument("--write", action="store_true", help="write standard input")
-    parser.add_argument("--raw", action="store_true", help="print the text alone")
+    parser.add_argument("--write", action="store_true", help="publish standard input as a stream")
+    parser.add_argument("--raw", action="store_true", help="print only the text")
     parser.add_argument(
-        "--id", help="id of the stream; read: latest, next or an id, default: latest"
+        "--id", help="id of the stream; to read: latest, next or an id [default: latest]"
     )
-    connection_arguments(parser, timeout="for the first connection; default: 10s")
+    connection_arguments(parser, timeout="timeout of the first connection [default: 10s]")
     return parser
 
 
@@ -106,14 +106,14 @@ async def _read(ps: PubSubClient, args: Namespace, output: Output) -> int:
                 text = event.text
                 shown += text
             elif isinstance(event, Snapshot | Done | Aborted):
-                # A terminal takes nothing back: what differs is printed anew.
+                # A terminal takes nothing back: what differs is printed again.
                 same = event.text.startswith(shown)
                 text = event.text.removeprefix(shown) if same else f"\n{event.text}"
                 shown = event.text
             elif isinstance(event, Gap):
                 output.note("gap", f"tokens {event.first} to {event.last} are missing")
             elif isinstance(event, Stalled):
-                output.note("stalled", f"nothing came for {event.seconds:g} s")
+                output.note("stalled", f"no tokens for {event.seconds:g} s")
             await out.write(text if args.raw else _CONTROL.sub("", text))
         final = await reader.final()
     if bare:

@@ -52,19 +52,25 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(
         "subscribe",
-        "Print messages as they come: one JSON a line, or with --count one JSON array at the end."
-        "\nA lost connection is taken up again where it broke off; what cannot be had any more is"
-        "\ntold as a gap on standard error.",
+        "Print messages as they arrive: one JSON object per line, or with --count one JSON array at"
+        "\nthe end. After a lost connection, the command continues where it stopped. It reports"
+        "\nmessages that can no longer be delivered as a gap on standard error.",
     )
     parser.add_argument(
-        "topics", nargs="+", metavar="TOPIC", help="* is one segment, ** one or more; quote them"
+        "topics",
+        nargs="+",
+        metavar="TOPIC",
+        help="topic or pattern: * is one segment, ** one or more; quote patterns",
     )
-    parser.add_argument("--count", type=count, metavar="N", help="end after N messages")
+    parser.add_argument("--count", type=count, metavar="N", help="exit after N messages")
     parser.add_argument(
-        "--since", type=moment, metavar="TIME", help="replay: 5m (ago), ISO 8601, or Unix ms"
+        "--since",
+        type=moment,
+        metavar="TIME",
+        help="replay from this time: 5m (ago), ISO 8601, or Unix ms",
     )
     parser.add_argument(
-        "--history", type=number, metavar="N", help="replay at most N messages of each topic"
+        "--history", type=number, metavar="N", help="replay the newest N messages of each topic"
     )
     parser.add_argument(
         "--after",
@@ -72,22 +78,24 @@ def _parser() -> Parser:
         action="append",
         default=[],
         metavar="TOPIC=SEQ",
-        help="replay what follows this position; may be repeated",
+        help="replay the messages after this position; can be repeated",
     )
-    parser.add_argument("--presence", action="store_true", help="print who comes and goes, too")
-    parser.add_argument("--raw", action="store_true", help="print the data alone; strings bare")
+    parser.add_argument("--presence", action="store_true", help="also print presence changes")
     parser.add_argument(
-        "--fail-on-gap", action="store_true", help="exit with 7 where messages were missed"
+        "--raw", action="store_true", help="print only the data, and strings without quotes"
+    )
+    parser.add_argument(
+        "--fail-on-gap", action="store_true", help="exit with 7 if messages were missed"
     )
     parser.add_argument(
         "--connect-timeout",
         type=duration,
         default=DEFAULT_TIMEOUT,
         metavar="TIME",
-        help="for the first connection; later ones are tried for ever; default: 10s",
+        help="timeout of the first connection; reconnects have no limit [default: 10s]",
     )
     via_argument(parser)
-    connection_arguments(parser, timeout="end after this time; default: never")
+    connection_arguments(parser, timeout="exit after this time [default: never]")
     return parser
 
 
@@ -133,7 +141,7 @@ class _Reader:
         return Exit.OK
 
     async def _until_end(self, ps: PubSubClient) -> None:
-        """Read until the count is reached or nobody reads standard output any more."""
+        """Read until the count is reached or no one reads standard output any more."""
         reading = asyncio.ensure_future(self._consume(self._subscribe(ps)))
         leaving = asyncio.ensure_future(self._writer.reader_gone())
         try:
@@ -212,7 +220,7 @@ class _Reader:
                 for member in change.members
             )
             self._output.line(
-                (f"{change.topic} ", "cyan"), (f"{change.change} ", "magenta"), names or "nobody"
+                (f"{change.topic} ", "cyan"), (f"{change.change} ", "magenta"), names or "no one"
             )
         elif self._args.count is None:
             await self._writer.write(encode(presence_to_json(change)) + "\n")
@@ -233,4 +241,4 @@ class _Reader:
                 **{name: value for name, value in known.items() if value is not None},
             )
         elif change.to == "connected" and change.attempt:
-            self._output.note("state", "connected again", state=change.to)
+            self._output.note("state", "reconnected", state=change.to)

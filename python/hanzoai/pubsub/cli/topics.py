@@ -25,9 +25,9 @@ def _parser() -> Parser:
     parser = Parser(
         "topics", "List active topics. Needs an administrator's token (HIP-56, REST API)."
     )
-    parser.add_argument("--prefix", help="only names that begin so")
-    parser.add_argument("--limit", type=count, metavar="N", help="at most N")
-    connection_arguments(parser, timeout="for the answer; default: 10s")
+    parser.add_argument("--prefix", help="only names that start with this text")
+    parser.add_argument("--limit", type=count, metavar="N", help="maximum number of topics")
+    connection_arguments(parser, timeout="timeout [default: 10s]")
     return parser
 
 

@@ -189,7 +189,7 @@ class Handshake:
                     "auth",
                     "auth_silent",
                     f"The server did not answer `auth` within {span(self._patience)}.",
-                    "The server hangs (its issuer's keys may be out of reach), or it is no Hanzo"
+                    "The server hangs (its issuer's keys may be out of reach), or it is not a Hanzo"
                     " PubSub server.",
                 ),
                 None,
@@ -267,7 +267,7 @@ class Handshake:
                 "closed",
                 f"The server closed the connection before it answered `auth` ({code}"
                 f"{f': {reason}' if reason else ''}).",
-                "It refuses connections or is no Hanzo PubSub server; see its log.",
+                "It refuses connections or is not a Hanzo PubSub server; see its log.",
             )
         by_reason = CODES.get(reason) or record
         return failed(

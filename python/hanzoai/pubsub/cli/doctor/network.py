@@ -87,7 +87,7 @@ async def check_dns(addresses: list[Address], patience: float) -> Finding:
                 "Check the resolver (/etc/resolv.conf) and that its port 53 can be reached.",
             )
         except (OSError, UnicodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no host name"
+            why = error.strerror if isinstance(error, OSError) else "it is not a host name"
             return failed(
                 "dns",
                 "dns_unresolved",
@@ -153,7 +153,7 @@ async def check_tls(addresses: list[Address], context: ssl.SSLContext, patience:
                 "tls_timeout",
                 f"{address.text} accepted the connection, then did not answer within"
                 f" {span(patience)}.",
-                "Something that is no TLS server listens there, or the server hangs.",
+                "Something that is not a TLS server listens there, or the server hangs.",
             )
         except (ssl.SSLError, OSError) as error:
             return await _no_tls(address, error, patience)
@@ -215,7 +215,8 @@ def _bad_certificate(address: Address, error: ssl.SSLCertVerificationError) -> F
         return failed(
             "tls",
             "certificate_untrusted",
-            f"The certificate of {address.text} is signed by nobody this machine trusts.",
+            f"The certificate of {address.text} is signed by an authority that this machine does"
+            " not trust.",
             "Install its CA in the system's store, or point SSL_CERT_FILE at the CA's PEM file; "
             "a server behind a public CA must send the intermediate certificates, too.",
         )

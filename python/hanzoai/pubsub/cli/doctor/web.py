@@ -68,7 +68,7 @@ class Web:
                     "http_silent",
                     f"{self._address.text} accepts connections, but answers no HTTP request "
                     f"within {span(self._patience)}.",
-                    "The server hangs, or something that is no HTTP server listens there.",
+                    "The server hangs, or something that is not an HTTP server listens there.",
                 )
             )
         except httpx.HTTPError as error:
@@ -243,7 +243,7 @@ class Web:
                 "access",
                 "forbidden",
                 f"{topic}: neither subscribe nor publish is allowed. {reason}".rstrip(),
-                "Ask for access, or use a token of somebody who has it.",
+                "Ask for access, or use the token of a user who has it.",
             )
         told = f"{topic}: may {' and '.join(rights)}"
         if "subscribe" not in rights:
@@ -273,7 +273,7 @@ class Web:
                 "access",
                 "forbidden",
                 f"{topic}: subscribe is not allowed.",
-                "Ask for access, or use a token of somebody who has it.",
+                "Ask for access, or use the token of a user who has it.",
             )
         return ok("access", f"{topic}: may subscribe; this server does not tell about publish")
 
