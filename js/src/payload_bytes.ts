@@ -37,7 +37,7 @@ export function bytesOf(value: unknown): Uint8Array<ArrayBuffer> {
   const text = typeof value === 'string' ? value : (plain(value) ?? JSON.stringify(value));
   if (typeof text !== 'string') {
     if (text instanceof Uint8Array) return text;
-    throw new TypeError('This is no JSON value.');
+    throw new TypeError('This is not a JSON value.');
   }
   if (HALF.test(text)) throw new TypeError('A string has half a character.');
   return new TextEncoder().encode(text);

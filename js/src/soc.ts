@@ -2,7 +2,7 @@
  * Signed messages: single-owner chunks (SOC), as Swarm's Bee nodes exchange them.
  *
  * A frame is `signature (65) ‖ span (8, little-endian) ‖ payload (0 … 4,096)`. The signature covers
- * a topic id of 32 bytes and the payload. Whoever knows the id recovers the signer's address from
+ * a topic id of 32 bytes and the payload. Anyone who knows the id recovers the signer's address from
  * the frame, and `keccak256(id ‖ owner)` is the address of the topic: so a reader proves who wrote
  * a message without trusting those who carried it. Nothing here does I/O.
  *
@@ -28,7 +28,7 @@ type Bytes = Uint8Array<ArrayBuffer>;
 export const ID_BYTES = 32;
 export const OWNER_BYTES = 20;
 export const SIGNATURE_BYTES = 65;
-/** What stands before the payload. */
+/** What is before the payload. */
 export const HEAD_BYTES = 73;
 export const MAX_PAYLOAD = 4096;
 export const MAX_FRAME = 4169;
@@ -71,7 +71,7 @@ export function keccak256(...parts: readonly Uint8Array[]): Uint8Array {
  * The address that signs with a key.
  *
  * @param key Private key, 32 bytes.
- * @throws InvalidPayload It is no private key of secp256k1; `field` is `key`.
+ * @throws InvalidPayload It is not a private key of secp256k1; `field` is `key`.
  */
 export function ownerOf(key: Uint8Array): Uint8Array {
   check(key, 'key', ID_BYTES);
@@ -140,7 +140,7 @@ export function sign(key: Uint8Array, id: Uint8Array, payload: Uint8Array): Uint
 }
 
 /**
- * The frame of a payload that somebody else has signed.
+ * The frame of a payload that someone else has signed.
  *
  * @param signature r, s and v, 65 bytes. v is 27 or 28; the 0 or 1 of some wallets becomes that.
  * @param payload What was signed, by its `digest`.
@@ -252,7 +252,7 @@ export function fromData(data: unknown): SignedData {
   try {
     payload = bytesOf(fields['payload']);
   } catch {
-    throw new InvalidPayload('`payload` is no JSON value.', { field: 'payload' });
+    throw new InvalidPayload('`payload` is not a JSON value.', { field: 'payload' });
   }
   checkPayload(payload);
   return { owner, id, frame: joined([signature, span(payload.length), payload]) };
@@ -325,7 +325,7 @@ function checkPayload(payload: Uint8Array): void {
 }
 
 function badKey(): InvalidPayload {
-  return new InvalidPayload('`key` is no private key of secp256k1.', {
+  return new InvalidPayload('`key` is not a private key of secp256k1.', {
     field: 'key',
     remedy: 'Pass 32 random bytes that are not zero.',
   });

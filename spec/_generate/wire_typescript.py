@@ -105,11 +105,7 @@ def _module(
             f"import {{ {', '.join(used)} }} from '../wire/guard.js';",
             *([f"import {{ {', '.join(from_frames)} }} from './wire.js';"] if imported else []),
             "",
-            *(
-                []
-                if imported
-                else ["export type { JsonObject };", ""]
-            ),
+            *([] if imported else ["export type { JsonObject };", ""]),
             body,
         ]
     )

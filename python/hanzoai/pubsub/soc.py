@@ -1,7 +1,7 @@
 """Signed messages: single-owner chunks (SOC), as Swarm's Bee nodes exchange them.
 
 A frame is ``signature (65) ‖ span (8, little-endian) ‖ payload (0 … 4,096)``. The signature covers
-a topic id of 32 bytes and the payload. Whoever knows the id recovers the signer's address from the
+a topic id of 32 bytes and the payload. Anyone who knows the id recovers the signer's address from the
 frame, and ``keccak256(id ‖ owner)`` is the address of the topic: so a reader proves who wrote a
 message without trusting those who carried it. Nothing here does I/O.
 
@@ -32,7 +32,7 @@ OWNER_BYTES: Final = 20
 SIGNATURE_BYTES: Final = 65
 SPAN_BYTES: Final = 8
 HEAD_BYTES: Final = SIGNATURE_BYTES + SPAN_BYTES
-"""What stands before the payload."""
+"""What is before the payload."""
 MAX_PAYLOAD: Final = 4096
 MAX_FRAME: Final = HEAD_BYTES + MAX_PAYLOAD
 
@@ -106,7 +106,7 @@ def owner_of(key: bytes) -> bytes:
         key: Private key, 32 bytes.
 
     Raises:
-        InvalidPayload: It is no private key of secp256k1; `field` is ``key``.
+        InvalidPayload: It is not a private key of secp256k1; `field` is ``key``.
     """
     _check(key, "key", ID_BYTES)
     try:
@@ -175,7 +175,7 @@ def sign(key: bytes, id: bytes, payload: bytes) -> bytes:
 
 
 def frame_of(signature: bytes, payload: bytes) -> bytes:
-    """The frame of a payload that somebody else has signed.
+    """The frame of a payload that someone else has signed.
 
     Args:
         signature: r, s and v, 65 bytes. v is 27 or 28; the 0 or 1 of some wallets becomes that.
@@ -292,7 +292,7 @@ def from_data(data: object) -> SignedData:
     try:
         payload = bytes_of(fields["payload"])
     except (ValueError, TypeError):
-        raise InvalidPayload("`payload` is no JSON value.", field="payload") from None
+        raise InvalidPayload("`payload` is not a JSON value.", field="payload") from None
     _check_payload(payload)
     return SignedData(owner, id, signature + _span(payload) + payload)
 
@@ -330,7 +330,7 @@ def _check_payload(payload: bytes) -> bytes:
 
 def _bad_key() -> InvalidPayload:
     return InvalidPayload(
-        "`key` is no private key of secp256k1.",
+        "`key` is not a private key of secp256k1.",
         field="key",
         remedy="Pass 32 random bytes that are not zero.",
     )

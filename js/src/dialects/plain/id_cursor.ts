@@ -45,7 +45,7 @@ export class IdCursor implements Cursor {
   private _began: number | undefined;
   private readonly _near = new Map<string, Map<string, Trace>>();
 
-  /** @param _history Messages a topic that the peer is taken to retain. */
+  /** @param _history Messages per topic that the peer is taken to retain. */
   constructor(
     { since, after = new Map() }: Subscribe,
     { overlap, rememberedIds, rememberedTopics }: SessionOptions,

@@ -21,7 +21,7 @@ import type { SubscriptionState } from '../../session/subscription_state.js';
 import type { Loose } from '../../wire/compact.js';
 import { IdCursor } from './id_cursor.js';
 
-/** Requests remembered; a peer that echoes no `ref` may owe answers for ever. */
+/** Requests remembered; a peer that echoes no `ref` may owe answers forever. */
 const MAX_REQUESTS = 10_000;
 
 /** Topics remembered of publishes that have no answer but an `error` without a `ref`. */
