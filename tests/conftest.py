@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
 import re
 import signal
+import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any
+
     from tests.dealing import GroupScheduling
 
 # How long it takes to draw a value depends on what else the machine does.
@@ -64,10 +69,42 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for group in ordered for item in group]
 
 
+_FAILED: list[str] = []
+"""Tests whose frames are still held: servers and sockets that they did not get to close."""
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """Note a failure."""
+    outcome = yield
+    if outcome.get_result().failed:
+        _FAILED.append(item.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Draw the same random values whenever the seed is the same, in whatever order tests run."""
+    """Collect what a failed test leaves, so that its warnings do not fail a later test.
+
+    Draw the same random values whenever the seed is the same, in whatever order tests run.
+    """
+    if _FAILED:
+        _FAILED.clear()
+        _collect()
     if seed := os.environ.get("HANZO_PUBSUB_TEST_SEED"):
         random.seed(f"{seed} {item.nodeid}")
+
+
+def _collect() -> None:
+    for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+        # pytest keeps the failure here for a debugger.
+        if hasattr(sys, name):
+            delattr(sys, name)
+    reporting = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = reporting
 
 
 def group_of(nodeid: str) -> str:

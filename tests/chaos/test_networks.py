@@ -13,7 +13,7 @@ from tests.chaos.networks import HOST, Network
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-BOUND = 20
+BOUND = 60
 SOON = 0.2
 """Seconds in which what is held does not come."""
 

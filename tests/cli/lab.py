@@ -217,7 +217,7 @@ async def diagnose(
         **more,
     )
     report = Report()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for finding in examine(patient):
             report.findings.append(finding)
     return report

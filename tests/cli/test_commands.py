@@ -63,7 +63,7 @@ def run(
     async def call(*argv: str, stdin: str | None = None) -> Outcome:
         if stdin is not None:
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             code = await asyncio.to_thread(main, argv)
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)

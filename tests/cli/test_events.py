@@ -34,7 +34,7 @@ class Program:
         self._capsys = capsys
 
     async def run(self, *argv: str) -> tuple[int, list[Any]]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             code = await asyncio.to_thread(main, argv)
         out = self._capsys.readouterr().out
         return code, [json.loads(line) for line in out.splitlines()]
@@ -100,7 +100,7 @@ async def test_without_a_count_events_are_lines_until_the_program_is_stopped(
         stdout=asyncio.subprocess.PIPE,
     )
     assert program.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await say(broker, ("status", b"online"), ("other", b"x"), ("status", b""))
         lines = [json.loads(await program.stdout.readline()) for _ in range(2)]
         program.send_signal(signal.SIGINT)

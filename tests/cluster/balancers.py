@@ -38,7 +38,7 @@ http {{
 }}
 """
 CERTIFICATE = "/etc/ssl/hanzo-pubsub/cert.pem"
-BOUND = 20
+BOUND = 60
 
 
 def program(kind: str) -> str:

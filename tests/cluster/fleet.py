@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.cluster.redis_cluster import Cluster
     from tests.cluster.store import Store
 
-BOUND = 20
+BOUND = 60
 GRACE = 500
 HEARTBEAT = 200
 TIMEOUT = 2_000

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # It has no types.
 KAFKA: Any = importlib.import_module("aiokafka")
 ADMIN: Any = importlib.import_module("aiokafka.admin")
-BOUND = 40
+BOUND = 60
 USER = "audit"
 PASSWORD = "correct horse battery staple"
 LISTENERS = ("PLAINTEXT", "SSL", "MUTUAL", "SASL_SSL", "CONTROLLER")

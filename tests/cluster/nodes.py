@@ -15,7 +15,7 @@ from tests.cluster.store import free_port
 if TYPE_CHECKING:
     from pathlib import Path
 
-BOUND = 30
+BOUND = 60
 
 
 class Node:

@@ -126,6 +126,6 @@ async def redis_cluster(kind: str, folder: Path) -> AsyncGenerator[Cluster]:
     async with AsyncExitStack() as stack:
         cluster = Cluster(kind, folder)
         stack.push_async_callback(cluster.end)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await cluster.start()
         yield cluster

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # error in a finalizer would keep its socket for the finalizer of a later test to complain of.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
-BOUND = 50
+BOUND = 60
 TOPICS = itertools.count()
 
 

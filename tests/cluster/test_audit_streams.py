@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.store import Store
 
-BOUND = 20
+BOUND = 60
 STREAM = "hanzo-pubsub:audit"
 
 

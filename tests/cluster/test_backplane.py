@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Entry
     from tests.cluster.store import Store
 
-BOUND = 20
+BOUND = 60
 
 
 @asynccontextmanager

@@ -53,7 +53,7 @@ async def test_a_client_talks_tls_on_either_port_and_finds_the_socket_on_both(
                     ssl_context=balancer.trust,
                     transport="websocket",
                 ) as ps,
-                asyncio.timeout(20),
+                asyncio.timeout(60),
                 await ps.subscribe("demo.x") as messages,
             ):
                 await ps.publish("demo.x", {"data": {"url": url}})

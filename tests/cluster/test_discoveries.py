@@ -138,7 +138,7 @@ async def test_a_log_that_began_anew_and_is_whole_is_no_hole() -> None:
 
 
 async def test_a_hole_sends_away_subscribers_by_pattern_who_cannot_see_it() -> None:
-    async with asyncio.timeout(20), running_server() as server:
+    async with asyncio.timeout(60), running_server() as server:
         token = server.service_token()
         async with peer(server, token) as wild, peer(server, token) as named:
             await wild.subscribe("demo.*", presence=False)

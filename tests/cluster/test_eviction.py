@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-BOUND = 40
+BOUND = 60
 NODES: dict[str, Any] = {"publish_rate_service": 10_000, "history_max_messages": 100}
 
 

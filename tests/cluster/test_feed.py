@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.cluster.fleet import Process
     from tests.interop.peer import Socket
 
-BOUND = 50
+BOUND = 60
 COUNT = 60
 TOPIC = "demo.x"
 FEED_TIMEOUT = 800

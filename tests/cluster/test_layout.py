@@ -17,7 +17,7 @@ from tests.cluster.waiting import until
 if TYPE_CHECKING:
     from tests.cluster.store import Store
 
-BOUND = 20
+BOUND = 60
 KEY = "hanzo-pubsub:{0}:layout"
 
 

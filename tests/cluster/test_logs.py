@@ -17,7 +17,7 @@ from tests.cluster.waiting import until
 if TYPE_CHECKING:
     from tests.cluster.store import Store
 
-BOUND = 30
+BOUND = 60
 QUICK = {"node_heartbeat": 50, "node_timeout": 2_000, "presence_grace": 100}
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pubsub_server.testing import RunningServer
     from tests.cluster.redis_cluster import Cluster
 
-BOUND = 40
+BOUND = 60
 SHARDS = 16
 
 

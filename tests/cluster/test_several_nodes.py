@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pubsub_server.testing import RunningServer
     from tests.interop.peer import Socket
 
-BOUND = 30
+BOUND = 60
 TOPIC = "demo.x"
 
 

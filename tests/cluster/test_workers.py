@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub import Subscription
 
-BOUND = 50
+BOUND = 60
 WORKERS = 3
 
 

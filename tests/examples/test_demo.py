@@ -97,7 +97,7 @@ async def test_a_reader_that_came_back_late_is_cut_though_the_last_words_wait_fo
         stage.ledger.published(f"msg_{number}", number)
     door: Any = Door(stage)
     reader: Any = None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await sabotage(door, stage, reader, (0.46, 0.8), lose=False)
     assert door.faults == ["drop", "drop"]
 

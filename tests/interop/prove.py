@@ -123,7 +123,7 @@ class Overlay:
         roots = os.pathsep.join(str((self._folder / each).parent) for each in PACKAGES)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short"),
-            *("-p", "no:cacheprovider", "-p", "tests.interop.witness", *nodes),
+            *("-p", "no:cacheprovider", "-p", "tests.interop.witness", "-o", "timeout=60", *nodes),
             cwd=ROOT,
             env={
                 **os.environ,

@@ -20,8 +20,6 @@ from hanzoai.pubsub.testing import MemoryServer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-pytestmark = pytest.mark.timeout(20)
-
 
 CALLS: list[Callable[[PubSubClient, Any], Awaitable[object]]] = [
     lambda ps, t: ps.connect(t),

@@ -30,8 +30,6 @@ from hanzoai.pubsub.testing import ThreadedServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(30)
-
 
 @pytest.fixture
 def ps(pubsub_server: ThreadedServer) -> Iterator[PubSub]:

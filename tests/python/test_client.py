@@ -34,9 +34,6 @@ def clock_of(server: MemoryServer) -> VirtualClock:
     return server.clock
 
 
-pytestmark = pytest.mark.timeout(20)
-
-
 async def test_building_a_client_does_no_io_and_using_it_connects(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -31,7 +31,7 @@ SMALL = ReceiveQueue(messages=10)
 
 
 async def soon(awaitable: Awaitable[T]) -> T:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await awaitable
 
 

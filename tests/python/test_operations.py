@@ -21,8 +21,6 @@ from hanzoai.pubsub.runtime.publisher import chunks
 from hanzoai.pubsub.runtime.publishing import prepare
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
-pytestmark = pytest.mark.timeout(20)
-
 
 def clock_of(server: MemoryServer) -> VirtualClock:
     assert isinstance(server.clock, VirtualClock)

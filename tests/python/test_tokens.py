@@ -39,7 +39,7 @@ async def test_a_coroutine_function_runs_in_the_loop_and_a_function_in_a_thread(
             assert threading.current_thread() is threading.main_thread()
             return "c"
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert (await fetch_token(in_loop, CONTEXT)).value == "a"
         assert (await fetch_token(in_thread, CONTEXT)).value == "b"
         assert (await fetch_token(Both(), CONTEXT)).value == "c"
@@ -75,7 +75,7 @@ async def test_the_exception_of_a_thread_comes_out() -> None:
     def stop(context: TokenContext) -> str:
         raise StopIteration
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(AuthRefused):
             await fetch_token(get_token, CONTEXT)
         with pytest.raises(RuntimeError, match="StopIteration"):
@@ -96,7 +96,7 @@ async def test_whoever_asks_meanwhile_gets_the_same_answer() -> None:
     second = asyncio.create_task(tokens.current())
     await asyncio.sleep(0)
     release.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert (await first, await second) == (Token("token-1"), "token-1")
     assert len(calls) == 1
 
@@ -117,7 +117,7 @@ async def test_a_callback_that_nobody_waits_for_any_more_is_cancelled() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     asking.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await cancelled.wait()
         await tokens.close()
     assert not [task for task in asyncio.all_tasks() if "get_token" in task.get_name()]
@@ -192,7 +192,7 @@ async def test_whoever_waits_for_a_token_at_the_close_is_told_and_not_cancelled(
         return await asyncio.Future[str]()
 
     tokens = source(get_token)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         waiting = asyncio.create_task(tokens.current())
         await asked.wait()
         await tokens.close()
@@ -204,6 +204,6 @@ async def test_a_callback_that_lets_a_cancellation_through_has_failed() -> None:
     async def get_token(context: TokenContext) -> str:
         raise asyncio.CancelledError
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(AuthError, match="RuntimeError"):
             await source(get_token).current()

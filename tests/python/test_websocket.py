@@ -104,7 +104,7 @@ async def raw_server(
 async def opened(
     handler: Handler, clock: SystemClock | None = None, **settings: Any
 ) -> AsyncGenerator[WebSocketTransport]:
-    async with asyncio.timeout(30), server(handler) as url:
+    async with asyncio.timeout(60), server(handler) as url:
         transport = make(url, clock, **settings)
         await transport.open()
         try:
@@ -136,7 +136,7 @@ def numbers(frames: Sequence[ServerFrame]) -> list[int]:
 async def failure(url: str, **settings: Any) -> TransportFailed:
     transport = make(url, **settings)
     with pytest.raises(TransportFailed) as caught:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await transport.open()
     await transport.close()
     return caught.value
@@ -276,7 +276,7 @@ async def test_compression_is_used_where_it_is_asked_for() -> None:
         await connection.send(message(1, "x" * 1_000).decode())
         await connection.wait_closed()
 
-    async with asyncio.timeout(30), server(send, compression="deflate") as url:
+    async with asyncio.timeout(60), server(send, compression="deflate") as url:
         for wanted in (True, False):
             transport = make(url, compression=wanted)
             await transport.open()
@@ -362,7 +362,7 @@ async def test_close_is_bounded_when_the_server_is_frozen() -> None:
         await release.wait()
         connection.transport.abort()
 
-    async with asyncio.timeout(20), server(freeze) as url:
+    async with asyncio.timeout(60), server(freeze) as url:
         transport = make(url)
         await transport.open()
         big = PublishFrame(message=Publication(topic="a", data="x" * 200_000))
@@ -611,7 +611,7 @@ async def test_tls_with_a_trusted_certificate_connects(
 
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
-    async with asyncio.timeout(20), server(send, ssl=tls) as url:
+    async with asyncio.timeout(60), server(send, ssl=tls) as url:
         transport = make(url.replace("ws:", "wss:"), ssl_context=trusting)
         await transport.open()
         assert numbers(await transport.receive()) == [1]

@@ -22,7 +22,7 @@ NEEDED = (
     *("scripts/setup", "requirements", "package.json", "package-lock.json", "pyproject.toml"),
     *("server-mock/pyproject.toml", "tests/cluster/kafka.pom.xml"),
 )
-BOUND = 30
+BOUND = 60
 
 NPM_THAT_INSTALLS = 'mkdir -p node_modules; echo "$@" >> npm-calls'
 NPM_THAT_HANGS = "touch npm-began; exec sleep 60"

@@ -25,7 +25,7 @@ def clock_of(server: MemoryServer) -> VirtualClock:
 
 async def soon(awaitable: Awaitable[T]) -> T:
     """What needs no virtual time to come must be there after a moment of real time."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await awaitable
 
 

@@ -233,7 +233,7 @@ async def test_auth_5_neither_token_nor_payload_is_in_logs_reprs_errors_or_urls(
         said.append(repr(Token(SECRET)))
         raise RuntimeError(SECRET)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         address = pubsub_server.options
         for ps in (
             PubSubClient(token=SECRET, **address),
@@ -305,7 +305,7 @@ async def test_auth_6_a_callback_that_blocks_holds_up_nothing(
 
     heart = asyncio.create_task(beat())
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         PubSubClient(get_token=get_token, **pubsub_server.options) as ps,
     ):
         await ps.connect()
@@ -391,7 +391,7 @@ async def test_auth_8_an_asynchronous_callback_serves_socket_sse_and_rest_and_no
         return Token(tokens[-1], expires_at=round(time.time() * 1000) + 3_600_000)
 
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         recording_proxy(pubsub_server.ws) as (ws, ws_lines),
         recording_proxy(pubsub_server.http) as (http, http_lines),
         PubSubClient(

@@ -160,7 +160,7 @@ async def test_sse_1_the_cursor_outlives_cuts_comments_and_presence_events(
 ) -> None:
     token = pubsub_server.admin_token()
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         gate(pubsub_server.http) as (through, writers),
         PubSubClient(
             pubsub_server.ws,
@@ -208,7 +208,7 @@ async def test_sse_1_the_cursor_outlives_a_token_that_ends_and_is_renewed(
         return pubsub_server.token(kind="admin", ttl=2)
 
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         PubSubClient(
             get_token=get_token,
             transport="sse",
@@ -239,7 +239,7 @@ async def test_sse_1_the_cursor_outlives_a_change_of_transport_and_back(
     token = pubsub_server.admin_token()
     shut = asyncio.Event()
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         gate(pubsub_server.ws, shut) as (through, writers),
         PubSubClient(
             f"ws://{through}/ws",

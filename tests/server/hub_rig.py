@@ -236,7 +236,7 @@ class Rig:
 
     async def settle(self) -> None:
         """Until no task of the hub is left."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while tasks := list(self.hub._tasks):
                 await asyncio.wait(tasks)
 

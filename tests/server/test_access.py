@@ -89,7 +89,7 @@ async def test_keys_rotate_while_the_server_runs(iam: Iam) -> None:
         iam.keys["k2"] = ec.generate_private_key(ec.SECP256R1())
         assert await status(server, iam.token("k2")) == 200
         del iam.keys["k1"]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await status(server, old) != 401:
                 pass
         assert await status(server, iam.token("k2")) == 200
@@ -109,7 +109,7 @@ async def test_a_withdrawn_key_is_noticed_after_the_tokens_it_signed_are_forgott
         assert await status(server, old) == 200
         iam.withdrawn.add("k1")
         number = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await status(server, iam.token(jti=str(number))) != 401:
                 number += 1
         assert await status(server, old) == 200
@@ -150,7 +150,7 @@ async def test_logins_with_a_known_key_do_not_wait_for_an_iam_that_hangs(iam: Ia
         assert await status(server, iam.token()) == 200
         iam.gate = asyncio.Event()
         asked = iam.asked
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while iam.asked == asked:
                 assert await status(server, iam.token()) == 200
         answers = await asyncio.gather(*(status(server, iam.token()) for _ in range(20)))
@@ -161,7 +161,7 @@ async def test_logins_with_a_known_key_do_not_wait_for_an_iam_that_hangs(iam: Ia
 async def test_the_keys_are_there_before_the_first_login(iam: Iam) -> None:
     patient = {"auth_deadline": 60_000, "jwks_timeout": 60_000}
     async with running_server(iam_url=iam.url, behind_tls_proxy=True, **patient) as server:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await iam.was_asked.wait()
         assert await status(server, iam.token()) == 200
         assert iam.asked == 1

@@ -22,7 +22,7 @@ from tests.cluster.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE = 20
+PATIENCE = 60
 KEY = "hpk_" + "k" * 43
 DIGEST = hash_key(KEY)
 

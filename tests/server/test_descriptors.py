@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-BOUND = 30
+BOUND = 60
 LIMIT = 60
 
 

@@ -55,7 +55,7 @@ async def test_connections_end_one_after_the_other_and_hurry_ends_the_rest() -> 
     rig = Rig()
     peers = [await rig.client(f"u{n}") for n in range(10)]
     hurry = asyncio.Event()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         draining = asyncio.create_task(rig.hub.drain(2 * HOUR, HOUR, hurry))
         await until(lambda: ended(peers), 1)
         first = next(peer for peer in peers if peer.ending() is not None)
@@ -75,13 +75,13 @@ async def test_connections_end_one_after_the_other_and_hurry_ends_the_rest() -> 
 async def test_a_drain_takes_no_longer_than_its_time() -> None:
     rig = Rig()
     peers = [await rig.client(f"u{n}") for n in range(4)]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await rig.hub.drain(0.1, HOUR)
     assert {peer.ending() for peer in peers} == {(1001, "going_away")}
 
 
 async def test_a_drain_without_connections_waits_for_nobody() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await Rig().hub.drain(HOUR, HOUR)
 
 
@@ -91,7 +91,7 @@ async def test_a_publish_under_way_is_answered_before_its_connection_ends() -> N
     alice = await rig.client("alice")
     alice.publish("a", 1)
     alice.say("publish", ref="7", message={"topic": "a", "type": "t", "data": 2})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         draining = asyncio.create_task(rig.hub.drain(HOUR))
         await until(lambda: alice.sink.holds[-1:], [True])
         assert alice.ending() is None
@@ -107,7 +107,7 @@ async def test_what_a_server_would_take_with_it_is_not_accepted_when_it_ends() -
     alice, bob = await rig.client("alice"), await rig.client("bob")
     hurry = asyncio.Event()
     draft = Draft("a", "t", b"1", None, None, None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         draining = asyncio.create_task(rig.hub.drain(2 * HOUR, HOUR, hurry))
         await until(lambda: ended([alice, bob]), 1)
         # Who is still there is read no more, so that nothing of it is acknowledged.
@@ -124,7 +124,7 @@ async def test_what_a_store_keeps_is_accepted_until_the_server_has_ended() -> No
     backplane.lasting = True
     backplane.gate.set()
     rig = Rig(backplane=backplane)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await rig.hub.drain(1)
         draft = Draft("a", "t", b"1", None, None, None)
         (answer,) = await rig.hub.publish(Identity("carol", "service"), [draft])
@@ -172,7 +172,7 @@ async def test_a_store_that_does_not_answer_holds_up_the_end_for_its_time_only()
     rig = Rig(backplane=Slow())
     alice = await rig.client("alice")
     alice.publish("a", 1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await rig.hub.drain(0.05)
     assert alice.ending() == (1001, "going_away")
 
@@ -198,6 +198,6 @@ async def test_who_is_accepted_while_the_server_ends_is_not_left_hanging(
         client.setblocking(False)
         loop = asyncio.get_running_loop()
         with contextlib.suppress(ConnectionResetError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while await loop.sock_recv(client, 4096):
                     pass

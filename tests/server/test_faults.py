@@ -22,7 +22,7 @@ from pubsub_server.listeners.http.encoder import STREAM
 from tests.server.hub_rig import START_MS, Peer, Rig
 from tests.server.websocket_rig import client, serving
 
-BOUND = 10.0
+BOUND = 60.0
 
 
 async def two(rig: Rig) -> tuple[Peer, Peer]:

@@ -76,7 +76,7 @@ async def test_a_failure_names_the_connection_and_neither_its_token_nor_its_payl
 ) -> None:
     out = io.StringIO()
     logs.configure(load({"log_format": "json", "log_level": "debug"}), out)
-    async with asyncio.timeout(20), running_server() as node:
+    async with asyncio.timeout(60), running_server() as node:
         token = node.token("alice")
         async with PubSubClient(node.ws, token=token) as ps:
             await ps.connect()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-BOUND = 20
+BOUND = 60
 PATH = "/v1/positions"
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.testing import RunningServer
 
-BOUND = 10.0
+BOUND = 60.0
 
 
 @contextlib.asynccontextmanager

@@ -32,7 +32,7 @@ from pubsub_server.testing import running_server
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-PATIENCE = 20
+PATIENCE = 60
 ROOT = Path(__file__).parents[2]
 
 

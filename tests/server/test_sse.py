@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 TOPIC = "chat.session.abc"
-PATIENCE = 20
+PATIENCE = 60
 
 
 @pytest.fixture

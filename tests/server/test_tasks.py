@@ -105,7 +105,7 @@ async def test_a_kept_task_runs_again_however_it_ends(
             raise asyncio.CancelledError
 
     tasks.keep(grind)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await done.wait()
     await tasks.stop()
     said = [record.getMessage().partition("; ") for record in caplog.records]
@@ -193,7 +193,7 @@ async def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:
 
     task = tasks.spawn(deaf())
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await tasks.stop()
     assert task.cancelled()
     assert swallowed == 2

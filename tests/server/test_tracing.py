@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.testing import RunningServer
 
-BOUND = 20
+BOUND = 60
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 SECRET = "a secret of some length"
-PATIENCE = 10
+PATIENCE = 60
 
 
 @dataclass

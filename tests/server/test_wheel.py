@@ -89,7 +89,7 @@ async def test_the_loop_calls_at_the_earliest_deadline() -> None:
     wheel.add(Named("never"), loop.time() + 1000)
     wheel.add(Named("late"), loop.time() + 0.03)
     wheel.add(Named("early"), loop.time() + 0.01)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await done.wait()
     assert came == ["early", "late"]
     wheel.add(Named("never"), loop.time() + 0.01)

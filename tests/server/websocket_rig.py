@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pubsub_server.listeners.websocket.protocol import SocketProtocol
 
 
-BOUND = 10.0
+BOUND = 60.0
 
 
 class Watched(WebSocketListener):

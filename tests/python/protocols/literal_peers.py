@@ -53,7 +53,7 @@ class Listener:
 
     async def until(self, count: int) -> None:
         """Wait until so many connections have subscribed since the start."""
-        async with asyncio.timeout(20), self.changed:
+        async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(lambda: self.opened >= count)
 
     async def subscribed(self) -> None:

@@ -58,12 +58,12 @@ class Bare:
         self.writer.write(data)
 
     async def read(self, size: int) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.reader.readexactly(size)
 
     async def rest(self) -> bytes:
         """Everything until the other side closes."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             try:
                 return await self.reader.read()
             except ConnectionResetError:

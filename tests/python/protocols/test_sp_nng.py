@@ -122,7 +122,7 @@ async def test_we_receive_all_that_nng_sends_in_order(
     async with SubSocket(recv_queue_size=STEP) as sub:
         sub.subscribe(b"t")
         await join(sub, theirs, tls, url(scheme, tmp_path), we_listen=we_listen)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not theirs.pipes:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         for start in range(0, COUNT, STEP):

@@ -70,7 +70,7 @@ async def join(pub: PubSocket, *subs: SubSocket, folder: Path, scheme: str = "ip
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until something is so; counters announce nothing."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
@@ -519,7 +519,7 @@ async def test_a_websocket_needs_the_path_and_the_name_of_the_listener(
             f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
             f"{protocol}\r\n".encode()
         )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             head = await peer.reader.readuntil(b"\r\n\r\n")
         assert head.startswith(f"HTTP/1.1 {status} ".encode())
         if status == "101":

@@ -18,7 +18,7 @@ def peer() -> Peer:
 
 @pytest.fixture
 async def client(peer: Peer) -> AsyncGenerator[Client]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         client = Client(peer)
         await client.transport.open()
         yield client

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncGenerator
 
-BOUND = 20.0
+BOUND = 60.0
 """Seconds within which anything happens."""
 
 
