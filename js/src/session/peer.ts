@@ -32,6 +32,8 @@ export interface Peer {
    * server refuse; and what was refused comes after what follows it.
    */
   readonly burst: number;
+  /** The node whose positions it gives; undefined where positions hold on every node. */
+  readonly node: string | undefined;
 }
 
 /** Whether the server lacks something that a session counts on. */
@@ -61,5 +63,6 @@ export function readPeer(frame: AuthOkFrame, incremental: boolean, at: number): 
     resends: acks && features.has('idempotency'),
     rate,
     burst: rate - Math.min(Math.max(1, Math.floor(rate / 10)), Math.floor(rate / 2)),
+    node: frame.node,
   };
 }

@@ -9,6 +9,7 @@ import type { Denial, Envelope, ErrorFrame, SubscribedFrame } from '../generated
 import { forNow } from './causes.js';
 import type { Context } from './context.js';
 import { BY_SEQ, type Cursor, type Cursors, gap, isGap, type Replay, type Step } from './cursor.js';
+import type { Peer } from './peer.js';
 import type { Presence } from './presence.js';
 import type { Subscribe } from './requests.js';
 import { Routes } from './routes.js';
@@ -35,6 +36,8 @@ export class Subscriptions {
   private _number = 0;
   /** Milliseconds after which `rejoin` is called. */
   private _wait = Infinity;
+  /** The peer of the connection before. */
+  private _last: Peer | undefined;
 
   constructor(private readonly _context: Context) {}
 
@@ -75,8 +78,11 @@ export class Subscriptions {
 
   /** A connection is there: request every subscription, each from where it stands. */
   connected(): void {
+    const last = this._last;
+    this._last = this._context.peer;
+    const moved = last !== undefined && last.node !== this._last?.node;
     for (const one of this.routes.all.values()) {
-      this._fitCursor(one);
+      this._fitCursor(one, moved);
       this._ask(one);
     }
   }
@@ -168,9 +174,9 @@ export class Subscriptions {
   }
 
   /** Give it a cursor that fits the peer, which may be another than before. */
-  private _fitCursor(one: SubscriptionState): void {
+  private _fitCursor(one: SubscriptionState, moved: boolean): void {
     const { cursor: old, request } = one;
-    if (old.counts === this.cursors.counts) return;
+    if (old.counts === this.cursors.counts && !(moved && one.answered)) return;
     one.cursor = this._cursorFor(request);
     if (!one.answered) return;
     one.answered = false;

@@ -30,6 +30,7 @@ class Peer:
         incremental: Subscriptions may come and go one by one; False for an event stream.
         rate: Publishes a second that it allows; None or 0 for no limit that is known.
         history: Messages that it retains a topic.
+        node: The node whose positions it gives; None where positions hold on every node.
     """
 
     client_id: str = ""
@@ -45,6 +46,7 @@ class Peer:
     incremental: bool = True
     rate: int | None = None
     history: int = LIMITS.history_max_messages
+    node: str | None = None
 
     @property
     def burst(self) -> int:
@@ -87,4 +89,5 @@ def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
         incremental=incremental,
         rate=limits.publish_rate,
         history=LIMITS.history_max_messages if limits.history_max is None else limits.history_max,
+        node=frame.node,
     )

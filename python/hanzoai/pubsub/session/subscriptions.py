@@ -60,6 +60,8 @@ class Subscriptions:
         self.presence: Final = Presence(context.ports, self._routes)
         # Milliseconds after which the timer `rejoin` fires; None where it does not run.
         self._waits: int | None = None
+        # The peer of the connection before.
+        self._last: Peer | None = None
 
     # ---------------------------------------------------------------- what others may ask
 
@@ -117,8 +119,10 @@ class Subscriptions:
 
     def connected(self, peer: Peer) -> None:
         """A connection is there: ask for every subscription, each from where it stands."""
+        last, self._last = self._last, peer
+        moved = last is not None and last.node != peer.node
         for state in list(self._states.values()):
-            self._suit(state, peer)
+            self._suit(state, peer, moved=moved)
             self._ask(state)
 
     def lost(self) -> None:
@@ -429,9 +433,15 @@ class Subscriptions:
             history=peer.history,
         )
 
-    def _suit(self, state: SubscriptionState, peer: Peer) -> None:
-        """Give the subscription the cursor that fits the peer, which may be another than before."""
-        if isinstance(state.cursor, SeqCursor) == peer.seq:
+    def _suit(self, state: SubscriptionState, peer: Peer, *, moved: bool) -> None:
+        """Give the subscription the cursor that fits the peer, which may be another than before.
+
+        Args:
+            state: The subscription.
+            peer: The other side.
+            moved: The positions of the subscription are those of another node.
+        """
+        if isinstance(state.cursor, SeqCursor) == peer.seq and not (moved and state.answered):
             return
         old = state.cursor
         state.cursor = self._new_cursor(state.request, peer)
