@@ -5,6 +5,8 @@ Importing this needs neither pyspark nor a running Spark; docs/spark.md has the 
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from hanzoai.pubsub.errors import InvalidOption
@@ -48,6 +50,10 @@ def register(spark: SparkSession | Any) -> None:
 
     Where the package is installed for the driver's Python, Spark finds it without this.
 
+    On a local master the workers then run the Python of this program, unless ``PYSPARK_PYTHON`` or
+    ``spark.pyspark.python`` names another one. On a cluster, set ``PYSPARK_PYTHON`` yourself:
+    Spark starts workers as ``python3`` otherwise, which may not have this package.
+
     Args:
         spark: The session.
 
@@ -63,9 +69,23 @@ def register(spark: SparkSession | Any) -> None:
             remedy="Use Spark 4.0 or later, or publish with foreach_partition.",
             field="spark",
         )
+    _let_local_workers_run_this_python(spark)
     try:
         sources.register(HanzoPubSub)
     except Exception as error:
         # Spark 4.0 refuses to be told what it has found by itself; later ones take it.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
+
+
+def _let_local_workers_run_this_python(spark: Any) -> None:
+    """A script run by the Python of an environment that is not activated has no `python3` of it."""
+    if "PYSPARK_PYTHON" in os.environ:
+        return
+    try:
+        context = spark.sparkContext
+    except Exception:  # Spark Connect has none: the cluster's Python is the cluster's business.
+        return
+    named = context.getConf().get("spark.pyspark.python")
+    if named is None and str(context.master).startswith("local"):
+        context.pythonExec = sys.executable

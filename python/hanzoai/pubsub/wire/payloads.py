@@ -113,8 +113,11 @@ def _check(value: object, path: str, depth: int) -> None:
                 continue
             _check(item, f"{path}[{index}]", depth + 1)
     else:
+        # Loaded for an error alone.
+        from hanzoai.pubsub.wire.hints import hint_for
+
         raise _Culprit(
-            path, f"is of type {type(value).__name__}, which JSON does not have", _remedy_for(value)
+            path, f"is of type {type(value).__name__}, which JSON does not have", hint_for(value)
         )
 
 
@@ -137,15 +140,3 @@ def _check_text(text: str, path: str) -> None:
             "has an unpaired surrogate, which UTF-8 cannot carry",
             'Clean it with text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").',
         ) from None
-
-
-def _remedy_for(value: object) -> str | None:
-    if isinstance(value, set | frozenset):
-        return "Send a list, sorted if the order matters."
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "Send base64 text."
-    if hasattr(value, "isoformat"):
-        return "Send isoformat(), or Unix milliseconds."
-    if hasattr(value, "model_dump"):
-        return 'Send model_dump(mode="json").'
-    return None
