@@ -79,6 +79,22 @@ class Policy(Protocol):
         ...
 
 
+class Inspector(Protocol):
+    """Looks at publications before the hub accepts them.
+
+    The hub asks each inspector after the access rules and the rate, for every publication of every
+    listener, in one turn of the loop.
+    """
+
+    def inspect(self, draft: Draft) -> None:
+        """Accept a publication by returning.
+
+        Raises:
+            ServiceError: It is refused; the publisher gets this error, and no subscriber hears it.
+        """
+        ...
+
+
 class RateLimiter(Protocol):
     """The publish rate, HIP-56 Security 4."""
 

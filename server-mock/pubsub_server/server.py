@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.errors import InvalidTopic, UsageError
 from hanzoai.pubsub.sp.codec import Framing
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
@@ -43,7 +43,7 @@ from pubsub_server.workers.ports import refused_port
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from pubsub_server.access.policy import Policy
     from pubsub_server.auth.api_keys import ApiKeys
@@ -53,13 +53,15 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.mesh.backplane import MeshBackplane
     from pubsub_server.backplanes.redis.backplane import RedisBackplane
     from pubsub_server.instruments import Instrument
+    from pubsub_server.interfaces import Inspector
     from pubsub_server.listeners.byte_listener import ByteListener
     from pubsub_server.listeners.pre_auth import PreAuthLimiter
+    from pubsub_server.listeners.signed.endpoint import SignedEndpoint
     from pubsub_server.observe.audit import AuditSink
     from pubsub_server.observe.audit_streams import Carrier
     from pubsub_server.observe.tracing import Tracing
     from pubsub_server.settings.addresses import Address
-    from pubsub_server.settings.config import Settings
+    from pubsub_server.settings.config import ListenerName, Settings
     from pubsub_server.workers.meeting import Meeting
 
 OPENAPI: Final = Path(__file__).with_name("generated") / "openapi.json"
@@ -118,6 +120,7 @@ class Server:
         self._http_listener: HttpListener | None = None
         self._ws_listener: WebSocketListener | None = None
         self._byte_listeners: list[ByteListener] = []
+        self._signed: SignedEndpoint | None = None
 
     @property
     def hub(self) -> Hub:
@@ -179,6 +182,8 @@ class Server:
             await self._hub.drain(left(), settings.spread / 1000, self._hurry)
         listeners = (self._ws_listener, self._http_listener, *self._byte_listeners)
         await asyncio.gather(*(each.stop(left()) for each in listeners if each is not None))
+        if self._signed is not None:
+            await self._signed.stop()
         if self._pool is not None:
             await self._pool.close()
         if self._hub is not None:
@@ -231,6 +236,7 @@ class Server:
             audit=self._audit,
             webhooks=webhooks if settings.webhooks else None,
             tracing=self._tracing,
+            inspectors=_inspectors(settings),
             wall=wall,
         )
         lag = self._lag = LoopLag()
@@ -252,7 +258,10 @@ class Server:
             self._pool = WorkerPool(*self._worker, metrics.exposition)
             await self._pool.start()
             self._http_listener.exposition = self._pool.exposition
-        self._ws_listener = WebSocketListener(hub, settings)
+        if settings.signed:
+            self._signed = _signed_endpoint(hub, policy, settings)
+        endpoints = () if self._signed is None else (self._signed,)
+        self._ws_listener = WebSocketListener(hub, settings, endpoints)
         http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
         ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
         await self._start_byte_listeners(policy)
@@ -270,6 +279,8 @@ class Server:
         secure = "s" if tls is not None else ""
         self.http = f"http{secure}://{host}:{http_port}"
         self.ws = f"ws{secure}://{host}:{ws_port}/ws"
+        if self._signed is not None:
+            self.others["signed"] = f"ws{secure}://{host}:{ws_port}/pubsub/"
         self._ready = True
 
     async def _mesh(self, wall: Callable[[], int]) -> MeshBackplane:
@@ -296,6 +307,12 @@ class Server:
             await self._open(other, settings.hub, "hub", tls)
         if settings.sp_pub is not None:
             await self._open_sp(settings.sp_pub, policy, tls)
+        if settings.signed_listen is not None and self._signed is not None:
+            from pubsub_server.listeners.signed.stream_listener import StreamListener
+
+            streams = StreamListener(hub, policy, settings, _acting(settings, "signed"))
+            self._signed.streams = streams
+            await self._open(streams, settings.signed_listen, "tcp", tls)
 
     async def _open_sp(self, url: str, policy: Policy, tls: ssl.SSLContext | None) -> None:
         settings, address = self.settings, parse_sp_url(url)
@@ -317,7 +334,9 @@ class Server:
         self, listener: ByteListener, address: Address, text: str, tls: ssl.SSLContext | None
     ) -> Address:
         self._byte_listeners.append(listener)
-        entry = self.settings.listener_identities.get(listener.name)
+        signed = listener.name == "signed_stream"
+        name: ListenerName = "signed" if listener.name == "signed_stream" else listener.name
+        entry = self.settings.listener_identities.get(name)
         if entry is not None:
             listener.certified = {
                 name: each.identity() for name, each in entry.certificates.items()
@@ -325,9 +344,11 @@ class Server:
         try:
             return await listener.start(address, tls)
         except (OSError, OverflowError) as error:
-            flag = "--" + listener.name.replace("_", "-")
             said = getattr(error, "strerror", None) or error
-            raise StartError(f"cannot listen on {text} ({flag}): {said}") from None
+            flag = "signed_listen" if signed else listener.name
+            raise StartError(
+                f"cannot listen on {text} (--{flag.replace('_', '-')}): {said}"
+            ) from None
 
     def reopen(self) -> None:
         """Opens the audit log anew, as after a rotation."""
@@ -430,7 +451,7 @@ class Server:
         self.hub.stats.token(refused)
 
 
-def _acting(settings: Settings, name: Literal["event_stream", "hub", "sp_pub"]) -> Identity:
+def _acting(settings: Settings, name: ListenerName) -> Identity:
     """As whom connections of a listener act."""
     entry = settings.listener_identities.get(name)
     return NOBODY if entry is None else entry.identity()
@@ -485,6 +506,25 @@ def _carriers(settings: Settings) -> Iterator[Carrier]:
                 f"audit_kafka: {error.name} is not installed; "
                 "pip install 'hanzoai-pubsub-server[kafka]'"
             ) from None
+
+
+def _inspectors(settings: Settings) -> Sequence[Inspector]:
+    if not settings.signed:
+        return ()
+    # Only a server of signed topics loads the curve and the hash.
+    try:
+        from pubsub_server.access.signed_topics import SignedTopics
+    except UsageError as error:
+        raise StartError(
+            f"signed: {error.message} Install it: pip install 'hanzoai-pubsub-server[signed]'"
+        ) from None
+    return (SignedTopics(),)
+
+
+def _signed_endpoint(hub: Hub, policy: Policy, settings: Settings) -> SignedEndpoint:
+    from pubsub_server.listeners.signed.endpoint import SignedEndpoint
+
+    return SignedEndpoint(hub, policy, settings, _acting(settings, "signed"))
 
 
 def _tracing() -> Tracing:

@@ -1,9 +1,9 @@
 """Signed messages: single-owner chunks (SOC), as Swarm's Bee nodes exchange them.
 
 A frame is ``signature (65) ‖ span (8, little-endian) ‖ payload (0 … 4,096)``. The signature covers
-a topic id of 32 bytes and the payload. Anyone who knows the id recovers the signer's address from the
-frame, and ``keccak256(id ‖ owner)`` is the address of the topic: so a reader proves who wrote a
-message without trusting those who carried it. Nothing here does I/O.
+a topic id of 32 bytes and the payload. Anyone who knows the id recovers the signer's address from
+the frame, and ``keccak256(id ‖ owner)`` is the address of the topic. So a reader proves who wrote a
+message without trusting the servers that carried it. Nothing here does I/O.
 
     frame = sign(key, id, b"hello")
     owner, payload = verify(frame, id, topic_address(id, owner_of(key)))

@@ -56,6 +56,7 @@ def _problems(settings: Settings) -> Iterator[str]:
         for name, parse in (
             ("event_stream", parse_address),
             ("hub", parse_address),
+            ("signed_listen", parse_address),
             ("sp_pub", parse_sp_url),
         ):
             address: str | None = getattr(settings, name)

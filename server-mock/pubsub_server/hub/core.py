@@ -9,7 +9,7 @@ from pubsub_server.shared.codec import error_frame
 from pubsub_server.shared.encoder import Attends
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pubsub_server.backplane import Backplane
     from pubsub_server.errors import ServiceError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Authenticator,
         ConnectionLimiter,
         Identity,
+        Inspector,
         Policy,
         RateLimiter,
         Stats,
@@ -44,6 +45,7 @@ class Core:
 
     Attributes:
         presence: Members that are connected to this node.
+        inspectors: Look at publications before they are accepted.
         echoes: Messages that must not come back to their publisher.
         roster: Those of all nodes; None for a node alone.
         ids: Issues and recognizes client ids.
@@ -56,6 +58,7 @@ class Core:
     settings: Settings
     authenticator: Authenticator
     policy: Policy
+    inspectors: Sequence[Inspector]
     rates: RateLimiter
     limiter: ConnectionLimiter
     audit: Audit | None

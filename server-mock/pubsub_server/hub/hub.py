@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         Caller,
         ConnectionLimiter,
         Identity,
+        Inspector,
         Policy,
         RateLimiter,
         Tracing,
@@ -102,6 +103,7 @@ class Hub:
         audit: Records of sensitive topics.
         webhooks: Told of what happens.
         tracing: Follows messages that carry a trace context.
+        inspectors: Look at publications before they are accepted.
         clock: Monotonic seconds; the loop's by default.
         wall: Unix ms of messages, which never goes back; the backplane has the same.
         today: Unix ms of the machine, which may go back.
@@ -123,6 +125,7 @@ class Hub:
         audit: Audit | None = None,
         webhooks: Webhooks | None = None,
         tracing: Tracing | None = None,
+        inspectors: Sequence[Inspector] = (),
         clock: Callable[[], float] | None = None,
         wall: Callable[[], int],
         today: Callable[[], int] | None = None,
@@ -148,6 +151,7 @@ class Hub:
             settings=settings,
             authenticator=authenticator,
             policy=policy,
+            inspectors=inspectors,
             rates=rates,
             limiter=limiter,
             audit=audit,

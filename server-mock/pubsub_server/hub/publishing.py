@@ -255,6 +255,11 @@ class Publishing:
             return ServiceError(
                 "forbidden", "the access rules do not allow this publish", topic=draft.topic
             )
+        for inspector in self._core.inspectors:
+            try:
+                inspector.inspect(draft)
+            except ServiceError as error:
+                return error
         return None
 
     def _presence(self, identity: Identity, draft: Draft, connection: Connection | None) -> Result:

@@ -52,7 +52,7 @@ class ByteListener(ABC):
         unread: Bytes of half-read frames, of all connections.
     """
 
-    name: ClassVar[Literal["event_stream", "hub", "sp_pub"]]
+    name: ClassVar[Literal["event_stream", "hub", "signed_stream", "sp_pub"]]
     encoder: Encoder
 
     def __init__(

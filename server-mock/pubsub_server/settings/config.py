@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -42,6 +42,8 @@ from pubsub_server.settings.kinds import (
 
 ANYHOW = "anyhow"
 """Context of a validation that lets settings contradict each other, to look at them one by one."""
+ListenerName: TypeAlias = Literal["event_stream", "hub", "signed", "sp_pub"]
+"""Listeners whose protocols have no tokens."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 SPREAD_AMONG_NODES = 3_000
@@ -114,14 +116,52 @@ class Settings(BaseModel):
         description="URL that SP subscribers (NNG) dial to receive all topics: "
         "`tcp://HOST:PORT`, `ipc://PATH` or `abstract://NAME`. Default: off.",
     )
+    signed: Switch = Field(
+        default=False,
+        description="Serve signed topics: SOC frames on WebSockets at `/pubsub/TOPIC` of the"
+        " WebSocket port. Messages on `signed.*` are verified; forged ones are rejected.",
+    )
+    signed_listen: str | None = Field(
+        default=None,
+        description="Address on which other nodes open streams to this broker of signed topics:"
+        " a port on loopback, `HOST:PORT` or `unix:PATH`. Port 0 picks a free port."
+        " Default: off.",
+    )
+    signed_upstream: str | None = Field(
+        default=None,
+        description="URL of `/pubsub/` on a Bee node, such as"
+        " `ws://127.0.0.1:1633/pubsub/?peer=…`. Sockets without `peer` then relay its topics."
+        " Default: this node is the broker.",
+    )
+    signed_peers: Items = Field(
+        default=(),
+        description="Brokers that the `peer` of a socket may name, as `HOST:PORT`; `*` allows"
+        " all. A development server also allows loopback addresses.",
+    )
+    pubsub_wire: Literal["head", "seed"] = Field(
+        default="head",
+        description="Type bytes that this broker sends on streams: `head`, of current Bee nodes,"
+        " or `seed`, of nodes before July 2026. Both are read.",
+    )
+    pubsub_broker_mode: Switch = Field(
+        default=True,
+        description="Be the broker of signed topics. If false, sockets must name a `peer` and"
+        " streams are closed.",
+    )
+    pubsub_max_connections: int = Field(
+        default=0,
+        ge=0,
+        le=10**9,
+        description="Streams of a signed topic that this broker accepts; 0 sets no limit.",
+    )
     listener_client_ca: Path | None = Field(
         default=None,
         description="Certificate authorities, PEM. The TLS listeners of these three protocols "
         "then require a client certificate that one of them has signed. The name in"
         " the certificate can select the identity.",
     )
-    listener_identities: dict[Literal["event_stream", "hub", "sp_pub"], ListenerIdentity] = Field(
-        default_factory=dict[Literal["event_stream", "hub", "sp_pub"], ListenerIdentity],
+    listener_identities: dict[ListenerName, ListenerIdentity] = Field(
+        default_factory=dict[ListenerName, ListenerIdentity],
         description="Identity of the connections of these three protocols, which have no "
         "tokens: a JSON object by listener, or a file that contains one. Without an"
         " entry, a connection is unauthenticated and has only the permissions that "
@@ -568,7 +608,7 @@ class Settings(BaseModel):
     def _object_list(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
 
-    @field_validator("event_stream", "hub")
+    @field_validator("event_stream", "hub", "signed_listen")
     @classmethod
     def _address(cls, address: str | None) -> str | None:
         if address is not None:
@@ -595,6 +635,17 @@ class Settings(BaseModel):
     def _sp_url(cls, url: str | None) -> str | None:
         if url is not None:
             parse_sp_url(url)
+        return url
+
+    @field_validator("signed_upstream")
+    @classmethod
+    def _upstream(cls, url: str | None) -> str | None:
+        if url is not None:
+            parts = urlsplit(url)
+            if parts.scheme not in {"ws", "wss"} or not parts.hostname:
+                raise ValueError(
+                    "must be a ws:// or wss:// URL, such as ws://127.0.0.1:1633/pubsub/"
+                )
         return url
 
     @field_validator("audit_kafka")

@@ -30,6 +30,18 @@ def conflicts(settings: Settings) -> Iterator[str]:
             yield f"{name} is set with {settings.workers} workers; run one worker"
         if name in settings.listener_identities and getattr(settings, name) is None:
             yield f"listener_identities names {name}, which is off; set {name}, or leave it out"
+    if "signed" in settings.listener_identities and not settings.signed:
+        yield "listener_identities names signed, which is off; set signed, or leave it out"
+    if settings.signed_listen is not None and settings.workers > 1:
+        yield f"signed_listen is set with {settings.workers} workers; run one worker"
+    for name in ("signed_listen", "signed_upstream"):
+        if getattr(settings, name) is not None and not settings.signed:
+            yield f"{name} is set without signed; set signed, too"
+    if settings.signed_listen is not None and not settings.pubsub_broker_mode:
+        yield (
+            "signed_listen is set while pubsub_broker_mode is false; leave signed_listen out,"
+            " or let this node be a broker"
+        )
     if settings.listener_client_ca is not None and settings.tls_cert is None:
         yield "listener_client_ca is set without tls_cert and tls_key; set these, too"
     if settings.max_payload > settings.max_frame:

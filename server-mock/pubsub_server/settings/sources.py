@@ -296,6 +296,8 @@ def _kind(name: str) -> str:
         "listener_identities": "a map of listener to {user, kind, orgs, …}, or a file with it",
         "event_stream": "a port, HOST:PORT or unix:PATH",
         "hub": "a port, HOST:PORT or unix:PATH",
+        "signed_listen": "a port, HOST:PORT or unix:PATH",
+        "signed_upstream": "a URL like ws://127.0.0.1:1633/pubsub/",
         "sp_pub": "tcp://HOST:PORT, ipc://PATH or abstract://NAME",
         "redis_url": "a URL like redis://host:6379",
         "mesh_listen": "a port or HOST:PORT",

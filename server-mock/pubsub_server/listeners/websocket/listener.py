@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from websockets.http11 import Request, Response
     from websockets.server import ServerProtocol
 
+    from pubsub_server.listeners.endpoints import Endpoint
     from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
     from pubsub_server.shared.connection import Connection
@@ -35,11 +36,15 @@ class WebSocketListener:
     Args:
         service: The hub.
         settings: Limits and deadlines.
+        endpoints: Answer other paths than `/ws`.
     """
 
-    def __init__(self, service: Service, settings: Settings) -> None:
+    def __init__(
+        self, service: Service, settings: Settings, endpoints: Sequence[Endpoint] = ()
+    ) -> None:
         self.service = service
         self.settings = settings
+        self._endpoints = endpoints
         self.callers = Callers(settings.trusted_proxies)
         self.pre_auth = pre_auth_limiter(settings)
         self.wheel = service.wheel
@@ -92,6 +97,11 @@ class WebSocketListener:
             protocol.abort()
 
     # ------------------------------------------------------------ for its connections
+
+    def endpoint(self, request: Request) -> Endpoint | None:
+        """What answers this request, if not this listener itself."""
+        path = request.path.partition("?")[0]
+        return next((each for each in self._endpoints if each.handles(path)), None)
 
     def respond(self, core: ServerProtocol, request: Request) -> Response:
         """The answer to a request: an upgrade, or what to do instead."""

@@ -22,11 +22,15 @@ from websockets.server import ServerProtocol
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.callers import FORWARDED, peer
+from pubsub_server.listeners.endpoints import RefusedError, Visit
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, TOO_MUCH
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.listeners.websocket.text_frames import text_frames
 
 if TYPE_CHECKING:
+    from websockets.http11 import Response
+
+    from pubsub_server.listeners.endpoints import Answer, Endpoint, Receiver
     from pubsub_server.listeners.pre_auth import PreAuthSlot
     from pubsub_server.listeners.websocket.listener import WebSocketListener
     from pubsub_server.shared.connection import Connection
@@ -67,6 +71,7 @@ class SocketProtocol(asyncio.Protocol):
         "_head",
         "_listener",
         "_parser",
+        "_receiver",
         "_slot",
         "_transport",
         "_unread",
@@ -89,6 +94,8 @@ class SocketProtocol(asyncio.Protocol):
         self._deadline = 0.0
         # What a trusted proxy has said of the client.
         self._forwarded: str | None = None
+        # Takes what comes, on a path other than /ws.
+        self._receiver: Receiver | None = None
         # Until its token is accepted.
         self._slot: PreAuthSlot | None = None
 
@@ -158,6 +165,9 @@ class SocketProtocol(asyncio.Protocol):
         self._closing = True
         self._leave_slot()
         self._listener.gone(self)
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.gone()
         if connection is not None:
             self._listener.service.closed(connection, None)
 
@@ -184,6 +194,10 @@ class SocketProtocol(asyncio.Protocol):
         """See `interfaces.Sink`: the client has a second to answer, then the connection is cut."""
         transport = self._transport
         if transport is None or self._closing:
+            return
+        if self._connection is None:
+            # The upgrade has not been answered yet.
+            self._answer_plainly(503, f"{reason}\n")
             return
         self._closing = True
         frame = Frame(Opcode.CLOSE, Close(code, reason[:120]).serialize())
@@ -294,6 +308,10 @@ class SocketProtocol(asyncio.Protocol):
             self._forwarded = callers.address(here, request.headers.get_all(FORWARDED))
             if not self._enter(self._forwarded):
                 return
+        endpoint = self._listener.endpoint(request)
+        if endpoint is not None:
+            self._visit(endpoint, core, request, bytes(head[end + 4 :]))
+            return
         response = self._listener.respond(core, request)
         core.send_response(response)
         if response.status_code != 101:
@@ -309,6 +327,59 @@ class SocketProtocol(asyncio.Protocol):
         self.write(b"".join(core.data_to_send()))
         if rest:
             self.data_received(rest)
+
+    def _visit(
+        self, endpoint: Endpoint, core: ServerProtocol, request: Request, rest: bytes
+    ) -> None:
+        """Leave a request to an endpoint."""
+        path, _, query = request.path.partition("?")
+        headers = {name.lower(): value for name, value in request.headers.raw_items()}
+        visit = Visit(path, query, headers)
+        if "upgrade" not in headers:
+            self._answer(core, endpoint.get(visit))
+            return
+        response = core.accept(request)
+        if response.status_code != 101:
+            core.send_response(response)
+            self._finish(core)
+            return
+        self._head = None
+        self._read_unless(HELD, True)
+        endpoint.spawn(self._join(endpoint, core, response, visit, rest))
+
+    async def _join(
+        self,
+        endpoint: Endpoint,
+        core: ServerProtocol,
+        response: Response,
+        visit: Visit,
+        rest: bytes,
+    ) -> None:
+        try:
+            receiver = await endpoint.join(visit, self)
+        except RefusedError as error:
+            self._read_unless(HELD, False)
+            if not self._closing:
+                self._answer(core, error.answer)
+            return
+        if self._transport is None or self._closing:
+            receiver.gone()
+            return
+        core.send_response(response)
+        self._receiver, self._connection = receiver, receiver.connection
+        self._leave_slot()
+        self.write(b"".join(core.data_to_send()))
+        receiver.begin()
+        self._read_unless(HELD, False)
+        if rest:
+            self.data_received(rest)
+
+    def _answer(self, core: ServerProtocol, answer: Answer) -> None:
+        response = core.reject(answer.status, answer.body.decode())
+        del response.headers["Content-Type"]
+        response.headers["Content-Type"] = "application/json; charset=utf-8"
+        core.send_response(response)
+        self._finish(core)
 
     def leave(self) -> None:
         """The server ends."""
@@ -390,11 +461,16 @@ class SocketProtocol(asyncio.Protocol):
             text = opcode is Opcode.TEXT
         if text:
             self._take_text(connection, data)
+        elif self._receiver is not None:
+            self._receiver.receive(data)
         elif not self._closing:
             self._listener.service.receive(connection, data)
 
     def _take_text(self, connection: Connection, data: bytes) -> None:
         if self._closing:
+            return
+        if self._receiver is not None:
+            self._receiver.receive(data)
             return
         try:
             decoded = data.decode()

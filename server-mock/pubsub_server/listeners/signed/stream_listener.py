@@ -1,0 +1,169 @@
+"""The listener of streams from other nodes, for which this node is the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.listeners.byte_listener import ByteListener
+from pubsub_server.listeners.byte_session import AT_ONCE, ByteSession
+from pubsub_server.listeners.signed.addresses import hub_name
+from pubsub_server.listeners.signed.drafts import draft_of
+from pubsub_server.listeners.signed.encoders import StreamFrames
+from pubsub_server.listeners.signed.modes import MODES
+from pubsub_server.listeners.signed.stream_codec import BrokerDecoder, Numbering, Opening
+from pubsub_server.shared.requests import SubscribeRequest
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Coroutine
+
+    from pubsub_server.auth.identity import Identity
+    from pubsub_server.interfaces import Policy, Published
+    from pubsub_server.service import Service
+    from pubsub_server.settings.config import Settings
+    from pubsub_server.shared.requests import Draft
+
+PING_SECONDS: Final = 30.0
+NO_HEADERS: Final = b"\0"
+"""The broker's answer to an opening: headers without any."""
+
+
+class StreamListener(ByteListener):
+    """Streams on one address.
+
+    Args:
+        service: The hub.
+        policy: The access rules.
+        settings: Limits and deadlines.
+        identity: As whom the streams act.
+        ping_seconds: Between two pings of a stream.
+    """
+
+    name = "signed_stream"
+
+    def __init__(
+        self,
+        service: Service,
+        policy: Policy,
+        settings: Settings,
+        identity: Identity,
+        ping_seconds: float = PING_SECONDS,
+    ) -> None:
+        self.frames = StreamFrames(Numbering(settings.pubsub_wire))
+        self.encoder = self.frames
+        super().__init__(service, policy, settings, identity)
+        self.streams: dict[bytes, dict[StreamSession, None]] = {}
+        self._ping_seconds = ping_seconds
+        self._ping = bytes((self.frames.numbering.ping,))
+        service.wheel.add(self, service.clock() + ping_seconds)
+
+    def session(self) -> StreamSession:
+        """See `byte_listener.ByteListener`."""
+        return StreamSession(self)
+
+    def due(self, now: float) -> float:
+        """See `wheel.Waiting`: every stream gets a ping."""
+        for streams in self.streams.values():
+            for stream in streams:
+                stream.ping(self._ping)
+        return now + self._ping_seconds
+
+
+class StreamSession(ByteSession["Opening | bytes"]):
+    """One stream: a publisher or a subscriber of one topic.
+
+    Args:
+        listener: What all streams share.
+    """
+
+    def __init__(self, listener: StreamListener) -> None:
+        super().__init__(listener, BrokerDecoder())
+        self._streams = listener
+        self._opening: Opening | None = None
+        self._shaken = False
+
+    def handle(self, requests: deque[Opening | bytes]) -> Coroutine[Any, Any, None] | None:
+        """See `byte_session.ByteSession`."""
+        first = requests.popleft()
+        if isinstance(first, Opening):
+            self._open(first)
+            return None
+        frames = [first]
+        while requests and len(frames) < AT_ONCE and isinstance(requests[0], bytes):
+            frames.append(requests.popleft())  # type: ignore[arg-type]
+        opening = self._opening
+        assert opening is not None
+        assert opening.parameters is not None
+        name, parameters = hub_name(opening.topic), opening.parameters
+        drafts = [draft_of(name, frame, parameters) for frame in frames]
+        return self.publish(drafts, self._answered)
+
+    def left(self) -> None:
+        """See `byte_session.ByteSession`."""
+        if self._opening is not None:
+            streams = self._streams.streams.get(self._opening.topic, {})
+            streams.pop(self, None)
+            if not streams:
+                self._streams.streams.pop(self._opening.topic, None)
+
+    def overdue(self, now: float) -> str | None:
+        """See `byte_session.ByteSession`."""
+        return "no_headers" if self._opening is None else None
+
+    def write(self, data: bytes) -> None:
+        """See `interfaces.Sink`. The first message of a stream goes as a handshake."""
+        if not data:
+            return
+        if not self._shaken:
+            assert self._opening is not None
+            shaken = self._streams.frames.handshake(hub_name(self._opening.topic), data)
+            if shaken is None:
+                self.break_off("no_handshake")
+                return
+            self._shaken, data = True, shaken
+        super().write(data)
+
+    def ping(self, ping: bytes) -> None:
+        """Keep the stream alive, unless it has something to send anyway."""
+        if not self.buffered():
+            super().write(ping)
+
+    def _open(self, opening: Opening) -> None:
+        reason = self._objection(opening)
+        if reason is not None:
+            self.break_off(reason)
+            return
+        self._opening = opening
+        self._streams.streams.setdefault(opening.topic, {})[self] = None
+        super().write(NO_HEADERS)
+        request = SubscribeRequest((hub_name(opening.topic),), presence=False)
+        self._streams.service.subscribe(self.connection, request)
+
+    def _objection(self, opening: Opening) -> str | None:
+        listener = self._streams
+        settings, name = listener.settings, hub_name(opening.topic)
+        mode = MODES.get(opening.mode)
+        if mode is None:
+            return "unknown_mode"
+        if opening.parameters is not None:
+            try:
+                mode.check(opening.topic, opening.parameters)
+            except ValueError:
+                return "wrong_owner"
+        allowed = listener.policy.may_subscribe(self.identity, name) and (
+            not opening.writes or listener.policy.may_publish(self.identity, name)
+        )
+        if not allowed:
+            listener.service.note("subscribe", self.connection, name, "forbidden")
+            return "forbidden"
+        many = len(listener.streams.get(opening.topic, ()))
+        if 0 < settings.pubsub_max_connections <= many:
+            return "too_many"
+        return None
+
+    def _answered(self, draft: Draft, answer: Published | ServiceError) -> None:
+        if isinstance(answer, ServiceError):
+            # The protocol has no answers: a closed stream is the only way to report a loss.
+            forged = answer.code == "invalid_payload"
+            self.break_off("bad_signature" if forged else answer.code)

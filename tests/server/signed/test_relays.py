@@ -1,0 +1,300 @@
+"""Relayed topics: one upstream a topic, to a literal broker node or to the WebSocket of a Bee."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import InvalidStatus
+
+from tests.server.protocols.peers import until
+from tests.server.signed.peers import (
+    EMPTY,
+    FORGED,
+    HELLO,
+    ID,
+    OWNER,
+    PUBLISHER,
+    SUBSCRIBER,
+    TOPIC,
+    Broker,
+    Stream,
+    literal_broker,
+)
+from tests.server.signed.test_sockets import (
+    ADMIN,
+    ID_HEX,
+    OWNER_HEX,
+    TOPIC_HEX,
+    WRITES,
+    end_of,
+    next_of,
+    node,
+    socket,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from websockets.asyncio.client import ClientConnection, connect
+
+    from pubsub_server.testing import RunningServer
+
+HEAD = b"\0" + ID + OWNER
+
+
+def opened(opening: bytes) -> set[bytes]:
+    """The header pairs of an opening; their order is random at a Bee node."""
+    body = opening[2:] if opening[0] > 127 else opening[1:]
+    found, at = set[bytes](), 0
+    while at < len(body):
+        found.add(body[at + 2 : at + 2 + body[at + 1]])
+        at += 2 + body[at + 1]
+    return found
+
+
+def relay(server: RunningServer, broker: Broker, *, writes: bool = False) -> connect:
+    query = f"{WRITES}&" if writes else "?"
+    return socket(server, f"{TOPIC_HEX}{query}peer={broker.peer}")
+
+
+@asynccontextmanager
+async def both(
+    server: RunningServer, broker: Broker, *, writes: bool = False
+) -> AsyncGenerator[tuple[ClientConnection, Stream]]:
+    """A socket, and the stream that it made this node open."""
+    task = asyncio.ensure_future(broker.next())
+    async with relay(server, broker, writes=writes) as ws:
+        yield ws, await task
+
+
+@pytest.mark.statement("B-06", "B-17", "B-20", "B-22", "B-29")
+async def test_sockets_of_a_topic_share_one_stream_that_ends_with_the_last_of_them() -> None:
+    async with node() as server, literal_broker() as broker:
+        async with both(server, broker) as (one, stream):
+            assert opened(stream.opening) == opened(SUBSCRIBER)
+            async with relay(server, broker) as two:
+                stream.write(b"\xff" + HEAD + HELLO + b"\xff\1" + EMPTY)
+                for each in (one, two):
+                    assert [await next_of(each), await next_of(each)] == [HELLO, EMPTY]
+                assert broker.streams.empty()
+            stream.write(b"\1" + HELLO)
+            assert await next_of(one) == HELLO
+        assert await stream.ended() == b""
+        assert len(broker.open) == 1
+        # At once again, by a stream of its own.
+        async with both(server, broker) as (again, other):
+            other.write(b"\2" + ID + OWNER + HELLO + b"\1\3" + EMPTY)
+            assert [await next_of(again), await next_of(again)] == [HELLO, EMPTY]
+
+
+@pytest.mark.statement("B-02", "B-05", "B-10")
+async def test_a_publisher_writes_bare_frames_and_a_subscriber_none() -> None:
+    async with (
+        node() as server,
+        literal_broker() as broker,
+        both(server, broker, writes=True) as (one, stream),
+        relay(server, broker) as quiet,
+    ):
+        assert opened(stream.opening) == opened(PUBLISHER)
+        await quiet.send(HELLO)
+        await one.send(EMPTY)
+        await one.send(HELLO + EMPTY)
+        expected = EMPTY + HELLO + EMPTY
+        assert await stream.read(len(expected)) == expected
+
+
+async def test_a_publisher_that_joins_the_stream_of_a_subscriber_publishes() -> None:
+    async with (
+        node() as server,
+        literal_broker() as broker,
+        both(server, broker) as (reader, first),
+        both(server, broker, writes=True) as (writer, second),
+    ):
+        assert await first.ended() == b""
+        await writer.send(HELLO)
+        assert await second.read(len(HELLO)) == HELLO
+        second.write(HEAD + HELLO)
+        assert await next_of(reader) == await next_of(writer) == HELLO
+
+
+async def test_a_bad_signature_ends_its_socket_before_it_reaches_the_broker() -> None:
+    async with (
+        node() as server,
+        literal_broker() as broker,
+        both(server, broker, writes=True) as (bad, stream),
+        relay(server, broker, writes=True) as good,
+    ):
+        await bad.send(FORGED)
+        assert await end_of(bad) == (4400, "invalid_frame")
+        await good.send(HELLO)
+        assert await stream.read(len(HELLO)) == HELLO
+
+
+@pytest.mark.statement("B-21")
+@pytest.mark.parametrize(
+    "ending",
+    [
+        b"",
+        HEAD + FORGED,
+        b"\0" + bytes(52) + HELLO,
+        b"\0\7",
+        b"\xff\1" + HELLO,
+        HEAD + HELLO[:65] + b"\xff" * 8,
+    ],
+    ids=["end", "forged", "another owner", "half a frame", "no handshake", "span too large"],
+)
+async def test_when_the_stream_ends_its_sockets_end_and_a_new_one_gets_a_fresh_stream(
+    ending: bytes,
+) -> None:
+    async with (
+        node() as server,
+        literal_broker() as broker,
+        both(server, broker) as (one, stream),
+        relay(server, broker) as two,
+    ):
+        stream.write(ending)
+        await stream.writer.drain()
+        stream.close()
+        assert await end_of(one) == await end_of(two) == (1013, "unavailable")
+        async with both(server, broker) as (again, fresh):
+            fresh.write(HEAD + HELLO)
+            assert await next_of(again) == HELLO
+
+
+async def test_a_broker_that_is_not_there_is_answered_with_502() -> None:
+    async with node() as server, literal_broker() as broker:
+        gone = Broker()
+        gone.port = broker.port
+    async with node() as server:
+        with pytest.raises(InvalidStatus) as caught:
+            async with relay(server, gone):
+                pass
+        assert caught.value.response.status_code == 502
+        body = json.loads(caught.value.response.body or b"")
+        assert body["message"] == "pubsub connect failed"
+        assert not server.server._signed.relays._relays  # type: ignore[union-attr]
+        assert server.stats.connections["signed"] == 0
+
+
+async def test_a_broker_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pubsub_server.listeners.signed.upstreams.DIAL_SECONDS", 0.05)
+    async with node() as server, literal_broker() as broker:
+        with pytest.raises(InvalidStatus) as caught:
+            async with relay(server, broker):
+                pass
+        assert caught.value.response.status_code == 502
+
+
+async def test_a_broker_that_falls_silent_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pubsub_server.listeners.signed.upstreams.SILENT_SECONDS", 0.05)
+    async with node() as server, literal_broker() as broker, both(server, broker) as (one, _):
+        assert await end_of(one) == (1013, "unavailable")
+
+
+async def test_a_client_that_leaves_while_its_broker_is_dialed_leaves_nothing_behind() -> None:
+    async with node() as server, literal_broker() as broker:
+        ws = relay(server, broker)
+        opening = asyncio.ensure_future(ws.__aenter__())
+        async with asyncio.timeout(10):
+            stream = await broker.streams.get()
+        opening.cancel()
+        await asyncio.wait([opening])
+        await stream.headers()
+        stream.write(b"\0")
+        assert await stream.ended() == b""
+        await until(lambda: server.stats.connections["signed"] == 0)
+
+
+async def test_two_nodes_of_ours_carry_a_topic_between_their_sockets() -> None:
+    async with (
+        node(signed_listen="0") as broker,
+        node() as edge,
+    ):
+        port = broker.server.others["signed_stream"].rpartition(":")[2]
+        peer = f"peer=/ip4/127.0.0.1/tcp/{port}"
+        async with (
+            socket(broker) as home,
+            socket(edge, f"{TOPIC_HEX}?{peer}") as away,
+            socket(edge, f"{TOPIC_HEX}{WRITES}&{peer}") as writer,
+            httpx.AsyncClient() as http,
+        ):
+            await until(lambda: broker.stats.subscriptions == 2)
+            for frame in (HELLO, EMPTY, HELLO):
+                await writer.send(frame)
+                for each in (home, away, writer):
+                    assert await next_of(each) == frame
+            url = edge.server.others["signed"].replace("ws://", "http://")
+            (listed,) = (await http.get(url)).json()["topics"]
+            assert listed["role"] == "subscriber"
+            assert listed["connections"] == [f"127.0.0.1:{port}"]
+
+
+async def test_peers_are_dialed_where_signed_peers_allows_them() -> None:
+    async with literal_broker() as broker, node(signed_peers=["broker.example:1634"]) as server:
+        with pytest.raises(InvalidStatus) as caught:
+            async with socket(server, f"{TOPIC_HEX}?peer=/ip4/10.0.0.1/tcp/{broker.port}"):
+                pass
+        assert caught.value.response.status_code == 403
+
+
+# ---------------------------------------------------------------- a Bee node's WebSocket
+
+
+class Bee:
+    """The `/pubsub/` of a Bee node."""
+
+    def __init__(self) -> None:
+        self.sockets: asyncio.Queue[ServerConnection] = asyncio.Queue()
+        self.url = ""
+
+    async def serve(self, ws: ServerConnection) -> None:
+        self.sockets.put_nowait(ws)
+        await ws.wait_closed()
+
+
+@asynccontextmanager
+async def bee() -> AsyncGenerator[Bee]:
+    found = Bee()
+    async with serve(found.serve, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        found.url = f"ws://127.0.0.1:{port}/pubsub/?peer=/ip4/10.0.0.9/tcp/1634"
+        yield found
+
+
+async def test_a_bee_node_is_the_upstream_of_sockets_without_a_peer() -> None:
+    async with bee() as upstream, node(signed_upstream=upstream.url) as server:
+        async with socket(server) as one:
+            theirs = await upstream.sockets.get()
+            assert theirs.request is not None
+            assert theirs.request.path == f"/pubsub/{TOPIC.hex()}?peer=/ip4/10.0.0.9/tcp/1634"
+            await theirs.send(HELLO)
+            assert await next_of(one) == HELLO
+            async with socket(server, TOPIC_HEX + WRITES) as writer:
+                again = await upstream.sockets.get()
+                assert again.request is not None
+                for spelling in ("", "swarm-pubsub-"):
+                    given = f"{spelling}gsoc-eth-address={OWNER_HEX}"
+                    assert given in again.request.path
+                assert again.request.headers["Swarm-Pubsub-Gsoc-Topic"] == ID_HEX
+                await writer.send(EMPTY)
+                assert await again.recv() == EMPTY
+                await again.send(EMPTY)
+                assert await next_of(one) == await next_of(writer) == EMPTY
+                await again.send(FORGED)
+                assert await end_of(one) == await end_of(writer) == (1013, "unavailable")
+        assert server.stats.broken == {"signed.forged_by_broker": 1}
+
+
+async def test_a_bee_node_that_refuses_is_answered_with_502() -> None:
+    upstream = "ws://127.0.0.1:1/pubsub/"
+    async with node(signed_upstream=upstream, listener_identities=ADMIN) as server:
+        with pytest.raises(InvalidStatus) as caught:
+            async with socket(server):
+                pass
+        assert caught.value.response.status_code == 502
