@@ -13,6 +13,7 @@ from tests.server.protocols.peers import until
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from hanzoai.pubsub import Subscription
     from pubsub_server.backplanes.mesh.mesh import Mesh
     from pubsub_server.testing import RunningServer
 
@@ -75,3 +76,8 @@ async def nodes(count: int, **settings: Any) -> AsyncGenerator[list[MeshNode]]:
             found.append(await stack.enter_async_context(node(*found[:1], **settings)))
         await until(lambda: all(each.mesh.peers == count - 1 for each in found))
         yield found
+
+
+async def joined(subscription: Subscription) -> None:
+    """Wait until the server has answered."""
+    await subscription

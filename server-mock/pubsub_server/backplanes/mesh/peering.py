@@ -166,6 +166,7 @@ class Peering:
         self._began = now
         self._heard = now
         self._ping_at = now + terms.heartbeat
+        self._unanswered = 0
         self._out.append(codec.hello(self._mine))
 
     @property
@@ -186,6 +187,7 @@ class Peering:
         """
         for each in self._decoder.feed(data):
             self._heard = now
+            self._unanswered = 0
             yield from self._frame(each)
 
     def tick(self, now: float) -> Iterable[Event]:
@@ -196,8 +198,6 @@ class Peering:
             Unacknowledged: As well.
         """
         terms = self._terms
-        if now - self._heard >= DEAD_AFTER * terms.heartbeat:
-            raise MeshError("dead", "Nothing has come for three heartbeats.")
         if not self.ready:
             if now - self._began >= GREETING * terms.window:
                 if self.hello is not None or terms.key is not None:
@@ -205,6 +205,10 @@ class Peering:
                 yield self._as_plain()
             return
         if now >= self._ping_at:
+            # Pings are counted, not seconds: a node that was suspended itself gives its peers time.
+            if self._unanswered >= DEAD_AFTER:
+                raise MeshError("dead", f"{DEAD_AFTER} heartbeats were not answered.")
+            self._unanswered += 1
             self._ping_at = now + terms.heartbeat
             self._out.append(codec.frame(codec.HEARTBEAT, codec.PING))
         self.announce(now)

@@ -1,0 +1,270 @@
+"""Peers that break rules, lie, flood or stand still: they are refused, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import msgspec
+import pytest
+
+from hanzoai.pubsub import Gap
+from tests.cluster.store import free_port
+from tests.server.mesh.rig import MeshNode, joined, node, nodes
+from tests.server.mesh.seed_peer import SeedPeer, names, seed_peer
+from tests.server.protocols.peers import BOUND, until
+
+KEY = "a shared key of a test"
+pack = msgspec.msgpack.encode
+
+
+def hello(one: MeshNode, **changes: Any) -> bytes:
+    """What a node of our own says first."""
+    said = {
+        "version": 1,
+        "node": "z" * 16,
+        "start": "s",
+        "address": "127.0.0.1:1",
+        "nonce": os.urandom(16),
+        "keyed": one.mesh.terms.key is not None,
+    }
+    return pack({**said, **changes})
+
+
+async def greet(one: MeshNode, peer: SeedPeer, **changes: Any) -> None:
+    """Be a node with a high id, which is welcomed."""
+    peer.write(7, hello(one, **changes))
+    while (await peer.raw())[0] != 9:
+        pass
+    peer.write(9, b"\x00")
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (b"\x06\0\0\0\x03\x01\x05a", "a topic that reaches behind the end"),
+        (b"\x06\0\0\0\x07\x01\x01a\0\0\0\x09", "less data than it says"),
+        (b"\x06\0\0\0\x09\x01\x01a\0\0\0\x01xy", "more data than it says"),
+        (b"\x06\0\0\0\x00", "a forward without anything"),
+        (b"\x06\xff\xff\xff\xff", "a body of 4 GiB"),
+        (b"\x02\0\0\0\x03\x05ab", "a list that ends within a name"),
+        (b"\x02\xff\xff\xff\xff", "a list of 4 GiB"),
+        (b"\x01\0\0\0\x04pang", "another heartbeat"),
+        (b"\x0b\0\0\0\x01\xc1", "an envelope of a peer that has not said hello"),
+        (b"\x07\0\0\0\x01\xc1", "a hello that cannot be read"),
+        (b"\x08\0\0\0\x00", "a proof before the hello"),
+        (b"\x09\0\0\0\x01\x00", "a welcome before the hello"),
+    ],
+)
+async def test_a_broken_frame_ends_its_connection_and_no_other(frame: bytes, why: str) -> None:
+    async with nodes(2) as (one, two), one.client() as a, two.client() as b:
+        subscription = await b.subscribe("demo.a")
+        async with seed_peer(one.url) as peer:
+            peer.writer.write(frame)
+            await peer.ended()
+        await until(lambda: one.mesh.counts.refused == 1)
+        await a.publish("demo.a", {"type": "n", "data": 1})
+        async with asyncio.timeout(BOUND):
+            assert (await anext(aiter(subscription))).data == 1, why
+        assert one.mesh.peers == two.mesh.peers == 1
+
+
+async def test_an_unknown_opcode_is_skipped_by_its_length() -> None:
+    async with node() as one, seed_peer(one.url) as peer:
+        for opcode in (0, 17, 99, 255):
+            peer.write(opcode, b"\x02" * 100_000)
+        peer.subscribe(b"demo.a")
+        assert await peer.expect(3) == b"\x01"
+
+
+async def test_nodes_with_another_key_or_none_do_not_connect() -> None:
+    async with node(mesh_key=KEY) as one, one.client() as client:
+        async with node(one, mesh_key=KEY) as two:
+            await until(lambda: one.mesh.peers == two.mesh.peers == 1)
+        await until(lambda: not one.mesh.peers)
+        refused = one.mesh.counts.refused
+        for key in ("another key of a test", None):
+            async with node(one, mesh_key=key) as three:
+                await until(lambda: one.mesh.counts.refused > refused)  # noqa: B023
+                assert not one.mesh.peers
+                assert not three.mesh.peers
+            refused = one.mesh.counts.refused
+        # A peer that speaks the six opcodes alone cannot show that it has the key.
+        async with seed_peer(one.url) as peer:
+            peer.subscribe(b"demo.a")
+            await peer.ended()
+        assert not one.wanting("demo.a")
+        await client.publish("demo.a", {"type": "n", "data": 1})
+
+
+async def test_a_proof_that_is_played_back_is_refused() -> None:
+    async with node(mesh_key=KEY) as one, seed_peer(one.url) as peer:
+        opcode, body = await peer.raw()
+        assert opcode == 7
+        mine = msgspec.msgpack.decode(body)
+        # The same nonce, in the hope that the node's own proof is what it waits for.
+        peer.write(7, hello(one, nonce=mine["nonce"]))
+        opcode, proof = await peer.raw()
+        assert opcode == 8
+        peer.write(8, proof)
+        await peer.ended()
+        assert not one.mesh.peers
+
+
+async def test_two_nodes_with_one_id_are_not_taken_for_one() -> None:
+    async with node() as one, seed_peer(one.url) as first, seed_peer(one.url) as second:
+        await greet(one, first)
+        first.write(2, names(b"demo.a"))
+        assert await first.expect(3) == b"\x01"
+        second.write(7, hello(one, start="another"))
+        await second.ended()
+        assert one.mesh.counts.refused == 1
+        # And one with the id of the node itself.
+        async with seed_peer(one.url) as third:
+            third.write(7, hello(one, node=one.id))
+            await third.ended()
+        await until(lambda: one.mesh.counts.refused == 2)
+        assert one.mesh.peers == 1
+
+
+async def test_another_version_of_the_mesh_is_refused() -> None:
+    async with node() as one, seed_peer(one.url) as peer:
+        peer.write(7, hello(one, version=2))
+        await peer.ended()
+        assert one.mesh.counts.refused == 1
+
+
+async def test_a_node_that_dials_itself_notices_and_goes_on() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    async with node(address, mesh_listen=address) as one, node(address) as two:
+        await until(lambda: one.mesh.peers == two.mesh.peers == 1)
+        assert one.mesh.counts.refused == 0
+
+
+async def test_a_peer_that_lies_about_members_costs_a_bounded_number_of_addresses() -> None:
+    async with node() as one, seed_peer(one.url) as peer:
+        await greet(one, peer)
+        for start in range(0, 1000, 250):
+            lies = [(f"n{n}", f"127.0.0.1:{10_000 + n}") for n in range(start, start + 250)]
+            peer.write(10, pack([*lies, ("x", "no address"), (one.id, "127.0.0.1:9")]))
+        peer.subscribe(b"demo.a")
+        assert await peer.expect(3) == b"\x01"
+        assert one.mesh.members <= 256
+        assert one.mesh.counts.refused == 4
+
+
+async def test_a_peer_that_wants_too_much_is_told_no_and_keeps_what_it_had() -> None:
+    async with node(topics_max=100) as one, seed_peer(one.url) as peer:
+        peer.subscribe(b"demo.a")
+        assert await peer.expect(3) == b"\x01"
+        peer.subscribe(*(f"demo.{n}".encode() for n in range(100)))
+        assert await peer.expect(3) == b"\x00"
+        peer.subscribe()
+        assert await peer.expect(3) == b"\x00"
+        assert one.wanting("demo.a")
+        assert not one.wanting("demo.1")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ["not a topic!", "id", False, "n", b"1", "user", "u", 1, None, None],
+        ["demo.*", "id", False, "n", b"1", "user", "u", 1, None, None],
+        ["demo.a", "id", False, "n", b"{half", "user", "u", 1, None, None],
+        ["demo.a", "id", False, "n", b"1", "user", "u", 1, None, b"{half"],
+    ],
+)
+async def test_an_envelope_that_would_break_clients_is_dropped(record: list[Any]) -> None:
+    async with node() as one, one.client() as client, seed_peer(one.url) as peer:
+        await greet(one, peer)
+        subscription = client.subscribe(["demo.a", "demo.**"])
+        ready = asyncio.ensure_future(joined(subscription))
+        assert await peer.expect(2) == b"\x06demo.a"
+        peer.write(3, b"\x01")
+        peer.write(13, b"\x01")
+        await ready
+        peer.write(11, pack(record))
+        good = ["demo.a", "m1", False, "n", b'{"n":1}', "user", "u", 2**60, None, None]
+        peer.write(11, pack(good))
+        peer.write(11, pack(good))
+        async with asyncio.timeout(BOUND):
+            got = await anext(aiter(subscription))
+        assert (got.id, got.data) == ("m1", {"n": 1})
+        # A clock that is ahead does not reach into the future of this node.
+        assert got.timestamp < 2**50
+        await until(lambda: one.mesh.counts.duplicates == 1)
+
+
+async def test_a_peer_that_does_not_read_is_cut_and_costs_no_more_than_its_queue() -> None:
+    async with (
+        nodes(2, mesh_queue_bytes=1_000_000, mesh_heartbeat=60_000) as (one, two),
+        one.client() as publisher,
+        two.client() as client,
+        seed_peer(one.url) as peer,
+    ):
+        subscription = await client.subscribe("demo.a")
+        peer.subscribe(b"demo.a")
+        assert await peer.expect(3) == b"\x01"
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        got = 0
+        reader = aiter(subscription)
+        while not one.mesh.counts.stalled:
+            await publisher.publish("demo.a", {"type": "n", "data": "x" * 100_000})
+            async with asyncio.timeout(BOUND):
+                await anext(reader)
+            got += 1
+            assert got < 1000
+        assert one.mesh.peers == 1
+
+
+async def test_a_flood_of_one_peer_delays_nobody_for_long() -> None:
+    async with nodes(2) as (one, two), one.client() as a, two.client() as b:
+        subscription = await b.subscribe("demo.a")
+        async with seed_peer(two.url) as peer:
+            peer.write(1, b"pong")
+
+            async def flood() -> None:
+                frame = b"\x06\0\0\0\x0e\x01\x06demo.z\0\0\0\x02xx"
+                while True:
+                    peer.writer.write(frame * 2000)
+                    await peer.writer.drain()
+
+            task = asyncio.ensure_future(flood())
+            for n in range(20):
+                await a.publish("demo.a", {"type": "n", "data": n})
+                async with asyncio.timeout(BOUND):
+                    assert (await anext(aiter(subscription))).data == n
+            task.cancel()
+            await asyncio.wait([task])
+        assert two.mesh.counts.unwanted > 1000
+
+
+async def test_connections_that_never_greet_are_bounded() -> None:
+    async with node(mesh_key=KEY, mesh_ack_timeout=20_000, mesh_heartbeat=60_000) as one:
+        peers = [seed_peer(one.url) for _ in range(260)]
+        opened = [await each.__aenter__() for each in peers]
+        await opened[-1].ended()
+        assert len(one.mesh.links) <= 256
+        for each in peers:
+            await each.__aexit__(None, None, None)
+
+
+async def test_what_was_published_while_a_node_was_away_is_a_gap_and_nothing_else_is() -> None:
+    async with nodes(2) as (one, two), one.client() as publisher, two.client() as client:
+        subscription = await client.subscribe("demo.a")
+        await publisher.publish("demo.a", {"type": "n", "data": 1})
+        events = aiter(subscription.events())
+        async with asyncio.timeout(BOUND):
+            first = await anext(events)
+        assert not isinstance(first, Gap)
+        for link in one.mesh.links:
+            link.cut("closed", "a test cuts the connection")
+        await publisher.publish("demo.a", {"type": "n", "data": 2})
+        await until(lambda: one.mesh.peers == two.mesh.peers == 1)
+        await until(lambda: one.wanting("demo.a"))
+        await publisher.publish("demo.a", {"type": "n", "data": 3})
+        async with asyncio.timeout(BOUND):
+            got = [await anext(events) for _ in range(2)]
+        assert isinstance(got[0], Gap)
+        assert not isinstance(got[1], Gap)
