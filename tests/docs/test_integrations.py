@@ -1,0 +1,107 @@
+"""The applications of docs/integrations.md publish and sign tokens in their frameworks."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from hanzoai.pubsub import PubSub
+from hanzoai.pubsub.testing import ThreadedServer
+from tests.docs.blocks import ROOT, blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PAGE = ROOT / "docs" / "integrations.md"
+SHOWN = {block.title: block.text for block in blocks(PAGE) if block.title}
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadedServer]:
+    """A server that the applications find in their environment, and their key."""
+    key = Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    (tmp_path / "pubsub-key.pem").write_bytes(key)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with ThreadedServer() as running:
+        monkeypatch.setenv("HANZO_PUBSUB_URL", running.ws)
+        monkeypatch.setenv("HANZO_PUBSUB_REST_URL", running.http)
+        monkeypatch.setenv("HANZO_PUBSUB_TOKEN", running.token("shop", kind="service"))
+        yield running
+
+
+def application(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The sample of this title as a module."""
+    (folder / f"{name}.py").write_text(SHOWN[f"{name}.py"], encoding="utf-8")
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module(name)
+
+
+def shipped(server: ThreadedServer) -> list[object]:
+    with PubSub(**server.options, token=server.token("reader")) as ps:
+        return [message.data for message in ps.history("demo.orders")]
+
+
+async def test_fastapi_publishes_and_signs_tokens(
+    server: ThreadedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = application("fastapi_app", tmp_path, monkeypatch)
+    transport = httpx.ASGITransport(app=module.app)
+    async with (
+        module.lifespan(module.app),
+        httpx.AsyncClient(transport=transport, base_url="http://app") as http,
+    ):
+        assert (await http.post("/orders/7/ship")).json()["id"].startswith("msg_")
+        token = (await http.post("/pubsub-token")).json()["token"]
+        keys = (await http.get("/.well-known/jwks.json")).json()
+    claims = jwt.decode(token, jwt.PyJWKSet.from_dict(keys)["1"], algorithms=["EdDSA"])
+    assert (claims["sub"], claims["iss"]) == ("alice", "https://app.example")
+    assert shipped(server) == [{"order": "7"}]
+
+
+def test_flask_publishes_and_signs_tokens(
+    server: ThreadedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = application("flask_app", tmp_path, monkeypatch)
+    http = module.app.test_client()
+    assert http.post("/orders/8/ship").get_json()["id"].startswith("msg_")
+    assert set(http.post("/pubsub-token").get_json()) == {"token", "expires_at"}
+    module.pubsub().close()
+    assert shipped(server) == [{"order": "8"}]
+
+
+def test_django_publishes_once_and_after_the_commit(
+    server: ThreadedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Django has no types.
+    django: Any = importlib.import_module("django")
+    settings: Any = importlib.import_module("django.conf").settings
+    transaction: Any = importlib.import_module("django.db.transaction")
+    requests: Any = importlib.import_module("django.test").RequestFactory()
+    if not settings.configured:
+        database = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+        settings.configure(DATABASES={"default": database})
+        django.setup()
+    module = application("django_views", tmp_path, monkeypatch)
+    before: list[object] = []
+    for _ in range(2):
+        with transaction.atomic():
+            answer = module.ship(requests.post("/"), "9")
+            assert json.loads(answer.content) == {"order": "9"}
+            before.append(shipped(server))
+    module.pubsub().close()
+    assert before == [[], [{"order": "9"}]]
+    assert shipped(server) == [{"order": "9"}]
