@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,9 +15,12 @@ from hanzoai.pubsub import (
     Conflict,
     InvalidOption,
     InvalidPayload,
+    Message,
     PayloadTooLarge,
     PermissionDenied,
     PubSub,
+    SendQueue,
+    Superseded,
     UsageError,
 )
 from hanzoai.pubsub.streams import (
@@ -593,6 +598,46 @@ async def test_many_streams_share_the_rate_of_one_token_without_an_error(
     assert clock.now() - began < len(words(texts["chat.session.1"])) / 150 + 1
     for topic, text in texts.items():
         assert (await within(pubsub_memory, readers[topic].final())).text == text
+
+
+async def test_beside_a_stream_a_cursor_stays_fresh_and_chat_does_not_wait() -> None:
+    async with MemoryServer(publish_rate_user=10, history_max_messages=1_000) as server:
+        clock = clock_of(server)
+        ps = server.client(server.token("alice"), send_queue=SendQueue(policy="latest"))
+        other = server.client(server.token("bob"))
+        await within(server, ps.connect())
+        came: dict[str, list[tuple[float, float]]] = {"cursor": [], "chat": []}
+
+        def arrive(message: Message) -> None:
+            if message.type in came:
+                came[message.type].append((clock.now(), message.data))
+
+        await other.subscribe(TOPIC, on_message=arrive)
+
+        async def say(kind: str, key: str | None = None) -> None:
+            with contextlib.suppress(Superseded):
+                await ps.publish(TOPIC, {"type": kind, "data": clock.now()}, key=key)
+
+        async def write(topic: str) -> None:
+            async with stream_writer(ps, topic) as writer:
+                await writer.pipe(model(server, TEXT * 6))
+
+        busy = [asyncio.create_task(write(f"chat.session.{n}")) for n in range(3)]
+        await clock.advance(1)  # what the rate allows at once is used up
+        began = clock.now()
+        for n in range(480):
+            busy.append(asyncio.create_task(say("cursor", "cursor")))
+            if n % 47 == 46:
+                busy.append(asyncio.create_task(say("chat")))
+            await clock.advance(1 / 60)
+        ended = clock.now()
+        times = [began, *(at for at, _ in came["cursor"] if at <= ended), ended]
+        assert max(b - a for a, b in itertools.pairwise(times)) <= 0.31
+        assert max(at - said for at, said in came["cursor"]) <= 0.31
+        assert len(came["chat"]) >= 9
+        assert max(at - said for at, said in came["chat"]) <= 0.12
+        await within(server, asyncio.gather(*busy))
+        assert server.stats.refused.get("rate_limited", 0) == 0
 
 
 async def test_a_stream_is_the_body_of_an_http_response(pubsub_memory: MemoryServer) -> None:

@@ -192,7 +192,7 @@ def check_publishes(
             id = record.message.id
             times[id] = times.get(id, 0) + 1
             places[id] = (topic, record.index)
-    last: dict[str, int] = {}
+    last: dict[tuple[str, str], int] = {}
     for event in by_place(publishes, shell):
         outcomes = shell.outcomes.get(event.ref, [])
         if len(outcomes) != 1:
@@ -213,9 +213,10 @@ def check_publishes(
                 raise Violation(f"{message.id} was refused and is published")
             if found and ordered:
                 topic, index = places[message.id]
-                if index < last.get(topic, -1):
+                lane = "background" if event.background else event.key or ""
+                if index < last.get((topic, lane), -1):
                     raise Violation(f"{message.id} was published out of order")
-                last[topic] = index
+                last[topic, lane] = index
 
 
 def by_place(publishes: list[Publish], shell: Shell) -> list[Publish]:

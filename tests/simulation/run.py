@@ -174,7 +174,8 @@ class Run:
         count = random.between(1, 3) if batch else 1
         messages = tuple(Publication(topic=topic, data=ref, id=f"c{ref}-{n}") for n in range(count))
         key = "k" if policy == "latest" and not batch else None
-        event = events.Publish(ref, messages, 100 * count, policy, key, batch)
+        background = ref % 5 == 0
+        event = events.Publish(ref, messages, 100 * count, policy, key, batch, background)
         self.publishes.append(event)
         self.shell.feed(event)
 

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 FORM: dict[str, Any] = json.loads((SPEC / "trace.schema.json").read_text(encoding="utf-8"))
 REGISTRY: Registry[Any] = Resource.from_contents(SCHEMA) @ Registry()
 JUDGE = jsonschema.Draft202012Validator(FORM, registry=REGISTRY)
-TRACES = sorted(path for path in (SPEC / "traces").rglob("*.json") if "streams" not in path.parts)
+TRACES = sorted(
+    path
+    for path in (SPEC / "traces").rglob("*.json")
+    if "streams" not in path.relative_to(SPEC).parts
+)
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -30,13 +30,18 @@ export interface PublishOptions extends Waiting {
   readonly id?: string | undefined;
   /** With the policy `latest`, a newer message of the key takes the place of one not sent yet. */
   readonly key?: string | undefined;
+  /**
+   * Where the publish rate is used up, it gives way to other publishes of this client, which may then
+   * overtake it.
+   */
+  readonly background?: boolean | undefined;
   /** `auto`: the open connection, or HTTP where that carries no publishes. */
   readonly via?: Via | undefined;
 }
 
 /** @internal Refuse options that no publish takes. */
 export function checkPublishing(options: PublishOptions): void {
-  checkCall(options, ['ttl', 'id', 'key', 'via']);
+  checkCall(options, ['ttl', 'id', 'key', 'background', 'via']);
   const { key = '', via = 'auto' } = options;
   checkChoice('via', via, ['auto', 'socket', 'rest']);
   if (typeof key === 'string') return;
@@ -132,7 +137,7 @@ function firstFrame(items: readonly Prepared[], most: number): number {
 async function send(
   driver: Driver,
   items: readonly Prepared[],
-  { timeout, signal, key, via }: PublishOptions,
+  { timeout, signal, key, background, via }: PublishOptions,
   batch: boolean,
 ): Promise<(Published | PubSubError)[]> {
   const patience = driver.patience(timeout);
@@ -156,6 +161,7 @@ async function send(
     policy: blocks ? 'error' : policy,
     key,
     batch,
+    background,
   };
   const { settled } = blocks
     ? await (await driver.part(driver.backpressure(), limits)).admit(request, patience, signal)

@@ -9,6 +9,7 @@ import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../
 import type { Context } from './context.js';
 import type { Outcome, Rejected } from './ports.js';
 import type { Publish } from './requests.js';
+import { turnOf } from './turns.js';
 
 export const RATE_LIMITED = 'rate_limited';
 
@@ -64,6 +65,8 @@ export class Publishes {
   private readonly _queue = new Pile();
   private readonly _flight = new Pile();
   private _number = 0;
+  /** Of the lanes, where the rate is used up. */
+  private _credit: readonly number[] = [];
   /** What may be sent now, in thousandths of a message. */
   private _budget = 0;
 
@@ -218,13 +221,19 @@ export class Publishes {
     const { peer, options, timers } = this._context;
     if (!peer || this.paused) return;
     const { rate, burst } = peer;
-    for (const entry of this._queue._entries.values()) {
+    const { _entries: waiting } = this._queue;
+    for (let [entry] = waiting.values(); entry; [entry] = waiting.values()) {
+      // What the budget covers goes in its order; turns are for what it does not cover.
+      let credit: readonly number[] = [];
+      if (rate && this._budget < this._queue._messages * 1000)
+        [entry, credit] = turnOf(waiting.values(), this._credit);
       const { messages, size } = entry._publish;
       const count = messages.length;
       if (rate && this._budget < Math.min(count, burst) * 1000) break;
       if (!this.hasRoom(count, size, this._flight)) break;
       // A batch beyond the budget is granted in part: there is nothing left there then.
       if (rate) this._budget = Math.max(this._budget - count * 1000, (burst - rate) * 1000);
+      this._credit = credit;
       this._send(entry);
     }
     if (rate && this._budget < burst * 1000 && !timers.expects('pace')) {

@@ -35,4 +35,6 @@ export interface Publish {
   readonly key?: string | undefined;
   /** Sent as one frame with one answer an item. */
   readonly batch?: boolean | undefined;
+  /** Gives way to others where the rate is used up. */
+  readonly background?: boolean | undefined;
 }

@@ -265,7 +265,7 @@ export class StreamWriter implements AsyncDisposable {
   private async _publish({ type, id, ttl, data }: PublishFrame): Promise<void> {
     const { _core: core } = this;
     try {
-      await this._client.publish(this._topic, { type, id, ttl, data });
+      await this._client.publish(this._topic, { type, id, ttl, data }, { background: true });
     } catch (error) {
       this._cause = error;
       const { code, retryable, retryAfter } =

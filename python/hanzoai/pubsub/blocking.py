@@ -202,13 +202,21 @@ class PubSub:
         ttl: int | None = None,
         id: str | None = None,
         key: str | None = None,
+        background: bool = False,
         timeout: float | None = None,
         via: Via = "auto",
     ) -> Published:
         """Publish one message, and wait until the server has it; see ``PubSubClient.publish``."""
         return self._call(
             lambda: self._client.publish(
-                topic, message, ttl=ttl, id=id, key=key, timeout=timeout, via=via
+                topic,
+                message,
+                ttl=ttl,
+                id=id,
+                key=key,
+                background=background,
+                timeout=timeout,
+                via=via,
             )
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
@@ -287,6 +288,7 @@ class PubSubClient:
         ttl: int | None = None,
         id: str | None = None,
         key: str | None = None,
+        background: bool = False,
         timeout: float | None = None,
         via: Via = "auto",
     ) -> Published:
@@ -305,6 +307,8 @@ class PubSubClient:
             id: Message id, at most 128 characters; default ``msg_`` and a ULID.
             key: With the policy ``latest``, a newer message of the same key takes the place of one
                 that is not sent yet.
+            background: Where the publish rate is used up, it gives way to other publishes of this
+                client, which may then overtake it.
             timeout: Seconds; default ``operation_timeout``. A message whose time has passed is
                 never sent later.
             via: ``auto``: the open connection, or HTTP where that carries no publishes.
@@ -321,11 +325,20 @@ class PubSubClient:
                 been published, ``id`` lets it be repeated.
             ClosedError: The client is closed.
         """
-        publish = self._ready().publish
+        publish = partial(
+            self._ready().publish,
+            topic,
+            ttl=ttl,
+            id=id,
+            key=key,
+            background=background,
+            timeout=timeout,
+            via=via,
+        )
         if self._tracing is None:
-            return await publish(topic, message, ttl=ttl, id=id, key=key, timeout=timeout, via=via)
+            return await publish(message)
         with self._tracing.publishing(topic, message) as traced:
-            return await publish(topic, traced, ttl=ttl, id=id, key=key, timeout=timeout, via=via)
+            return await publish(traced)
 
     async def publish_many(
         self,

@@ -40,12 +40,20 @@ class TopicHandle:
         ttl: int | None = None,
         id: str | None = None,
         key: str | None = None,
+        background: bool = False,
         timeout: float | None = None,
         via: Via = "auto",
     ) -> Published:
         """Publish to this topic; see ``PubSubClient.publish``."""
         return await self._client.publish(
-            self.name, message, ttl=ttl, id=id, key=key, timeout=timeout, via=via
+            self.name,
+            message,
+            ttl=ttl,
+            id=id,
+            key=key,
+            background=background,
+            timeout=timeout,
+            via=via,
         )
 
     def subscribe(

@@ -291,6 +291,41 @@ test('many streams share the rate of one token without an error', async () => {
   await server.stop();
 });
 
+test('beside a stream a cursor stays fresh, and chat does not wait', async () => {
+  const server = await new MemoryServer({ publishRateUser: 10 }).start();
+  const { clock } = server;
+  const ps = server.client({ token: server.token('alice'), sendQueue: { policy: 'latest' } });
+  await ps.connect();
+  const came: Record<string, [at: number, said: number][]> = { cursor: [], chat: [] };
+  await server.client().subscribe('chat.session.abc', {
+    onMessage: ({ type, data }) => void came[type]?.push([clock.now(), data as number]),
+  });
+  const say = (type: string, key?: string): Promise<unknown> =>
+    ps
+      .publish('chat.session.abc', { type, data: clock.now() }, { key })
+      .catch((error) => assert.equal(error.code, 'superseded'));
+  const busy: Promise<unknown>[] = [0, 1, 2].map(async (n) => {
+    const writer = await writeStream(ps, `chat.session.${n}`);
+    await writer.pipe(model(server, TEXT.repeat(6)));
+  });
+  await clock.advance(1_000); // what the rate allows at once is used up
+  const began = clock.now();
+  for (let n = 0; n < 480; n += 1) {
+    busy.push(say('cursor', 'cursor'));
+    if (n % 60 === 59) busy.push(say('chat'));
+    await clock.advance(16);
+  }
+  const ended = clock.now();
+  const { cursor = [], chat = [] } = came;
+  const times = [began, ...cursor.map(([at]) => at).filter((at) => at <= ended), ended];
+  assert.ok(times.every((at, n) => n === 0 || at - (times[n - 1] ?? 0) <= 310));
+  assert.ok(cursor.every(([at, said]) => at - said <= 310));
+  assert.ok(chat.length >= 7);
+  assert.ok(chat.every(([at, said]) => at - said <= 120));
+  await within(server, Promise.all(busy));
+  await server.stop();
+});
+
 test('the best value of JSON that is still being written', () => {
   for (const [text, value] of [
     ['', undefined],

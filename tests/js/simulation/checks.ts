@@ -245,7 +245,7 @@ export function checkPublishes(
     }
   }
   const last = new Map<string, number>();
-  for (const { ref, messages } of byPlace(publishes, shell)) {
+  for (const { ref, messages, background, key = '' } of byPlace(publishes, shell)) {
     const outcomes = shell.outcomes.get(ref) ?? [];
     const [outcome] = outcomes;
     if (!outcome || outcomes.length > 1) {
@@ -265,11 +265,11 @@ export function checkPublishes(
       }
       const place = places.get(id);
       if (place && ordered) {
-        const { topic } = place.message;
-        if (place.index < (last.get(topic) ?? -1)) {
+        const lane = `${place.message.topic} ${background ? 'background' : key}`;
+        if (place.index < (last.get(lane) ?? -1)) {
           throw new Violation(`${id} was published out of order`);
         }
-        last.set(topic, place.index);
+        last.set(lane, place.index);
       }
     }
   }

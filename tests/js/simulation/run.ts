@@ -150,7 +150,8 @@ export class Run {
     });
     const key = policy === 'latest' && !batch ? 'k' : undefined;
     const size = 100 * count;
-    const event: Publish = { ref, messages, size, policy, key, batch };
+    const background = ref % 5 === 0;
+    const event: Publish = { ref, messages, size, policy, key, batch, background };
     this._publishes.push(event);
     this.shell.feed({ kind: 'publish', ...event });
   }

@@ -57,6 +57,7 @@ export type StepEvent = {
     readonly policy?: 'error' | 'drop_oldest' | 'latest';
     readonly key?: string;
     readonly batch?: boolean;
+    readonly background?: boolean;
   };
   readonly expire?: number;
   readonly update_presence?: {

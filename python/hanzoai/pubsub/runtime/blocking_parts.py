@@ -269,12 +269,20 @@ class BlockingTopicHandle:
         ttl: int | None = None,
         id: str | None = None,
         key: str | None = None,
+        background: bool = False,
         timeout: float | None = None,
         via: Via = "auto",
     ) -> Published:
         """Publish to this topic."""
         return self._client.publish(
-            self.name, message, ttl=ttl, id=id, key=key, timeout=timeout, via=via
+            self.name,
+            message,
+            ttl=ttl,
+            id=id,
+            key=key,
+            background=background,
+            timeout=timeout,
+            via=via,
         )
 
     def subscribe(

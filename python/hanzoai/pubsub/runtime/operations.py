@@ -284,6 +284,7 @@ class Operations:
         ttl: int | None,
         id: str | None,
         key: str | None,
+        background: bool,
         timeout: float | None,
         via: Via,
     ) -> Published:
@@ -293,7 +294,9 @@ class Operations:
         if one.publication.type == PRESENCE_UPDATE and via != "rest":
             await self.update_presence(topic, one.publication.data, timeout=timeout)
             return Published(one.id)
-        return await self.publisher.publish(one, key, timeout=timeout, via=via)
+        return await self.publisher.publish(
+            one, key, background=background, timeout=timeout, via=via
+        )
 
     # ------------------------------------------------------------ presence
 

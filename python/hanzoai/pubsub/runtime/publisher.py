@@ -79,11 +79,17 @@ class Publisher:
         return prepared
 
     async def publish(
-        self, one: Prepared, key: str | None, *, timeout: float | None, via: Via
+        self,
+        one: Prepared,
+        key: str | None,
+        *,
+        background: bool,
+        timeout: float | None,
+        via: Via,
     ) -> Published:
         """Publish one message; see ``PubSubClient.publish``."""
         seconds = self._driver.patience(timeout)
-        (result,) = await self._send([one], key, seconds, via, batch=False)
+        (result,) = await self._send([one], key, seconds, via, batch=False, background=background)
         if isinstance(result, PubSubError):
             raise result
         return result
@@ -119,6 +125,7 @@ class Publisher:
         via: Via,
         *,
         batch: bool,
+        background: bool = False,
     ) -> list[Published | PubSubError]:
         self._driver.refuse_ended()
         if self._goes_over_http(via):
@@ -127,7 +134,9 @@ class Publisher:
             if results is not None:
                 return results
         self._driver.connect()
-        outcome, expired = await self._settle(items, key, seconds, batch=batch)
+        outcome, expired = await self._settle(
+            items, key, seconds, batch=batch, background=background
+        )
         if isinstance(outcome, Acked):
             return [
                 published(result, item) for result, item in zip(outcome.results, items, strict=True)
@@ -148,7 +157,13 @@ class Publisher:
         return peer is not None and not peer.ack and not self._http.missing
 
     async def _settle(
-        self, items: Sequence[Prepared], key: str | None, seconds: float, *, batch: bool
+        self,
+        items: Sequence[Prepared],
+        key: str | None,
+        seconds: float,
+        *,
+        batch: bool,
+        background: bool,
     ) -> tuple[Outcome, bool]:
         queue = self._options.send_queue
         size = sum(item.size for item in items)
@@ -167,7 +182,8 @@ class Publisher:
         policy = "error" if queue.policy == "block" else queue.policy
         publications = tuple(item.publication for item in items)
         driver.remember_own(item.id for item in items)
-        settled = driver.publish(Publish(ref, publications, size, policy, key, batch))
+        request = Publish(ref, publications, size, policy, key, batch, background)
+        settled = driver.publish(request)
         self._backpressure.check()
         expired = False
 

@@ -133,6 +133,7 @@ class Publish:
         policy: What to do if the queue is full.
         key: With the policy `latest`: an unsent publish of the same key is given up for this one.
         batch: Sent as one frame with one answer an item.
+        background: Gives way to others where the rate is used up.
     """
 
     ref: int
@@ -141,6 +142,7 @@ class Publish:
     policy: SendPolicy = "error"
     key: str | None = None
     batch: bool = False
+    background: bool = False
 
 
 SessionTimer: TypeAlias = Literal["pace", "rejoin", "hold"]

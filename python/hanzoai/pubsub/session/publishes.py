@@ -19,6 +19,7 @@ from hanzoai.pubsub.session.publish_state import (
     results_of,
     unanswered,
 )
+from hanzoai.pubsub.session.turns import Turns
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ErrorFrame, PublishedFrame
@@ -64,6 +65,7 @@ class Publishes:
         self._flying = [0, 0]
         self._number = 0
         self._blind: deque[str] = deque(maxlen=MAX_BLIND)
+        self._turns = Turns()
         self._budget = 0
         self._paused = False
         self._pacing = False
@@ -349,7 +351,12 @@ class Publishes:
             return
         rate, burst = peer.rate, peer.burst
         while self._queue:
-            entry = next(iter(self._queue.values()))
+            if rate and self._budget < 1000:
+                break
+            # What the budget covers goes in its order; turns are for what it does not cover.
+            scarce = rate and self._budget < self._queued[0] * 1000
+            waiting = self._queue.values()
+            entry = self._turns.fairest(waiting) if scarce else self._turns.first(waiting)
             publish = entry.publish
             count = len(publish.messages)
             if rate and self._budget < min(count, burst) * 1000:
@@ -366,6 +373,7 @@ class Publishes:
             if rate:
                 # A batch beyond the budget is granted in part: there is nothing left there then.
                 self._budget = max(self._budget - count * 1000, (burst - rate) * 1000)
+            self._turns.taken()
             self._drop(entry)
             self._send(entry, peer)
         if rate and self._budget < burst * 1000 and not self._pacing:

@@ -409,7 +409,7 @@ class StreamWriter:
     async def _publish(self, core: Writing, frame: Publish) -> None:
         message = {name: frame[name] for name in ("type", "id", "ttl", "data")}
         try:
-            await self._client.publish(self._topic, message)
+            await self._client.publish(self._topic, message, background=True)
         except PubSubError as error:
             self._cause = error
             wait = None if error.retry_after is None else int(error.retry_after * 1000)

@@ -1,0 +1,66 @@
+"""Whose publish goes next where the rate of a client is used up.
+
+Publishes wait in three lanes: messages, the newest values of keys (policy `latest`), and what the
+program publishes in the background, such as token streams. The lanes take turns, 4:1:1, by smooth
+weighted round robin; a message that comes alone goes next. Within a lane the order is that of the
+calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hanzoai.pubsub.session.publish_state import PublishState
+
+Lane: TypeAlias = Literal["messages", "latest", "background"]
+
+WEIGHTS: Final[Mapping[Lane, int]] = {"messages": 4, "latest": 1, "background": 1}
+
+
+def lane_of(entry: PublishState) -> Lane:
+    """The lane in which a publish waits."""
+    publish = entry.publish
+    if publish.background:
+        return "background"
+    return "latest" if publish.policy == "latest" and publish.key is not None else "messages"
+
+
+class Turns:
+    """The turns of one client."""
+
+    def __init__(self) -> None:
+        self._credit: dict[Lane, int] = {}  # of lanes that waited
+        self._then: dict[Lane, int] = {}
+
+    def first(self, queue: Iterable[PublishState]) -> PublishState:
+        """The publish of a queue that came first; `taken` says that it went."""
+        self._then = {}
+        return next(iter(queue))
+
+    def fairest(self, queue: Iterable[PublishState]) -> PublishState:
+        """The publish of a queue whose turn it is; `taken` says that it went."""
+        heads: dict[Lane, PublishState] = {}
+        for entry in queue:
+            heads.setdefault(lane_of(entry), entry)
+            if len(heads) == len(WEIGHTS):
+                break
+        # What is saved up stays small, so that a message that comes alone goes next.
+        credit: dict[Lane, int] = {
+            lane: min(self._credit.get(lane, 0), 1) + weight
+            for lane, weight in WEIGHTS.items()
+            if lane in heads
+        }
+        lane: Lane = max(credit, key=lambda lane: credit[lane])
+        credit[lane] -= sum(WEIGHTS[waiting] for waiting in credit)
+        self._then = credit
+        return heads[lane]
+
+    def taken(self) -> None:
+        """What `first` or `fairest` named went."""
+        self._credit = self._then
+
+
+__all__ = ["Turns"]
