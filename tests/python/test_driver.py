@@ -50,6 +50,7 @@ class ScriptedSession(Session):
     def __init__(self, ports: Ports) -> None:
         super().__init__(SessionOptions(), ports, lambda: 0.5)
         self.ports = ports
+        self.message = lambda message: self.receive(MessageFrame(message=message), 0)
         self.incremental = True
         self.seen: list[Event] = []
         self.answers: dict[type[Event], deque[list[Effect]]] = {}

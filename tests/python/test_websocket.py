@@ -483,15 +483,15 @@ async def test_a_reader_that_does_not_read_stops_the_network_and_gets_all_of_it_
     async with opened(flood) as transport:
         connection = transport._connection
         assert connection is not None
-        while connection._reading:  # noqa: ASYNC110 - the network has no event for it
+        while not connection.paused:  # noqa: ASYNC110 - the network has no event for it
             await asyncio.sleep(0)
-        held = connection._arrived_bytes
+        held = connection.arrived_bytes
         assert held < 3 << 20
         for _ in range(100):
             await asyncio.sleep(0)
-        assert connection._arrived_bytes == held
+        assert connection.arrived_bytes == held
         assert len(await collect(transport, 3_000)) == 3_000
-        assert connection._arrived_bytes == 0
+        assert connection.arrived_bytes == 0
 
 
 # ---------------------------------------------------------------- failures to open

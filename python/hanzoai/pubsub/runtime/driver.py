@@ -97,8 +97,8 @@ class Driver:
         self._on_error = on_error
         self._on_welcome = on_welcome
         self._on_joined = on_joined
-        self._queue: deque[Callable[[], None]] = deque()
-        self._busy = False
+        self.busy = False
+        self.waiting: deque[Callable[[], None]] = deque()
         self._timers: dict[str, TimerHandle] = {}
         self._drain_ms: int | None = None
         self._fetches: dict[int, asyncio.Task[None]] = {}
@@ -121,6 +121,7 @@ class Driver:
         self.gap = deliveries.gap
         self.presence_changed = deliveries.presence_changed
         session = self.session = make_session(self)
+        self.message = session.message
         self.backpressure = Backpressure(session.publishes.has_room, clock)
         self._watch = Watch(clock, lambda: self.call(session.woke))
 
@@ -128,35 +129,30 @@ class Driver:
 
     def call(self, step: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Have the session take a step, now or after the one it is at."""
-        if self._busy:
-            self._queue.append(partial(step, *args, **kwargs))
+        if self.busy:
+            self.waiting.append(partial(step, *args, **kwargs))
             return
-        self._busy = True
+        self.busy = True
         try:
             step(*args, **kwargs)
         finally:
-            self._busy = False
-        if self._queue:
-            self._run_queue()
+            self.busy = False
+        if self.waiting:
+            self.run_waiting()
         self._reader.flush()
 
     def receive(self, frame: ServerFrame, at: int) -> None:
-        """Hand the session one frame that came at this time, Unix milliseconds."""
-        self._busy = True
-        try:
-            self.session.receive(frame, at)
-        finally:
-            self._busy = False
-        if self._queue:
-            self._run_queue()
+        """See ``Receiver``."""
+        self.session.receive(frame, at)
 
-    def _run_queue(self) -> None:
-        while self._queue:
-            self._busy = True
+    def run_waiting(self) -> None:
+        """See ``Receiver``."""
+        while self.waiting:
+            self.busy = True
             try:
-                self._queue.popleft()()
+                self.waiting.popleft()()
             finally:
-                self._busy = False
+                self.busy = False
 
     # ------------------------------------------------------------ what others need of it
 

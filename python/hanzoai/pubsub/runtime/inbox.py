@@ -77,7 +77,7 @@ class Inbox:
         self._bytes = 0
         self._front: dict[tuple[type, str], Gap | PresenceChange] = {}
         self._received = self._handled = self._dropped = self._gaps = self._others = 0
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: list[asyncio.Future[None]] = []
 
     # ------------------------------------------------------------ the driver's side
 
@@ -97,7 +97,10 @@ class Inbox:
             self._measure()
             self._check()
         if self._waiters:
-            self._wake()
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiters.clear()
 
     def put_replay(self, messages: Sequence[Message]) -> None:
         """Add messages that came at once, from the log: these may exceed the bound.
@@ -166,7 +169,10 @@ class Inbox:
             self._handled += 1
             seq = entry.seq
             if seq is not None:
-                self._stand(entry.topic, seq)
+                topic, positions = entry.topic, self.positions
+                if topic not in positions and len(positions) >= _POSITIONS:
+                    del positions[next(iter(positions))]
+                positions[topic] = seq
         else:
             self._others -= 1
             self._passed(entry)
@@ -183,14 +189,13 @@ class Inbox:
             return next(iter(self._front.values()))
         return self._entries[0] if self._entries else None
 
-    async def wait(self) -> None:
+    def wait(self) -> asyncio.Future[None]:
         """Wait for an entry, an answer, room or the end. Cancelling it loses nothing."""
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            await waiter
-        finally:
-            self._waiters.discard(waiter)
+        if self._waiters:
+            self._waiters = [waiter for waiter in self._waiters if not waiter.done()]
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
 
     @property
     def empty(self) -> bool:
@@ -290,13 +295,10 @@ class Inbox:
 
     def _passed(self, entry: Event) -> None:
         if isinstance(entry, Gap) and entry.to is not None:
-            self._stand(entry.topic, entry.to)
-
-    def _stand(self, topic: str, seq: int) -> None:
-        positions = self.positions
-        if topic not in positions and len(positions) >= _POSITIONS:
-            del positions[next(iter(positions))]
-        positions[topic] = seq
+            topic, positions = entry.topic, self.positions
+            if topic not in positions and len(positions) >= _POSITIONS:
+                del positions[next(iter(positions))]
+            positions[topic] = entry.to
 
     def _wake(self) -> None:
         for waiter in self._waiters:

@@ -6,15 +6,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
-from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame
+from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, MessageFrame
 from hanzoai.pubsub.session.causes import action_of
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections import deque
+    from collections.abc import Callable
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, ServerFrame
+    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Envelope, ServerFrame
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.keeper import TaskKeeper
     from hanzoai.pubsub.session.ports import TransportName
@@ -38,8 +39,20 @@ def _is_answer(frame: ServerFrame) -> bool:
 class Receiver(Protocol):
     """What the driver does with what was read."""
 
+    busy: bool
+    """A step of the session runs; what is called meanwhile waits."""
+
+    waiting: deque[Callable[[], None]]
+    """What waits for the end of the step."""
+
+    message: Callable[[Envelope], None]
+    """Handle one live message, in a step."""
+
     def receive(self, frame: ServerFrame, at: int) -> None:
-        """Handle one frame that came at this time, Unix ms."""
+        """Handle one frame that came at this time, Unix ms, in a step."""
+
+    def run_waiting(self) -> None:
+        """Handle what waits."""
 
     def malformed(self, reason: str) -> None:
         """Something that is no frame was left out, for this reason."""
@@ -167,36 +180,42 @@ class Reader:
     # ------------------------------------------------------------ the task that reads
 
     async def _serve(self, link: _Link) -> None:
-        transport = link.transport
+        # One function from the transport to the session: each frame comes through here.
+        transport, receiver = link.transport, self._receiver
         try:
             await transport.open()
             if self._link is link:
-                self._receiver.opened(incremental=transport.incremental)
+                receiver.opened(incremental=transport.incremental)
             while self._link is link:
-                await self._take(link, await transport.receive())
+                frames = await transport.receive()
+                if transport.largest != link.largest:
+                    link.largest = transport.largest
+                    receiver.expect(link.largest)
+                for frame in frames:
+                    if self._link is not link:
+                        return
+                    receiver.busy = True
+                    try:
+                        if type(frame) is MessageFrame:
+                            receiver.message(frame.message)
+                        else:
+                            receiver.receive(frame, self._clock.wall_ms())
+                    finally:
+                        receiver.busy = False
+                    if receiver.waiting:
+                        receiver.run_waiting()
+                    self._turn += 1
+                    if self._turn >= _TURN:
+                        self.flush()
+                        await self._let_others_run()
+                if self._outgoing:
+                    self.flush()
         except (TransportFailed, TransportClosed) as end:
             after = end.retry_after
             self._lost(link, end.code, end.reason, None if after is None else round(after * 1000))
         except Exception:
             logger.exception("The connection is given up after an unexpected exception")
             self._lost(link, None, "an unexpected exception in the client", None)
-
-    async def _take(self, link: _Link, frames: Sequence[ServerFrame]) -> None:
-        at = self._clock.wall_ms()
-        largest = link.transport.largest
-        if largest != link.largest:
-            link.largest = largest
-            self._receiver.expect(largest)
-        receive = self._receiver.receive
-        for frame in frames:
-            if self._link is not link:
-                return
-            receive(frame, at)
-            self._turn += 1
-            if self._turn >= _TURN:
-                self.flush()
-                await self._let_others_run()
-        self.flush()
 
     async def _let_others_run(self) -> None:
         """Give way to the tasks that read the inboxes; to one that says ``block``, until it has."""

@@ -109,10 +109,12 @@ class Subscription:
         inbox = self._inbox
         while True:
             entry = inbox.take()
-            if entry is None:
-                await self._wait_entry()
-            elif type(entry) is Message:
+            if type(entry) is Message:
                 return entry
+            if entry is None:
+                waiter = self._wait_entry()
+                if waiter is not None:
+                    await waiter
             elif type(entry) is Gap:
                 await self._handlers.gap(entry, inbox.positions)
 
@@ -196,12 +198,20 @@ class Subscription:
     async def _next_event(self) -> Event:
         inbox = self._inbox
         while (entry := inbox.take()) is None:
-            await self._wait_entry()
+            waiter = self._wait_entry()
+            if waiter is not None:
+                await waiter
         if type(entry) is Gap:
             await self._handlers.gap(entry, inbox.positions, seen=True)
         return entry
 
-    async def _wait_entry(self) -> None:
+    def _wait_entry(self) -> Awaitable[None] | None:
+        """Begin to wait for an entry; None where one is there.
+
+        Raises:
+            StopAsyncIteration: The subscription has ended.
+            PubSubError: What ended it.
+        """
         inbox = self._inbox
         inbox.told = True
         if inbox.finished:
@@ -209,8 +219,7 @@ class Subscription:
                 raise inbox.error.with_traceback(None)
             raise StopAsyncIteration
         self.start()
-        if inbox.empty:
-            await inbox.wait()
+        return inbox.wait() if inbox.empty else None
 
     async def _wait_joined(self) -> Self:
         self.start()

@@ -83,7 +83,6 @@ class Lifecycle(Steps[Event]):
 
     Attributes:
         state: Where the session is in the table.
-        online: Authenticated: frames of subscriptions and publishes count.
         fired: The rows that fired, for tests; None where they are not kept.
     """
 
@@ -95,7 +94,6 @@ class Lifecycle(Steps[Event]):
         own_presence: OwnPresence,
     ) -> None:
         self.state: State = INITIAL
-        self.online = False
         self.fired: set[tuple[State, Name, int]] | None = None
         self.is_draining = False
         self.is_linked = False  # a transport is being opened, or open
@@ -368,7 +366,6 @@ class Lifecycle(Steps[Event]):
     def accept(self, event: Event, /) -> None:
         """The server authenticated the client; learn what it can do."""
         if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
-            self.online = True
             self._stable = self._overdue = self._choice.late = False
             self._choice.has_opened |= self._incremental
             peer = self._read_peer(event.frame, event.at)
@@ -392,7 +389,6 @@ class Lifecycle(Steps[Event]):
 
     def leave(self, event: Event, /) -> None:
         """The connection has ended, or is about to."""
-        self.online = False
         for timer in _LEAVING:
             self._timers.stop(timer)
         self._subscriptions.lost()
@@ -502,7 +498,6 @@ class Lifecycle(Steps[Event]):
 
     def stop_all(self, event: Event, /) -> None:
         """No timer and no call may outlive the session."""
-        self.online = False
         self._subscriptions.lost()
         self._context.peer = None
         self._timers.stop_all()

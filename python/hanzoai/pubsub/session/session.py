@@ -58,6 +58,8 @@ class Session:
         self._ports = ports
         self._timers = context.timers
         self.subscriptions: Final = Subscriptions(context)
+        self.message: Callable[[wire.Envelope], None] = self.subscriptions.message
+        """`receive` for one live message: nearly every frame is one."""
         self.publishes: Final = Publishes(context)
         self.own_presence: Final = OwnPresence(context, self.publishes)
         self.lifecycle: Final = Lifecycle(
@@ -231,10 +233,7 @@ class Session:
             at: Wall clock, Unix milliseconds.
         """
         if type(frame) is MessageFrame:
-            if self.lifecycle.online:
-                self.subscriptions.message(frame.message)
-                if self._timers.rejoin is not None:
-                    self._timers.start_due()
+            self.message(frame.message)
             return
         event = Received(frame, at)
         match frame:
@@ -248,7 +247,7 @@ class Session:
                 self.lifecycle.fire("pong", event)
             case ErrorFrame():
                 self._error(frame, event)
-            case _ if not self.lifecycle.online:
+            case _ if self.peer is None:
                 pass
             case _:
                 self.lifecycle.proves_well()
@@ -275,7 +274,7 @@ class Session:
             lifecycle.stay_away(frame.retry_after_ms or 0)
         if lifecycle.state == "authenticating" and action_of(frame.code) != "retry":
             lifecycle.fire("auth.error", event)
-        elif not lifecycle.online:
+        elif self.peer is None:
             if lifecycle.is_linked:
                 self._problem(frame)
         elif frame.code == "rate_limited" and self.own_presence.postponed(frame.ref):

@@ -148,7 +148,9 @@ class Subscriptions:
                 self._ask(state)
 
     def message(self, message: Envelope) -> None:
-        """Take a live message to every subscription that wants it, once."""
+        """Take a live message to every subscription that wants it, once; a step of its own."""
+        if self._context.peer is None:
+            return
         topic = message.topic
         states = self._routes.known.get(topic)
         if states is None:
@@ -166,6 +168,8 @@ class Subscriptions:
                 self._hold(state, message)
         if not shown:
             self.presence.message(message, states)
+        if self._timers.rejoin is not None:
+            self._timers.start_due()
 
     def subscribed(self, frame: SubscribedFrame, at: int) -> None:
         """The server answered a `subscribe`, in whole or in part."""

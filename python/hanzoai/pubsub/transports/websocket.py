@@ -13,6 +13,7 @@ import ssl
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import (
     InvalidHandshake,
@@ -29,7 +30,14 @@ from hanzoai.pubsub.http.status import close_code_for, retry_after_of, why_unrea
 from hanzoai.pubsub.settings.urls import is_loopback
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed, ignore
 from hanzoai.pubsub.version import USER_AGENT
-from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode, encode
+from hanzoai.pubsub.wire.codec import (
+    MESSAGE,
+    Malformed,
+    Unknown,
+    decode,
+    encode,
+    validate_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,10 +81,10 @@ class WebSocketTransport:
 
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
         self._options = options
-        self._clock = clock
         self._connection: _Connection | None = None
         self._outgoing: list[bytes] = []
         self._closed = False
+        self.now = clock.now
         self.last_heard: float = clock.now()
         self.largest: int | None = 0
         self.malformed: Callable[[str], None] = ignore
@@ -147,21 +155,37 @@ class WebSocketTransport:
         connection = self._connection
         if connection is None:
             raise TransportClosed(None, "The connection was never opened.")
+        # One function from the socket to the frame: each message comes through here.
         while True:
-            raw = await connection.take()
-            if raw is None:
-                raise TransportClosed(*connection.end())
+            while not connection.arrived:
+                if connection.ended:
+                    raise TransportClosed(*connection.end())
+                await connection.more()
+            raw = connection.arrived[:_BURST]
+            del connection.arrived[:_BURST]
+            connection.arrived_bytes -= sum(map(len, raw))
+            if connection.paused:
+                connection.resume()
             frames: list[ServerFrame] = []
             largest = self.largest or 0
             for data in raw:
+                if data.startswith(MESSAGE):
+                    try:
+                        frames.append(validate_message(data))
+                    except ValidationError:
+                        pass
+                    else:
+                        if len(data) > largest:
+                            self.largest = largest = len(data)
+                        continue
                 frame = decode(data)
-                if len(data) > largest and type(frame) is MessageFrame:
-                    self.largest = largest = len(data)
                 if isinstance(frame, Malformed):
                     self.malformed(frame.reason)
                 elif isinstance(frame, Unknown):
                     logger.debug("a frame of unknown type %r was ignored", frame.type)
                 else:
+                    if len(data) > largest and type(frame) is MessageFrame:
+                        self.largest = largest = len(data)
                     frames.append(frame)
             if frames:
                 return frames
@@ -191,10 +215,6 @@ class WebSocketTransport:
 
     def _make_connection(self, protocol: ClientProtocol, **kwargs: Any) -> _Connection:
         return _Connection(self, protocol, **kwargs)
-
-    def heard(self) -> None:
-        """Note that a byte came in."""
-        self.last_heard = self._clock.now()
 
     def _refused(self, response: Response) -> TransportFailed:
         status = response.status_code
@@ -230,35 +250,37 @@ class _Connection(ClientConnection):
     def __init__(self, owner: WebSocketTransport, protocol: ClientProtocol, **kwargs: Any) -> None:
         super().__init__(protocol, **kwargs)
         self._owner = owner
-        self._arrived: list[bytes] = []
-        self._arrived_bytes = 0
+        self.arrived: list[bytes] = []
+        self.arrived_bytes = 0
+        self.paused = False
+        self.ended = False
         self._parts: list[bytes] = []
         self._reader: asyncio.Future[None] | None = None
-        self._reading = True
-        self._ended = False
 
     # -------------------------------------------------------------- in
 
     def data_received(self, data: bytes) -> None:
-        self._owner.heard()
+        owner = self._owner
+        owner.last_heard = owner.now()
         super().data_received(data)
         if self.response is not None and self.protocol.state is not OPEN:
             self._end()
-        if self._arrived:
-            self._wake()
-            if self._reading and self._arrived_bytes > _QUEUED_BYTES:
-                self._reading = False
+        if self.arrived:
+            if self._reader is not None and not self._reader.done():
+                self._reader.set_result(None)
+            if not self.paused and self.arrived_bytes > _QUEUED_BYTES:
+                self.paused = True
                 self.transport.pause_reading()
 
     def process_event(self, event: Any) -> None:
         if isinstance(event, Frame) and event.opcode in _DATA:
-            self._arrived_bytes += len(event.data)
+            self.arrived_bytes += len(event.data)
             if event.fin and not self._parts:
-                self._arrived.append(bytes(event.data))
+                self.arrived.append(bytes(event.data))
                 return
             self._parts.append(bytes(event.data))
             if event.fin:
-                self._arrived.append(b"".join(self._parts))
+                self.arrived.append(b"".join(self._parts))
                 self._parts.clear()
         else:
             super().process_event(event)
@@ -267,23 +289,16 @@ class _Connection(ClientConnection):
         super().connection_lost(exc)
         self._end()
 
-    async def take(self) -> list[bytes] | None:
-        """Wait for messages; None at the end."""
-        while not self._arrived:
-            if self._ended:
-                return None
-            self._reader = self.loop.create_future()
-            try:
-                await self._reader
-            finally:
-                self._reader = None
-        burst = self._arrived[:_BURST]
-        del self._arrived[:_BURST]
-        self._arrived_bytes -= sum(map(len, burst))
-        if not self._reading and self._arrived_bytes <= _QUEUED_BYTES and not self._ended:
-            self._reading = True
+    def more(self) -> asyncio.Future[None]:
+        """Wait for messages, or for the end."""
+        self._reader = self.loop.create_future()
+        return self._reader
+
+    def resume(self) -> None:
+        """Read from the network again, if little enough waits."""
+        if self.arrived_bytes <= _QUEUED_BYTES and not self.ended:
+            self.paused = False
             self.transport.resume_reading()
-        return burst
 
     def end(self) -> tuple[int | None, str]:
         """How it ended: close code, or None where there was none, and why."""
@@ -297,9 +312,9 @@ class _Connection(ClientConnection):
             self._reader.set_result(None)
 
     def _end(self) -> None:
-        if self._ended:
+        if self.ended:
             return
-        self._ended = True
+        self.ended = True
         self._wake()
         if self.protocol.state is not CLOSED:
             # The closing handshake is done; a peer that leaves TCP open must not hold it.

@@ -18,6 +18,8 @@ from hanzoai.pubsub.generated.wire import MessageFrame, ServerFrame
 from hanzoai.pubsub.wire.readings import read_event, read_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hanzoai.pubsub.generated.wire import ClientFrame
     from hanzoai.pubsub.model import Model
 
@@ -31,8 +33,13 @@ _LONE: Final = re.compile(r"\\u[dD][89a-fA-F]..\Z", re.DOTALL)
 _validate: Final = TypeAdapter[ServerFrame](ServerFrame).validator.validate_json
 
 # Nearly every frame is a message: where it says so first, no union has to find that out.
-_MESSAGE: Final = b'{"type":"message",'
-_validate_message: Final = TypeAdapter(MessageFrame).validator.validate_json
+MESSAGE: Final = b'{"type":"message",'
+"""How a canonical message begins."""
+
+validate_message: Final[Callable[[bytes], MessageFrame]] = TypeAdapter(
+    MessageFrame
+).validator.validate_json
+"""Read a frame that begins so; raises pydantic's ``ValidationError`` where `decode` may read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,8 @@ def decode(data: str | bytes) -> ServerFrame | Malformed | Unknown:
     surrogate becomes U+FFFD, and nesting deeper than 200 levels is malformed.
     """
     try:
-        if isinstance(data, bytes) and data.startswith(_MESSAGE):
-            return _validate_message(data)  # type: ignore[no-any-return]
+        if isinstance(data, bytes) and data.startswith(MESSAGE):
+            return validate_message(data)
         return _validate(data)  # type: ignore[no-any-return]
     except ValidationError:
         return _decode_leniently(data)

@@ -1,0 +1,87 @@
+"""The ways of a message through the client are as short as docs/architecture.md shows them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub import PubSub, PubSubClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from hanzoai.pubsub.testing.threaded import ThreadedServer
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = str(ROOT / "python" / "hanzoai" / "pubsub")
+RECEIVE = 10
+"""Functions that a received message may pass."""
+
+WAITS = {
+    "Subscription._wait_entry",
+    "Subscription.start",
+    "Inbox.empty",
+    "Inbox.wait",
+    "_Connection.more",
+}
+"""Run before a message comes, or after it."""
+
+
+def shown(way: str) -> list[str]:
+    """The functions of a way, as docs/architecture.md lists them."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    [line] = re.findall(rf"^\*\*{way}\*\*: (.+)$", text, re.MULTILINE)
+    return re.findall(r"`([\w.]+)`", line)
+
+
+@contextmanager
+def traced() -> Iterator[list[str]]:
+    """The functions of the package that this thread enters, each named once, in order."""
+    names: dict[str, None] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(PACKAGE):
+            names[code.co_qualname] = None
+
+    found: list[str] = []
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+        found += names
+
+
+async def test_a_message_passes_few_functions_on_its_way_to_the_program(
+    pubsub_server: ThreadedServer,
+) -> None:
+    token = pubsub_server.admin_token()
+    with PubSub(token=token, **pubsub_server.options) as publisher:
+        async with (
+            PubSubClient(token=token, **pubsub_server.options) as ps,
+            ps.subscribe("hops") as sub,
+        ):
+
+            async def publish(number: int) -> None:
+                await asyncio.to_thread(publisher.publish, "hops", {"type": "t", "data": number})
+
+            await publish(0)
+            await anext(sub)
+            with traced() as found:
+                reading = asyncio.ensure_future(anext(sub))
+                await asyncio.sleep(0)  # the program waits before the message comes
+                begun = sys.getprofile()
+                sys.setprofile(None)
+                published = asyncio.ensure_future(publish(1))
+                sys.setprofile(begun)
+                assert (await reading).data == 1
+            await published
+    way = [name for name in found if name not in WAITS]
+    assert sorted(way) == sorted(shown("Receive, Python"))
+    assert len(way) <= RECEIVE
