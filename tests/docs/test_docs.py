@@ -77,7 +77,7 @@ async def test_the_programs_of_a_page_run(
     await Page(server, folder, environ).run(page, blocks(page))
 
 
-PRELUDES_AT_MOST = 6
+PRELUDES_AT_MOST = 4
 
 
 def test_samples_are_whole_programs_on_all_but_a_few_pages() -> None:
@@ -138,7 +138,7 @@ def _numbers() -> list[tuple[str, str]]:
         ("docs/presence.md", f"`leave` after {limit['presence_grace']} s of grace"),
         ("docs/presence.md", f"after {limit['presence_timeout']} s without a byte"),
         ("docs/tokens.md", f"`fetch_timeout`, {seconds['fetch_timeout']} s"),
-        ("docs/tokens.md", f"says so {limit['expiring_notice']} s ahead"),
+        ("docs/tokens.md", f"warns {limit['expiring_notice']} s ahead"),
         ("docs/tokens.md", f"`refresh_margin` ({seconds['refresh_margin']} s)"),
         ("docs/rest.md", f"| {limits['history_page_default']} | 1 to {limits['history_page_max']}"),
         ("docs/rest.md", f"A comment comes every {limit['sse_keepalive']} s"),
