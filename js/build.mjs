@@ -1,5 +1,6 @@
 // Builds the package into dist/: modules, the same as CommonJS, and types for both. The entries are
-// those of `exports` in package.json.
+// those of `exports` in package.json. dist/ itself has every word and option check; what browsers get
+// in production is in dist/production/.
 // Usage: node build.mjs [--pack FOLDER]; with --pack the package is also packed into that folder.
 
 import { spawnSync } from 'node:child_process';
@@ -16,7 +17,9 @@ const dist = join(here, 'dist');
 /** The sources of the entries: `./dist/react/index.js` comes from `src/react/index.ts`. */
 const entries = Object.values(manifest.exports)
   .filter((conditions) => typeof conditions === 'object')
-  .map(({ import: { default: file } }) => file.replace(/^\.\/dist\/(.*)\.js$/, 'src/$1.ts'));
+  .map(({ import: { default: file } }) =>
+    file.replace(/^\.\/dist\/production\/(.*)\.js$/, 'src/$1.ts'),
+  );
 
 function files(folder, ending) {
   return readdirSync(folder, { recursive: true })
@@ -70,12 +73,12 @@ function staysWhole(alone) {
 }
 
 /** Modules: one for each entry, chunks for what they share and for what is loaded by import(). */
-async function buildModules() {
+async function buildModules(outdir, define) {
   const settings = {
     absWorkingDir: here,
     entryPoints: [...entries, ...apart],
     outbase: 'src',
-    outdir: 'dist',
+    outdir,
     chunkNames: 'chunks/[name]-[hash]',
     bundle: true,
     splitting: true,
@@ -83,7 +86,7 @@ async function buildModules() {
     format: 'esm',
     platform: 'neutral',
     target: TARGET,
-    define: { PACKAGE_VERSION: JSON.stringify(manifest.version) },
+    define: { PACKAGE_VERSION: JSON.stringify(manifest.version), ...define },
     // Names that begin with `_` are no part of the public face, and become short.
     mangleProps: /^_[^_]/,
     minifySyntax: true,
@@ -106,7 +109,9 @@ async function buildModules() {
   const whole = staysWhole(new Set(alone.map((path) => join(here, path))));
   await build({ ...settings, mangleCache, plugins: [whole] });
   // What is apart is in a chunk; nobody comes by its entry.
-  for (const source of apart) remove(join(dist, source.replace(/^src\/(.*)\.ts$/, '$1.js')));
+  for (const source of apart) {
+    remove(join(here, outdir, source.replace(/^src\/(.*)\.ts$/, '$1.js')));
+  }
 }
 
 /** A module that is imported for nothing does nothing; bundlers would complain of it. */
@@ -185,7 +190,8 @@ function buildTypes() {
 }
 
 rmSync(dist, { recursive: true, force: true });
-await buildModules();
+await buildModules('dist', { PUBSUB_PRODUCTION: 'undefined' });
+await buildModules('dist/production', { PUBSUB_PRODUCTION: 'true' });
 dropBareImports();
 await buildCommonJs();
 buildTypes();

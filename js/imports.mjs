@@ -33,6 +33,7 @@ const LAYERS = [
   ['values', 'topics', 'users', 'runtime/waiting'],
   ['errors', 'clock', 'version', 'payload_bytes'],
   ['generated'],
+  ['build'],
 ];
 
 /** What decides gets every part given: it loads nothing by itself. */

@@ -84,6 +84,8 @@ def errors(table: Errors) -> str:
     out = [
         header("//", "spec/errors.yaml"),
         "",
+        "import { DEVELOPMENT } from '../build.js';",
+        "",
         "/** What a client does: try again, try again with a new token, or end. */",
         "export type CloseAction = 'retry' | 'reauth' | 'stop';",
         "",
@@ -111,9 +113,7 @@ def errors(table: Errors) -> str:
         "/** `again`: what failed may be tried again, unchanged, and so may the connection. */",
         "type Row = readonly [",
         "  next: CloseAction | 'again',",
-        "  remedy: string,",
         "  close?: number | undefined,",
-        "  meaning?: string,",
         "];",
         "",
         "/** Every code by its class; the usual code of a class comes first. */",
@@ -122,20 +122,30 @@ def errors(table: Errors) -> str:
     for name in table.names:
         out.append(f"  {name}: {{")
         for record in table.of(name):
-            row = [single("again" if record.retryable else record.action), single(record.remedy)]
+            row = [single("again" if record.retryable else record.action)]
             if record.close:
                 row.append(str(record.close))
-            if record.code in _SAID_ALONE:
-                row += ["undefined", single(record.meaning)]
             out.append(f"    {record.code}: [{', '.join(row)}],")
         out.append("  },")
     out += [
         "};",
         "",
+        "/** Remedy and, where the client itself says no more, meaning of every code. */",
+        "const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>> = {",
+        *(
+            f"  {record.code}: [{', '.join(map(single, _words(record)))}],"
+            for name in table.names
+            for record in table.of(name)
+        ),
+        "};",
+        "",
         "/** What is known of each code; the usual code of a class comes before its others. */",
         "export const CODES: ReadonlyMap<string, ErrorRecord> = new Map(",
         "  Object.entries(table).flatMap(([error, rows]) =>",
-        "    Object.entries(rows).map(([code, [next, remedy, close, meaning]]) => {",
+        "    Object.entries(rows).map(([code, [next, close]]) => {",
+        "      const [remedy, meaning] = DEVELOPMENT",
+        "        ? words[code as Code]",
+        "        : [`docs/errors.md says what to do about \`${code}\`.`];",
         "      const retryable = next === 'again';",
         "      const action = retryable ? 'retry' : next;",
         "      const record = { code, error, retryable, action, remedy, close, meaning };",
@@ -189,6 +199,11 @@ def limits(groups: tuple[Group, ...]) -> str:
 
 def _constant_doc(constant: Constant, indent: str) -> list[str]:
     return [f"{indent}/** {constant.doc}. */"] if constant.doc else []
+
+
+def _words(record: ErrorRecord) -> list[str]:
+    """The remedy, and the meaning where the client itself says no more."""
+    return [record.remedy, record.meaning] if record.code in _SAID_ALONE else [record.remedy]
 
 
 def _union(name: str, values: Iterable[str], doc: str) -> list[str]:

@@ -1,5 +1,7 @@
 // Generated from spec/errors.yaml by `make generate`; do not edit.
 
+import { DEVELOPMENT } from '../build.js';
+
 /** What a client does: try again, try again with a new token, or end. */
 export type CloseAction = 'retry' | 'reauth' | 'stop';
 
@@ -91,173 +93,174 @@ export interface ErrorRecord {
 }
 
 /** `again`: what failed may be tried again, unchanged, and so may the connection. */
-type Row = readonly [
-  next: CloseAction | 'again',
-  remedy: string,
-  close?: number | undefined,
-  meaning?: string,
-];
+type Row = readonly [next: CloseAction | 'again', close?: number | undefined];
 
 /** Every code by its class; the usual code of a class comes first. */
 const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> = {
   ProtocolError: {
-    invalid_frame: [
-      'retry',
-      'Fix the field that the message names; spec/pubsub.schema.json describes every field.',
-      4400,
-    ],
+    invalid_frame: ['retry', 4400],
   },
   InvalidTopic: {
-    invalid_topic: [
-      'retry',
-      'Use letters, digits, `_` and `-` in segments joined by dots, at most 255 bytes. Use `*` and `**` only in subscriptions, as whole segments.',
-    ],
+    invalid_topic: ['retry'],
   },
   InvalidPayload: {
-    invalid_payload: [
-      'retry',
-      'Send plain JSON: no NaN or infinity, no lone surrogates, integers within 64 bits.',
-    ],
+    invalid_payload: ['retry'],
   },
   InvalidOption: {
-    invalid_option: ['retry', 'Correct the field that the message names.'],
+    invalid_option: ['retry'],
   },
   PayloadTooLarge: {
-    payload_too_large: [
-      'retry',
-      'Store the content elsewhere and publish a reference to it (HIP-56, Security 5).',
-      4413,
-    ],
+    payload_too_large: ['retry', 4413],
   },
   AuthError: {
-    unauthenticated: [
-      'reauth',
-      'Pass a token, or a callback that returns one. The server accepts only `auth` before it.',
-      4401,
-    ],
-    token_invalid: ['reauth', 'Get a new token from an issuer that the server trusts.', 4401],
-    auth_timeout: [
-      'again',
-      'Send `auth` within five seconds of opening the socket (HIP-56, Security 1).',
-      4401,
-    ],
-    token_unavailable: [
-      'again',
-      "Fix the callback; the error's cause has the details. Raise AuthRefused in it to stop the client.",
-    ],
+    unauthenticated: ['reauth', 4401],
+    token_invalid: ['reauth', 4401],
+    auth_timeout: ['again', 4401],
+    token_unavailable: ['again'],
   },
   TokenExpired: {
-    token_expired: [
-      'reauth',
-      'Pass a callback that returns tokens instead of a fixed token, so that the client can renew it.',
-      4401,
-    ],
+    token_expired: ['reauth', 4401],
   },
   PermissionDenied: {
-    forbidden: [
-      'stop',
-      'Ask for access, or run `hanzo-pubsub doctor --topic TOPIC` to see which rule decides.',
-      4403,
-    ],
+    forbidden: ['stop', 4403],
   },
   NotFound: {
-    not_found: ['retry', 'Check the path, and that the URL points to the HTTP port.'],
+    not_found: ['retry'],
   },
   Conflict: {
-    conflict: ['retry', 'Use one id for one message, and retry a message unchanged.'],
+    conflict: ['retry'],
   },
   RateLimited: {
-    rate_limited: [
-      'again',
-      'Wait for the time that the error states, publish in batches, or coalesce messages.',
-    ],
+    rate_limited: ['again'],
   },
   ConnectionLimit: {
-    connection_limit: ['again', 'Close idle connections, or share one client.', 4429],
+    connection_limit: ['again', 4429],
   },
   LimitExceeded: {
-    subscription_limit: [
-      'retry',
-      'Subscribe to a pattern with `*` or `**` instead of many topics.',
-    ],
+    subscription_limit: ['retry'],
   },
   SlowConsumer: {
-    slow_consumer: [
-      'again',
-      'Read faster, subscribe to fewer topics, or move work out of the reader. The server replays missed messages from history.',
-      4500,
-    ],
+    slow_consumer: ['again', 4500],
   },
   ConnectionFailed: {
-    connection_failed: [
-      'again',
-      'Check the URL and the network. `hanzo-pubsub doctor` finds the first cause.',
-    ],
-    idle_timeout: [
-      'again',
-      'Let the client send its pings. Look for a program that hangs, or for a suspended process or machine.',
-      4408,
-    ],
-    going_away: ['again', 'No action is needed: the client reconnects.', 1001],
-    not_connected: [
-      'again',
-      'Wait for the state `connected`, or use the REST form of the operation.',
-    ],
+    connection_failed: ['again'],
+    idle_timeout: ['again', 4408],
+    going_away: ['again', 1001],
+    not_connected: ['again'],
   },
   Unsupported: {
-    unsupported: ['retry', 'Check the `features` of `auth.ok`.'],
+    unsupported: ['retry'],
   },
   Unavailable: {
-    unavailable: ['again', 'Try again after the time that the error states.', 1013],
-    internal: ['again', 'Try again. Search the server log for this time.', 1011],
+    unavailable: ['again', 1013],
+    internal: ['again', 1011],
   },
   AuthRefused: {
-    auth_refused: ['stop', 'Log in again and create a new client.'],
+    auth_refused: ['stop'],
   },
   OperationTimeout: {
-    timeout: ['again', 'Try again with the same message id: the server publishes an id only once.'],
-    outcome_unknown: [
-      'again',
-      'Publish again with the same message id: the server publishes an id only once.',
-      undefined,
-      'The connection was lost after the message was sent and before the server answered.',
-    ],
+    timeout: ['again'],
+    outcome_unknown: ['again'],
   },
   QueueFull: {
-    queue_full: [
-      'again',
-      'Await each publish, raise `sendQueue`, or choose the policy `block`, `drop_oldest` or `latest`.',
-    ],
-    dropped: ['again', 'Choose the policy `block` to keep every message.'],
+    queue_full: ['again'],
+    dropped: ['again'],
   },
   MessagesMissed: {
-    messages_missed: [
-      'retry',
-      'Load the current state from your own storage, then continue to iterate for the messages that follow.',
-    ],
+    messages_missed: ['retry'],
   },
   Superseded: {
-    superseded: ['retry', 'No action is needed: this is what the policy `latest` does.'],
+    superseded: ['retry'],
   },
   InsecureUrl: {
-    insecure_url: [
-      'stop',
-      'Use wss:// or https://, or pass `allowInsecure: true` on a trusted network.',
-    ],
+    insecure_url: ['stop'],
   },
   ClosedError: {
-    closed: ['stop', 'Create a new client.', undefined, 'The client is closed.'],
+    closed: ['stop'],
   },
   UsageError: {
-    usage: ['stop', 'Change the program as the message describes.'],
-    wrong_loop: ['stop', 'Use one client per event loop, or the blocking client `PubSub`.'],
+    usage: ['stop'],
+    wrong_loop: ['stop'],
   },
+};
+
+/** Remedy and, where the client itself says no more, meaning of every code. */
+const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>> = {
+  invalid_frame: [
+    'Fix the field that the message names; spec/pubsub.schema.json describes every field.',
+  ],
+  invalid_topic: [
+    'Use letters, digits, `_` and `-` in segments joined by dots, at most 255 bytes. Use `*` and `**` only in subscriptions, as whole segments.',
+  ],
+  invalid_payload: [
+    'Send plain JSON: no NaN or infinity, no lone surrogates, integers within 64 bits.',
+  ],
+  invalid_option: ['Correct the field that the message names.'],
+  payload_too_large: [
+    'Store the content elsewhere and publish a reference to it (HIP-56, Security 5).',
+  ],
+  unauthenticated: [
+    'Pass a token, or a callback that returns one. The server accepts only `auth` before it.',
+  ],
+  token_invalid: ['Get a new token from an issuer that the server trusts.'],
+  auth_timeout: ['Send `auth` within five seconds of opening the socket (HIP-56, Security 1).'],
+  token_unavailable: [
+    "Fix the callback; the error's cause has the details. Raise AuthRefused in it to stop the client.",
+  ],
+  token_expired: [
+    'Pass a callback that returns tokens instead of a fixed token, so that the client can renew it.',
+  ],
+  forbidden: [
+    'Ask for access, or run `hanzo-pubsub doctor --topic TOPIC` to see which rule decides.',
+  ],
+  not_found: ['Check the path, and that the URL points to the HTTP port.'],
+  conflict: ['Use one id for one message, and retry a message unchanged.'],
+  rate_limited: [
+    'Wait for the time that the error states, publish in batches, or coalesce messages.',
+  ],
+  connection_limit: ['Close idle connections, or share one client.'],
+  subscription_limit: ['Subscribe to a pattern with `*` or `**` instead of many topics.'],
+  slow_consumer: [
+    'Read faster, subscribe to fewer topics, or move work out of the reader. The server replays missed messages from history.',
+  ],
+  connection_failed: [
+    'Check the URL and the network. `hanzo-pubsub doctor` finds the first cause.',
+  ],
+  idle_timeout: [
+    'Let the client send its pings. Look for a program that hangs, or for a suspended process or machine.',
+  ],
+  going_away: ['No action is needed: the client reconnects.'],
+  not_connected: ['Wait for the state `connected`, or use the REST form of the operation.'],
+  unsupported: ['Check the `features` of `auth.ok`.'],
+  unavailable: ['Try again after the time that the error states.'],
+  internal: ['Try again. Search the server log for this time.'],
+  auth_refused: ['Log in again and create a new client.'],
+  timeout: ['Try again with the same message id: the server publishes an id only once.'],
+  outcome_unknown: [
+    'Publish again with the same message id: the server publishes an id only once.',
+    'The connection was lost after the message was sent and before the server answered.',
+  ],
+  queue_full: [
+    'Await each publish, raise `sendQueue`, or choose the policy `block`, `drop_oldest` or `latest`.',
+  ],
+  dropped: ['Choose the policy `block` to keep every message.'],
+  messages_missed: [
+    'Load the current state from your own storage, then continue to iterate for the messages that follow.',
+  ],
+  superseded: ['No action is needed: this is what the policy `latest` does.'],
+  insecure_url: ['Use wss:// or https://, or pass `allowInsecure: true` on a trusted network.'],
+  closed: ['Create a new client.', 'The client is closed.'],
+  usage: ['Change the program as the message describes.'],
+  wrong_loop: ['Use one client per event loop, or the blocking client `PubSub`.'],
 };
 
 /** What is known of each code; the usual code of a class comes before its others. */
 export const CODES: ReadonlyMap<string, ErrorRecord> = new Map(
   Object.entries(table).flatMap(([error, rows]) =>
-    Object.entries(rows).map(([code, [next, remedy, close, meaning]]) => {
+    Object.entries(rows).map(([code, [next, close]]) => {
+      const [remedy, meaning] = DEVELOPMENT
+        ? words[code as Code]
+        : [`docs/errors.md says what to do about \`${code}\`.`];
       const retryable = next === 'again';
       const action = retryable ? 'retry' : next;
       const record = { code, error, retryable, action, remedy, close, meaning };

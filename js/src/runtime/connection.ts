@@ -104,7 +104,7 @@ export class Connection {
     this._link.transport.send(frames);
   }
 
-  /** After the frame at hand, let the program run: an inbox is full. */
+  /** After the frame at hand, let the program run: an inbox is full, or has failed. */
   giveWay(): void {
     this._crowded = true;
   }
@@ -160,7 +160,7 @@ export class Connection {
         if ('type' in read && read.type === 'message' && !arrived.length && !paused) {
           if (this._link !== link) return;
           target.receive(read as ServerFrame, this._clock.wallMs());
-          this._events.handled();
+          if (this._outgoing.length) this._events.handled();
           if (this._crowded) this._pause(link);
         } else {
           arrived.push(this._prepare(read));
@@ -235,6 +235,7 @@ export class Connection {
   /** Let the program run before the next frame. */
   private _pause(link: Link): void {
     this._crowded = false;
+    this._events.handled();
     link.paused = true;
     this._clock.callSoon(() => this._resume(link));
   }

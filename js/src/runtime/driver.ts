@@ -388,8 +388,12 @@ export class Driver implements Ports, ConnectionEvents {
 
   /** Publish; the promise gets the outcome. */
   publish(publish: Publish): Promise<Outcome> {
-    this.rememberOwn(publish.messages);
-    return this.settled(publish.ref, (session) => session.publish(publish));
+    if (!this.options.echo) this.rememberOwn(publish.messages);
+    return new Promise((resolve) => {
+      this._settles.set(publish.ref, resolve);
+      this.session.publish(publish);
+      this.handled();
+    });
   }
 
   /** Call into the session for what it settles; the promise gets the outcome. */
@@ -426,7 +430,7 @@ export class Driver implements Ports, ConnectionEvents {
 
   /** A full inbox gets a turn of the program; one that failed ends its subscription. */
   private _relieve(inbox: Inbox, sub: number): void {
-    if (inbox.full) this._connection.giveWay();
+    this._connection.giveWay();
     if (inbox.finished) this._failed.push(sub);
   }
 }

@@ -124,7 +124,6 @@ export class Inbox extends Stream<SubscriptionEvent> {
     } else if (event?.kind === 'gap') {
       this._stand(event.gap.topic, event.gap.to);
     }
-    this._look();
     return event;
   }
 
@@ -165,22 +164,20 @@ export class Inbox extends Stream<SubscriptionEvent> {
     }
   }
 
-  /** See how full it is; what a replay held beyond the bound shrinks as it is taken. */
-  private _look(): void {
-    const { messages, bytes } = this._bounds;
-    this._most = Math.max(messages, Math.min(this._most, this._length));
-    this.full = this._length >= messages || this._bytes >= bytes;
-  }
-
   private _shift(): SubscriptionEvent | undefined {
     const [event, size] = this._events[this._next] ?? [];
     if (!event || !size) return undefined;
     this._next += 1;
     this._bytes -= size;
-    if (!this._length || this._next > SPENT) {
+    if (this._next === this._events.length || this._next > SPENT) {
       this._events = this._events.slice(this._next);
       this._next = 0;
     }
+    // What a replay held beyond the bound shrinks as it is taken.
+    const { messages, bytes } = this._bounds;
+    const length = this._events.length - this._next;
+    this._most = Math.max(messages, Math.min(this._most, length));
+    this.full = length >= messages || this._bytes >= bytes;
     return event;
   }
 
@@ -192,7 +189,6 @@ export class Inbox extends Stream<SubscriptionEvent> {
 
   private _dropOldest(): void {
     const event = this._shift();
-    this._look();
     if (event?.kind === 'presence') {
       // Everybody present is in it, so a later one of the topic says it all.
       this._front.set(`presence ${event.presence.topic}`, event);

@@ -92,9 +92,13 @@ export class Subscription<Data = AnyPayload>
       [Symbol.asyncIterator]: () => iterator,
       next: async () => {
         while (true) {
-          // What is here already is not waited for.
-          const event = inbox.take() ?? (await inbox.next()).value;
-          if (!event) return { done: true, value: undefined };
+          const event = inbox.take();
+          if (!event) {
+            if (inbox.error) throw inbox.error;
+            if (inbox.finished) return { done: true, value: undefined };
+            await inbox.wait();
+            continue;
+          }
           if (event.kind === 'gap') await handlers.gap(event.gap, inbox, seesGaps);
           const value = pick(event);
           if (value !== undefined) return { done: false, value };

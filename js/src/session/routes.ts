@@ -9,30 +9,29 @@ const KNOWN_TOPICS = 4_096;
 /** Subscriptions by number; patterns to subscriptions, by topic. */
 export class Routes {
   readonly all: Map<number, SubscriptionState> = new Map();
-  private readonly _known = new Map<string, readonly SubscriptionState[]>();
+  /** What `find` found for topics, until a subscription changes. */
+  readonly known: Map<string, readonly SubscriptionState[]> = new Map();
   private readonly _trie = new TopicTrie<SubscriptionState>();
 
   /** Let the patterns of a subscription lead to it. */
   add(one: SubscriptionState): void {
     for (const pattern of one.patterns) this._trie.insert(pattern, one);
-    this._known.clear();
+    this.known.clear();
   }
 
   /** Let these patterns lead there no more. */
   remove(one: SubscriptionState, patterns: readonly string[]): void {
     for (const pattern of patterns) this._trie.remove(pattern, one);
-    this._known.clear();
+    this.known.clear();
   }
 
   /** The subscriptions that take a topic, each once, oldest first. */
   find(topic: string): readonly SubscriptionState[] {
-    return this._known.get(topic) ?? this._search(topic);
-  }
-
-  private _search(topic: string): readonly SubscriptionState[] {
-    if (this._known.size >= KNOWN_TOPICS) this._known.clear();
+    const known = this.known.get(topic);
+    if (known) return known;
+    if (this.known.size >= KNOWN_TOPICS) this.known.clear();
     const found = this._trie.match(topic).sort((a, b) => a.request.sub - b.request.sub);
-    this._known.set(topic, found);
+    this.known.set(topic, found);
     return found;
   }
 }

@@ -198,8 +198,9 @@ export class Session {
    */
   receive(frame: ServerFrame, at: number): void {
     if (frame.type === 'message') {
-      if (this.context.peer) this.subscriptions.message(frame.message);
-      this.context.timers.startDue();
+      const { peer, timers } = this.context;
+      if (peer) this.subscriptions.message(frame.message);
+      if (timers.hasDue) timers.startDue();
     } else {
       this._end(this._take(frame, at));
     }
@@ -288,6 +289,6 @@ export class Session {
     if (lifecycle.isDraining && !publishes.size && !lifecycle.over) {
       lifecycle.fire('drained', occasion);
     }
-    context.timers.startDue();
+    if (context.timers.hasDue) context.timers.startDue();
   }
 }

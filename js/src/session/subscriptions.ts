@@ -113,7 +113,8 @@ export class Subscriptions {
 
   /** Take a live message to every subscription that wants it, once. */
   message(message: Envelope): void {
-    const takers = this.routes.find(message.topic);
+    const { topic } = message;
+    const takers = this.routes.known.get(topic) ?? this.routes.find(topic);
     const shown = !OF_PRESENCE.test(message.type);
     if (shown || message.seq !== undefined) {
       for (const one of takers) {

@@ -7,7 +7,8 @@ export class Timers {
   private readonly _running = new Set<TimerName>();
   /** Milliseconds of the timers that start when the call at hand ends. */
   private readonly _due: { pace?: number | undefined; rejoin?: number | undefined } = {};
-  private _hasDue = false;
+  /** Some start when the call at hand ends. */
+  hasDue = false;
 
   constructor(private readonly _ports: Ports) {}
 
@@ -40,7 +41,7 @@ export class Timers {
   /** Start it when the call at hand ends; undefined: do not. */
   postpone(name: 'pace' | 'rejoin', after: number | undefined): void {
     this._due[name] = after;
-    this._hasDue = true;
+    this.hasDue = true;
   }
 
   /** Whether it runs, or is about to. */
@@ -50,8 +51,7 @@ export class Timers {
 
   /** The call at hand ends. */
   startDue(): void {
-    if (!this._hasDue) return;
-    this._hasDue = false;
+    this.hasDue = false;
     for (const name of ['pace', 'rejoin'] as const) {
       const after = this._due[name];
       this._due[name] = undefined;

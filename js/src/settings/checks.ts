@@ -1,5 +1,6 @@
 /** Checks of single option values; each error names the option, the problem and the remedy. */
 
+import { DEVELOPMENT } from '../build.js';
 import { InvalidOption } from '../errors.js';
 
 const DAY = 86_400_000;
@@ -16,11 +17,13 @@ export const TIME: Range = [1, DAY, 'milliseconds'];
 
 /** An error about an option; its value is left out, for it may hold a secret. */
 export function invalid(field: string, problem: string, remedy?: string): InvalidOption {
+  if (!DEVELOPMENT) return new InvalidOption(`\`${field}\` is not valid.`, { field });
   return new InvalidOption(`\`${field}\` ${problem}.`, { remedy, field });
 }
 
 /** A number of a range. */
 export function checkNumber(name: string, value: unknown, [low, high, unit]: Range): number {
+  if (!DEVELOPMENT) return value as number;
   const remedy = `Give ${unit} from ${low} to ${high}.`;
   if (typeof value !== 'number' || Number.isNaN(value)) {
     throw invalid(name, `is ${kind(value)}, not a number`, remedy);
@@ -56,6 +59,7 @@ export function checkValues<Group extends object>(
   kinds: Readonly<Partial<Record<keyof Group, Kind>>>,
   prefix = '',
 ): Group {
+  if (!DEVELOPMENT) return merged(given, base);
   const checked: Partial<Record<string, unknown>> = {};
   for (const [name, choices] of Object.entries<Kind | undefined>(kinds)) {
     const value = given[name as keyof Group] ?? base[name as keyof Group];
@@ -67,9 +71,15 @@ export function checkValues<Group extends object>(
   return { ...base, ...checked };
 }
 
+/** Settings that are given, and those of `base` besides. */
+export function merged<Group extends object>(given: Partial<Group>, base: Group): Group {
+  const known = Object.entries(given).filter(([, value]) => value !== undefined);
+  return { ...base, ...Object.fromEntries(known) };
+}
+
 /** True or false. */
 export function checkFlag(name: string, value: unknown): boolean {
-  if (typeof value === 'boolean') return value;
+  if (!DEVELOPMENT || typeof value === 'boolean') return value as boolean;
   throw invalid(name, `is ${kind(value)}, not a boolean`, 'Give true or false.');
 }
 
@@ -79,6 +89,7 @@ export function checkChoice<T extends string>(
   value: unknown,
   choices: readonly T[],
 ): T {
+  if (!DEVELOPMENT) return value as T;
   const found = choices.find((choice) => choice === value);
   if (found !== undefined) return found;
   const listed = choices.map((choice) => `\`${choice}\``).join(', ');
@@ -87,13 +98,14 @@ export function checkChoice<T extends string>(
 
 /** A function, or nothing. */
 export function checkFunction(name: string, value: unknown): void {
-  if (value !== undefined && typeof value !== 'function') {
+  if (DEVELOPMENT && value !== undefined && typeof value !== 'function') {
     throw invalid(name, `is ${kind(value)}, not a function`, 'Pass a function.');
   }
 }
 
 /** An object of named settings, none of them unknown. */
 export function checkNames(what: string, value: unknown, names: readonly string[]): void {
+  if (!DEVELOPMENT) return;
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     const some = names.slice(0, 5).join(', ');
     throw invalid(what, `is ${kind(value)}, not an object`, `Give an object with ${some} …`);
@@ -116,6 +128,7 @@ export const WAITING: readonly string[] = ['timeout', 'signal'];
 
 /** Options of one call: an object with these names and no others. */
 export function checkCall(options: unknown, names: readonly string[] = []): void {
+  if (!DEVELOPMENT) return;
   checkNames('options', options, [...WAITING, ...names]);
   const { signal } = options as { readonly signal?: unknown };
   if (isSignal(signal)) return;
@@ -129,6 +142,7 @@ export function isSignal(value: unknown): boolean {
 
 /** What a wrong value is, without showing it. */
 export function kind(value: unknown): string {
+  if (!DEVELOPMENT) return '';
   if (value === null || value === undefined || Number.isNaN(value)) return String(value);
   const type = Array.isArray(value) ? 'array' : typeof value;
   return `${/^[ao]/.test(type) ? 'an' : 'a'} ${type}`;
@@ -140,18 +154,20 @@ export function kind(value: unknown): string {
  * @throws InvalidOption It cannot be a token. The error does not show it.
  */
 export function checkToken(token: unknown, field = 'token'): string {
-  const remedy = 'Give the bearer token or API key';
+  const remedy = DEVELOPMENT ? 'Give the bearer token or API key' : '';
   if (typeof token !== 'string') {
     throw invalid(field, `is ${kind(token)}, not a string`, `${remedy} as a string.`);
   }
   const trimmed = token.trim();
   const body = bareToken(trimmed);
-  const problem = !body
-    ? 'is empty'
-    : trimmed.length > TOKEN_MAX
-      ? 'is longer than 16,384 characters'
-      : !/^[!-~]+$/.test(body) && 'has blanks, control characters or other than ASCII characters';
-  if (problem) throw invalid(field, problem, `${remedy}, with or without \`Bearer \`.`);
+  const problem = DEVELOPMENT
+    ? !body
+      ? 'is empty'
+      : trimmed.length > TOKEN_MAX
+        ? 'is longer than 16,384 characters'
+        : !/^[!-~]+$/.test(body) && 'has blanks, control characters or other than ASCII characters'
+    : !/^[!-~]+$/.test(body) || trimmed.length > TOKEN_MAX;
+  if (problem) throw invalid(field, String(problem), `${remedy}, with or without \`Bearer \`.`);
   return trimmed;
 }
 

@@ -4,6 +4,7 @@
  * Defaults come from `spec/defaults.yaml`. Times are milliseconds, sizes bytes.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import { InvalidOption } from '../errors.js';
 import { CLIENT } from '../generated/defaults.js';
 import * as LIMITS from '../generated/limits.js';
@@ -21,6 +22,7 @@ import {
   invalid,
   type Kind,
   kind,
+  merged,
   type Range,
   TIME,
 } from './checks.js';
@@ -292,7 +294,7 @@ export function readOptions(
   given: PubSubOptions,
   environ: Readonly<Record<string, string | undefined>> = environment(),
 ): ClientOptions {
-  checkNames('options', given, [...ARGUMENTS, ...Object.keys(SETTINGS)]);
+  if (DEVELOPMENT) checkNames('options', given, [...ARGUMENTS, ...Object.keys(SETTINGS)]);
   const { getToken, name, WebSocket, fetch } = given;
   let { url, token, restUrl } = given;
   if (url === undefined) {
@@ -300,29 +302,33 @@ export function readOptions(
     restUrl ??= environ['HANZO_PUBSUB_REST_URL'] || undefined;
   }
   if (url === undefined) {
-    throw new InvalidOption('No URL was given.', {
-      remedy: 'Pass `url`, for example wss://pubsub.example.com/ws, or set HANZO_PUBSUB_URL.',
-      field: 'url',
-    });
+    throw missing(
+      'url',
+      'No URL was',
+      'Pass `url`, for example wss://pubsub.example.com/ws, or set HANZO_PUBSUB_URL.',
+    );
   }
   const found = endpoints(url, restUrl);
   checkFunction('getToken', getToken);
   if (!getToken) token ??= environ['HANZO_PUBSUB_TOKEN'] || undefined;
   if ((token === undefined) === (getToken === undefined)) {
-    const [said, remedy] = getToken
-      ? ['Both `token` and `getToken` were', 'Pass one of them.']
-      : ['No token was', 'Pass `token` or `getToken`, or set HANZO_PUBSUB_TOKEN.'];
-    throw new InvalidOption(`${said} given.`, { remedy, field: 'token' });
+    throw getToken
+      ? missing('token', 'Both `token` and `getToken` were', 'Pass one of them.')
+      : missing('token', 'No token was', 'Pass `token` or `getToken`, or set HANZO_PUBSUB_TOKEN.');
   }
   if (!checkFlag('allowInsecure', given.allowInsecure ?? false)) refusePlaintext(found);
   const [shareTabs, recover] = [readName('shareTabs', given), readName('recover', given)];
-  if (shareTabs !== undefined && recover !== undefined) {
+  if (DEVELOPMENT && shareTabs !== undefined && recover !== undefined) {
     throw invalid('recover', 'stands beside `shareTabs`', 'Pass one of them.');
   }
   checkFunction('WebSocket', WebSocket);
   checkFunction('fetch', fetch);
   return {
-    ...checkValues(given, { ...CLIENT, maxPayload: LIMITS.maxPayload }, SETTINGS),
+    ...checkValues(
+      given,
+      { ...CLIENT, maxPayload: LIMITS.maxPayload },
+      DEVELOPMENT ? SETTINGS : {},
+    ),
     socketUrl: found.socket,
     httpUrl: found.http,
     httpDerived: restUrl === undefined && !/^\s*http/i.test(String(url)),
@@ -342,6 +348,13 @@ export function readOptions(
   };
 }
 
+/** An option that is missing, or given twice. */
+function missing(field: string, said: string, remedy: string): InvalidOption {
+  return DEVELOPMENT
+    ? new InvalidOption(`${said} given.`, { remedy, field })
+    : new InvalidOption(`\`${field}\` is not valid.`, { field });
+}
+
 /** @internal Bounds of one subscription, checked; what is not given comes from the client's. */
 export function readReceiveQueue(
   given: Partial<ReceiveQueue>,
@@ -352,7 +365,9 @@ export function readReceiveQueue(
   },
   field = 'receiveQueue',
 ): ReceiveQueue {
-  return checkGroup(field, given, base, { ...QUEUE, policy: ['gap', 'error'] });
+  return DEVELOPMENT
+    ? checkGroup(field, given, base, { ...QUEUE, policy: ['gap', 'error'] })
+    : merged(given, base);
 }
 
 /** @internal What the session needs of it. */
@@ -373,8 +388,10 @@ export function sessionOptionsOf(options: ClientOptions): SessionOptions {
 
 function readSendQueue(given: Partial<SendQueue>): SendQueue {
   const { sendQueueMessages: messages, sendQueueBytes: bytes } = CLIENT;
+  const base: SendQueue = { messages, bytes, policy: 'error' };
+  if (!DEVELOPMENT) return merged(given, base);
   const policy: Kind = ['error', 'block', 'drop_oldest', 'latest'];
-  return checkGroup('sendQueue', given, { messages, bytes, policy: 'error' }, { ...QUEUE, policy });
+  return checkGroup('sendQueue', given, base, { ...QUEUE, policy });
 }
 
 function readName(field: 'shareTabs' | 'recover', options: PubSubOptions): string | undefined {
@@ -385,12 +402,15 @@ function readName(field: 'shareTabs' | 'recover', options: PubSubOptions): strin
 
 function readRetry(given: Partial<RetryOptions>): RetryOptions {
   const { retryBase: base, retryCap: cap, stableAfter } = CLIENT;
-  const retry = checkGroup('retry', given, { base, cap, stableAfter }, RETRY);
+  const usual = { base, cap, stableAfter };
+  if (!DEVELOPMENT) return merged(given, usual);
+  const retry = checkGroup('retry', given, usual, RETRY);
   if (retry.cap >= retry.base) return retry;
   throw invalid('retry.cap', 'is below `retry.base`', 'Raise the one or lower the other.');
 }
 
 function readLogger(logger: Logger = CONSOLE): Logger {
+  if (!DEVELOPMENT) return logger;
   if (typeof logger?.warn === 'function' && typeof logger.error === 'function') return logger;
   throw invalid(
     'logger',

@@ -4,6 +4,7 @@
  * HIP-56 has the socket at `wss://HOST:8057/ws` and HTTP at `https://HOST:8056`.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import { InsecureUrl } from '../errors.js';
 import { invalid, kind } from './checks.js';
 
@@ -13,6 +14,23 @@ const SOCKET_PATH = '/ws';
 const HTTP = ['http:', 'https:'];
 const SECRETS = /^(?:(?:access_)?token|auth|(?:api_?)?key|jwt)$/i;
 const URL_MAX = 2_048;
+
+const INSTEAD = 'Pass `token` or `getToken` instead.';
+
+/** What is wrong with an address, and the remedy where it is not to write it in another form. */
+const WORDS = {
+  type: ['is '],
+  empty: ['is empty'],
+  long: ['is longer than 2,048 characters'],
+  blank: ['has blanks or control characters'],
+  scheme: ['has no scheme, or one that is not known here', 'Use ….'],
+  form: ['is not a URL'],
+  host: ['names no host'],
+  port: ['has port 0', 'Use the port that the server printed.'],
+  user: ['has a user or a password', INSTEAD],
+  fragment: ['has a fragment', 'Leave out `#` and what follows it.'],
+  secret: ['has a token in its query, where proxies write it into their logs', INSTEAD],
+} satisfies Readonly<Record<string, readonly [string, string?]>>;
 
 /** Both addresses of one server. */
 export interface Endpoints {
@@ -72,35 +90,33 @@ export function isLoopback(hostname: string): boolean {
 
 function read(given: unknown, field: string, schemes: readonly string[]): URL {
   const url = given instanceof URL ? given.href : given;
-  const [usual] = schemes.slice(-1);
-  const refuse = (
-    problem: string,
-    remedy = `Write it like ${usual}//pubsub.example.com.`,
-  ): never => {
-    throw invalid(field, problem, remedy);
-  };
-  if (typeof url !== 'string') return refuse(`is ${kind(url)}, not a string`);
-  const text = url.trim();
-  if (!text) refuse('is empty');
-  if (text.length > URL_MAX) refuse('is longer than 2,048 characters');
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: it is control characters that are refused
-  if (/[\u0000- \u007f]/.test(text)) refuse('has blanks or control characters');
-  const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(text)?.[0].toLowerCase() ?? '';
-  if (!schemes.includes(scheme)) {
+  const refuse = (problem: keyof typeof WORDS): never => {
+    const [said = '', remedy] = DEVELOPMENT ? WORDS[problem] : [];
+    const [usual] = schemes.slice(-1);
     const listed = schemes.map((one) => `${one}//`).join(', ');
-    refuse('has no scheme, or one that is not known here', `Use ${listed}.`);
-  }
-  const parts = parse(text) ?? refuse('is not a URL');
+    const type = problem === 'type' ? `${kind(url)}, not a string` : '';
+    throw invalid(field, said + type, remedy?.replace('…', listed) ?? likeThis(usual));
+  };
+  if (typeof url !== 'string') return refuse('type');
+  const text = url.trim();
+  if (!text) refuse('empty');
+  if (text.length > URL_MAX) refuse('long');
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: it is control characters that are refused
+  if (/[\u0000- \u007f]/.test(text)) refuse('blank');
+  const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(text)?.[0].toLowerCase() ?? '';
+  if (!schemes.includes(scheme)) refuse('scheme');
+  const parts = parse(text) ?? refuse('form');
   const { hostname, port, username, password, hash, searchParams } = parts;
-  const instead = 'Pass `token` or `getToken` instead.';
-  if (!hostname) refuse('names no host');
-  if (port === '0') refuse('has port 0', 'Use the port that the server printed.');
-  if (username || password) refuse('has a user or a password', instead);
-  if (hash) refuse('has a fragment', 'Leave out `#` and what follows it.');
-  if ([...searchParams.keys()].some((name) => SECRETS.test(name))) {
-    refuse('has a token in its query, where proxies write it into their logs', instead);
-  }
+  if (!hostname) refuse('host');
+  if (port === '0') refuse('port');
+  if (username || password) refuse('user');
+  if (hash) refuse('fragment');
+  if ([...searchParams.keys()].some((name) => SECRETS.test(name))) refuse('secret');
   return parts;
+}
+
+function likeThis(scheme = ''): string {
+  return DEVELOPMENT ? `Write it like ${scheme}//pubsub.example.com.` : '';
 }
 
 function parse(text: string): URL | undefined {

@@ -67,8 +67,10 @@ export class WebSocketTransport implements Transport {
         this._receiver?.opened();
       },
       message: ({ data }: { readonly data: unknown }) => {
-        hear();
-        this._take(data);
+        this.lastHeard = this._clock.now();
+        const raw = typeof data === 'string' ? data : new Uint8Array(data as ArrayBuffer);
+        if (raw.length > this._options.maxFrame) this._refuseFrame();
+        else this._receiver?.frame(decode(raw));
       },
       // It is followed by a `close`; Node and `ws` tell why, browsers keep it from the page.
       error: (event: unknown) => {
@@ -116,16 +118,12 @@ export class WebSocketTransport implements Transport {
     socket.addEventListener('close', () => cut.cancel());
   }
 
-  private _take(data: unknown): void {
+  /** A frame is longer than is accepted. */
+  private _refuseFrame(): void {
     const receiver = this._receiver;
-    const { maxFrame } = this._options;
-    const raw = typeof data === 'string' ? data : new Uint8Array(data as ArrayBuffer);
-    if (raw.length > maxFrame) {
-      this.close();
-      receiver?.ended({ code: 1009, reason: `A frame has more than ${maxFrame} bytes.` });
-      return;
-    }
-    receiver?.frame(decode(raw));
+    this.close();
+    const reason = `A frame has more than ${this._options.maxFrame} bytes.`;
+    receiver?.ended({ code: 1009, reason });
   }
 
   private _end(code: number | undefined, reason: string): void {

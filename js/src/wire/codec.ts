@@ -7,7 +7,7 @@
  * a log.
  */
 
-import { type ClientFrame, isServerFrame, type ServerFrame } from '../generated/wire.js';
+import { type ClientFrame, isEnvelope, isServerFrame } from '../generated/wire.js';
 import { DEPTH_MAX, type Decoded, isDeep } from './decoded.js';
 
 const ESCAPE = '\\u';
@@ -23,8 +23,15 @@ let lenient: typeof import('./lenient.js') | undefined;
  * U+FFFD, and nesting deeper than 200 levels is malformed.
  */
 export function decode(data: string | Uint8Array): Decoded | Promise<Decoded> {
-  const frame = canonical(data);
-  if (frame) return frame;
+  if (typeof data === 'string' && !(data.includes(ESCAPE) && SURROGATE.test(data))) {
+    try {
+      const value = JSON.parse(data);
+      const isFrame = value?.type === 'message' ? isEnvelope(value.message) : isServerFrame(value);
+      if (isFrame && (data.length <= 2 * DEPTH_MAX || !isDeep(value))) return value;
+    } catch {
+      // Some peers write what is almost JSON.
+    }
+  }
   if (lenient) return lenient.decodeLeniently(data);
   return import('./lenient.js').then((module) => {
     lenient = module;
@@ -35,16 +42,4 @@ export function decode(data: string | Uint8Array): Decoded | Promise<Decoded> {
 /** Write one frame as compact JSON; what is undefined is left out. */
 export function encode(frame: ClientFrame): string {
   return JSON.stringify(frame);
-}
-
-/** A text in the shape that this project sends. */
-function canonical(data: string | Uint8Array): ServerFrame | undefined {
-  if (typeof data !== 'string' || (data.includes(ESCAPE) && SURROGATE.test(data))) return undefined;
-  try {
-    const value: unknown = JSON.parse(data);
-    if (isServerFrame(value) && (data.length <= 2 * DEPTH_MAX || !isDeep(value))) return value;
-  } catch {
-    // Some peers write what is almost JSON.
-  }
-  return undefined;
 }

@@ -1,0 +1,11 @@
+/** Which build of the package this is. */
+
+declare const PUBSUB_PRODUCTION: true | undefined;
+
+/**
+ * The build of the export conditions `development` and `node`: it has every word and option check.
+ *
+ * The production build for browsers has codes, fields and the checks that protect: URL, token,
+ * topic, payload.
+ */
+export const DEVELOPMENT: boolean = typeof PUBSUB_PRODUCTION === 'undefined';

@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { type BuildOptions, build as bundle } from 'esbuild';
+import { build as buildByVite } from 'vite';
+
+import { APPLICATION, run } from './application.js';
+
+/** Tries options of which one is out of range, one has no name, and one sends the token in the clear. */
+const PROGRAM = `
+import { PubSub } from '@hanzoai/pubsub';
+
+const tried = [
+  { url: 'wss://example.com', token: 'x', pingInterval: -1 },
+  { url: 'wss://example.com', token: 'x y' },
+  { url: 'ws://example.com', token: 'x' },
+].map((options) => {
+  try {
+    new PubSub(options);
+    return 'taken';
+  } catch ({ code, field, message }) {
+    return [code, field, message.length > 25].join();
+  }
+});
+globalThis.process?.stdout.write(JSON.stringify(tried));
+`;
+
+const DEVELOPMENT = ['invalid_option,pingInterval,true', 'invalid_option,token,true'];
+const PRODUCTION = ['taken', 'invalid_option,token,false'];
+
+async function bundled(options: BuildOptions): Promise<unknown[]> {
+  const folder = mkdtempSync(join(APPLICATION, 'bundle-'));
+  const outfile = join(folder, 'program.mjs');
+  await bundle({
+    stdin: { contents: PROGRAM, resolveDir: APPLICATION },
+    bundle: true,
+    format: 'esm',
+    outfile,
+    ...options,
+  });
+  return JSON.parse(await run(process.execPath, [outfile]));
+}
+
+test('Node loads the build with every word and option check', async () => {
+  const file = join(APPLICATION, 'program.mjs');
+  writeFileSync(file, PROGRAM);
+  const [range, token, clear] = JSON.parse(await run(process.execPath, [file]));
+  assert.deepEqual([range, token], DEVELOPMENT);
+  assert.match(clear, /^insecure_url,/);
+});
+
+test('esbuild takes the production build for browsers, which keeps the checks that protect', async () => {
+  const [range, token, clear] = await bundled({ platform: 'browser', minify: true });
+  assert.deepEqual([range, token], PRODUCTION);
+  assert.match(String(clear), /^insecure_url,/);
+});
+
+test('esbuild takes the build for development where it is told so', async () => {
+  const told = await bundled({ platform: 'browser', conditions: ['development'] });
+  assert.deepEqual(told.slice(0, 2), DEVELOPMENT);
+});
+
+test('Vite takes the production build for a production page', async () => {
+  const folder = mkdtempSync(join(APPLICATION, 'vite-'));
+  const entry = join(folder, 'program.mjs');
+  writeFileSync(entry, PROGRAM);
+  await buildByVite({
+    root: folder,
+    configFile: false,
+    logLevel: 'error',
+    build: { lib: { entry, formats: ['es'], fileName: () => 'built.mjs' } },
+  });
+  const [range, token] = JSON.parse(
+    await run(process.execPath, [join(folder, 'dist', 'built.mjs')]),
+  );
+  assert.deepEqual([range, token], PRODUCTION);
+});
