@@ -1,0 +1,237 @@
+"""What carries signed messages: a HIP-56 topic, or a WebSocket of the topic's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from hanzoai.pubsub import soc
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    ConnectionFailed,
+    InvalidOption,
+    InvalidPayload,
+    OperationTimeout,
+)
+from hanzoai.pubsub.signed.messages import Forged, SignedEvent, SignedMessage
+from hanzoai.pubsub.values import Gap, Message, Published
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from websockets.asyncio.client import ClientConnection
+
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.runtime.subscription import Subscription
+
+OPEN_SECONDS: Final = 10.0
+CLOSE_SECONDS: Final = 1.0
+
+
+class Carrier(Protocol):
+    """Publishes frames, and yields what comes."""
+
+    async def open(self) -> None:
+        """Begin to receive.
+
+        Raises:
+            PubSubError: It cannot.
+        """
+        ...
+
+    async def publish(self, frame: bytes, owner: bytes) -> Published | None:
+        """Publish one frame."""
+        ...
+
+    def events(self) -> AsyncIterator[SignedEvent]:
+        """Verified messages, forged ones and gaps, in order."""
+        ...
+
+    async def close(self) -> None:
+        """Receive nothing more."""
+        ...
+
+
+class TopicCarrier:
+    """Inside the HIP-56 topic ``signed.<64 hex>`` of a client.
+
+    Args:
+        client: Its connection, token and resume.
+        address: Of the topic, 32 bytes.
+        id: Of the topic; None reads it from each message.
+    """
+
+    def __init__(self, client: PubSubClient, address: bytes, id: bytes | None) -> None:
+        self._client = client
+        self._address = address
+        self._id = id
+        self._name = f"signed.{address.hex()}"
+        self._subscription: Subscription | None = None
+
+    async def open(self) -> None:
+        """See `Carrier`."""
+        self._subscription = await self._client.subscribe(self._name)
+
+    async def publish(self, frame: bytes, owner: bytes) -> Published | None:
+        """See `Carrier`."""
+        assert self._id is not None
+        data = soc.to_data(frame, self._id, owner)
+        return await self._client.publish(self._name, {"type": "message", "data": data})
+
+    async def events(self) -> AsyncIterator[SignedEvent]:
+        """See `Carrier`."""
+        if self._subscription is None:
+            raise _closed()
+        async for event in self._subscription.events():
+            if isinstance(event, Gap):
+                yield event
+            elif isinstance(event, Message):
+                yield self._verify(event)
+
+    async def close(self) -> None:
+        """See `Carrier`."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            await subscription.unsubscribe()
+
+    def _verify(self, message: Message) -> SignedMessage | Forged:
+        try:
+            said = soc.from_data(message.data)
+            found = soc.verify(said.frame, self._id or said.id, self._address)
+            if found.owner != said.owner or (self._id or said.id) != said.id:
+                return Forged(_other(), message.data, message)
+        except InvalidPayload as error:
+            return Forged(error, message.data, message)
+        return SignedMessage(found.payload, found.owner, said.frame, message)
+
+
+class SocketCarrier:
+    """A WebSocket of a server with ``--signed``, or of a Bee node.
+
+    Args:
+        url: Of ``/pubsub/``; ``ws://HOST:PORT`` is enough.
+        address: Of the topic, 32 bytes.
+        id: Of the topic.
+        owner: Of a publisher; None only reads.
+        peer: The broker, such as ``/ip4/10.0.0.1/tcp/1634``.
+
+    Raises:
+        InvalidOption: The URL is not one of a WebSocket.
+    """
+
+    def __init__(
+        self, url: str, address: bytes, id: bytes, owner: bytes | None, peer: str | None
+    ) -> None:
+        self._address = address
+        self._id = id
+        parts = urlsplit(url)
+        if parts.scheme not in {"ws", "wss"} or not parts.hostname:
+            raise InvalidOption(
+                "`url` is not the URL of a WebSocket.",
+                field="url",
+                remedy="Write ws://HOST:PORT or wss://HOST:PORT, with or without /pubsub/.",
+            )
+        path = parts.path.rstrip("/")
+        if not path.endswith("/pubsub"):
+            path = path.removesuffix("/ws") + "/pubsub"
+        given = {"peer": peer}
+        if owner is not None:
+            given |= {"gsoc-eth-address": owner.hex(), "gsoc-topic": id.hex()}
+        named = {name: value for name, value in given.items() if value is not None}
+        # Each revision of Bee knows one of these spellings, and ignores the others.
+        both = {**named, **{f"swarm-pubsub-{name}": value for name, value in named.items()}}
+        query = "&".join(filter(None, (parts.query, urlencode(both, safe="/"))))
+        target = (parts.scheme, parts.netloc, f"{path}/{address.hex()}", query, "")
+        self._url = urlunsplit(target)
+        self._headers = {f"Swarm-Pubsub-{name.title()}": value for name, value in named.items()}
+        self._socket: ClientConnection | None = None
+
+    async def open(self) -> None:
+        """See `Carrier`."""
+        try:
+            self._socket = await connect(
+                self._url,
+                additional_headers=self._headers,
+                open_timeout=OPEN_SECONDS,
+                close_timeout=CLOSE_SECONDS,
+                max_size=16 * soc.MAX_FRAME,
+                compression=None,
+            )
+        except InvalidStatus as error:
+            said = (error.response.body or b"").decode(errors="replace").strip()
+            status = error.response.status_code
+            raise ConnectionFailed(
+                f"The server refuses the signed topic with HTTP status {status}: {said}",
+                remedy="Compare owner, id and topic; see the server's rules and `signed_peers`.",
+                cause=error,
+            ) from None
+        except TimeoutError as error:
+            raise OperationTimeout("The signed topic did not open in time.", cause=error) from None
+        except (OSError, WebSocketException) as error:
+            raise ConnectionFailed(
+                f"The signed topic cannot be opened: {error}", cause=error
+            ) from None
+
+    async def publish(self, frame: bytes, owner: bytes) -> Published | None:
+        """See `Carrier`. The protocol has no acknowledgement; the message comes back as an echo."""
+        if self._socket is None:
+            raise _closed()
+        try:
+            await self._socket.send(frame)
+        except ConnectionClosed as error:
+            raise _ended(error) from None
+        return None
+
+    async def events(self) -> AsyncIterator[SignedEvent]:
+        """See `Carrier`."""
+        socket = self._socket
+        if socket is None:
+            raise _closed()
+        while True:
+            try:
+                received = await socket.recv()
+            except ConnectionClosed as error:
+                if self._socket is None:
+                    return
+                raise _ended(error) from None
+            yield self._verify(received.encode() if isinstance(received, str) else received)
+
+    async def close(self) -> None:
+        """See `Carrier`."""
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            await socket.close()
+
+    def _verify(self, frame: bytes) -> SignedMessage | Forged:
+        try:
+            found = soc.verify(frame, self._id, self._address)
+        except InvalidPayload as error:
+            return Forged(error, frame)
+        return SignedMessage(found.payload, found.owner, frame)
+
+
+def _other() -> InvalidPayload:
+    return InvalidPayload(
+        "The message names another owner or id than its signature proves.",
+        field="owner",
+        remedy="Build the data with `to_data`.",
+    )
+
+
+def _closed() -> ClosedError:
+    return ClosedError(
+        "The signed topic is not open.", remedy="Use it inside `async with`, or call `connect`."
+    )
+
+
+def _ended(error: ConnectionClosed) -> ConnectionFailed:
+    close: Any = error.rcvd
+    why = f"{close.code} {close.reason}".strip() if close else "without a close frame"
+    return ConnectionFailed(
+        f"The WebSocket of the signed topic has ended: {why}.",
+        remedy="Open it again; messages of the meantime are lost, for the protocol has no history.",
+        cause=error,
+    )

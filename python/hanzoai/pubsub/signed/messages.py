@@ -1,0 +1,53 @@
+"""What a signed topic yields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from hanzoai.pubsub.payload_bytes import value_of
+from hanzoai.pubsub.values import Gap, Message
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.errors import InvalidPayload
+
+
+@dataclass(frozen=True, slots=True)
+class SignedMessage:
+    """A message that the topic's owner has signed: verified here.
+
+    Attributes:
+        payload: What was signed, at most 4,096 bytes.
+        owner: Address of the signer, 20 bytes.
+        frame: Signature, span and payload, for others to verify.
+        message: The message that carried it; None on a socket of its own.
+    """
+
+    payload: bytes
+    owner: bytes
+    frame: bytes
+    message: Message | None = None
+
+    @property
+    def data(self) -> Any:
+        """The payload as JSON: an object or array, a string, or ``{"$base64": "…"}``."""
+        return value_of(self.payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Forged:
+    """A message that is not proved: the topic's owner has not signed it, or not like this.
+
+    Attributes:
+        error: Why; `error.field` names the part.
+        data: As received: a JSON value, or the bytes of a socket.
+        message: The message that carried it; None on a socket of its own.
+    """
+
+    error: InvalidPayload
+    data: Any
+    message: Message | None = None
+
+
+SignedEvent: TypeAlias = SignedMessage | Forged | Gap
+"""What `SignedTopic.events` yields, in order."""

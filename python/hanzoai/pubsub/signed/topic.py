@@ -1,0 +1,229 @@
+"""`SignedTopic`: publishes signed messages, and yields those that are proved."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+from hanzoai.pubsub import soc
+from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, UsageError
+from hanzoai.pubsub.payload_bytes import bytes_of
+from hanzoai.pubsub.signed.carriers import Carrier, SocketCarrier, TopicCarrier
+from hanzoai.pubsub.signed.messages import Forged, SignedEvent, SignedMessage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.values import Published
+
+Signer: TypeAlias = Callable[[bytes], Awaitable[bytes]]
+"""Signs a digest of 32 bytes as Ethereum's ``personal_sign`` does; answers r, s and v, 65 bytes."""
+
+_LOG: Final = logging.getLogger("hanzoai.pubsub.signed")
+_HEX: Final = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
+
+
+class SignedTopic:
+    """A topic whose messages are signed by its owner.
+
+    Args:
+        url: WebSocket of a server with ``--signed``, or of a Bee node, such as
+            ``ws://127.0.0.1:8057``. The topic then has a connection of its own.
+        client: Carries the messages in its HIP-56 topic ``signed.<64 hex>`` instead, with its
+            token, history and resume. Exactly one of ``url`` and ``client`` is given.
+        id: The topic's id: 32 bytes, 64 hex digits, or any other text, which is hashed. With
+            ``client`` and ``topic`` it may be left out to read.
+        key: Private key, 32 bytes, to publish.
+        signer: Signs instead of ``key``; needs ``owner``.
+        owner: Address of the owner, 20 bytes; derived from ``key``.
+        topic: Address of the topic, 32 bytes or 64 hex digits; derived from ``id`` and ``owner``.
+        peer: With ``url``: the broker, such as ``/ip4/10.0.0.1/tcp/1634``; None is the server.
+
+    Attributes:
+        address: Of the topic, 32 bytes.
+        forged: Messages received so far that are not proved.
+
+    Raises:
+        InvalidOption: An argument is wrong, or two contradict each other; `field` names it.
+        InvalidPayload: The key is not one of secp256k1.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        client: PubSubClient | None = None,
+        id: bytes | str | None = None,
+        key: bytes | None = None,
+        signer: Signer | None = None,
+        owner: bytes | None = None,
+        topic: bytes | str | None = None,
+        peer: str | None = None,
+    ) -> None:
+        if (url is None) == (client is None):
+            raise _wrong("url", "Pass exactly one of `url` and `client`.")
+        if key is not None and signer is not None:
+            raise _wrong("signer", "Pass `key` or `signer`, not both.")
+        if signer is not None and owner is None:
+            raise _wrong("owner", "A `signer` needs the `owner` whose key it has.")
+        if peer is not None and url is None:
+            raise _wrong("peer", "`peer` is of use with `url` only.")
+        if key is not None:
+            derived = soc.owner_of(key)
+            if owner not in {None, derived}:
+                raise _wrong("owner", "`owner` is not the address of `key`.")
+            owner = derived
+        known = None if id is None else _id(id)
+        address = None if topic is None else _address(topic)
+        if known is not None and owner is not None:
+            derived = soc.topic_address(known, owner)
+            if address not in {None, derived}:
+                raise _wrong("topic", "`topic` does not belong to `id` and `owner`.")
+            address = derived
+        if address is None:
+            raise _wrong("topic", "Pass `id` with `key` or `owner`, or `topic`.")
+        writes = key is not None or signer is not None
+        if known is None and (writes or client is None):
+            raise _wrong("id", "Pass `id`: it is signed with each message.")
+        self.address = address
+        self.forged = 0
+        self._id = known
+        self._owner = owner
+        self._key = key
+        self._signer = signer
+        self._warned = False
+        self._carrier: Carrier
+        if client is not None:
+            self._carrier = TopicCarrier(client, address, known)
+        else:
+            assert url is not None
+            assert known is not None
+            self._carrier = SocketCarrier(url, address, known, owner if writes else None, peer)
+
+    @property
+    def name(self) -> str:
+        """The HIP-56 topic: ``signed.`` and the address in hex."""
+        return f"signed.{self.address.hex()}"
+
+    @property
+    def owner(self) -> bytes | None:
+        """Address of the owner; None where only the topic is known."""
+        return self._owner
+
+    async def connect(self) -> None:
+        """Begin to receive.
+
+        Raises:
+            PubSubError: The server cannot be reached, or refuses.
+        """
+        await self._carrier.open()
+
+    async def publish(self, payload: Any) -> Published | None:
+        """Sign and publish.
+
+        Args:
+            payload: Bytes, a string, or another JSON value; at most 4,096 bytes.
+
+        Returns:
+            The acknowledgement with ``client``; None on a WebSocket of its own, whose protocol has
+            none.
+
+        Raises:
+            UsageError: There is neither a key nor a signer.
+            InvalidPayload: The payload is too long or is not JSON, or the signer's signature is not
+                the owner's.
+            PubSubError: As `PubSubClient.publish`.
+        """
+        id, owner = self._id, self._owner
+        if (self._key is None and self._signer is None) or id is None or owner is None:
+            raise UsageError(
+                "This signed topic is read only.", remedy="Pass `key`, or `signer` with `owner`."
+            )
+        if isinstance(payload, bytes):
+            data = payload
+        else:
+            try:
+                data = bytes_of(payload)
+            except (TypeError, ValueError) as error:
+                raise InvalidPayload(
+                    f"The payload cannot be written as JSON: {error}", field="payload"
+                ) from None
+        if self._key is not None:
+            frame = soc.sign(self._key, id, data)
+        else:
+            assert self._signer is not None
+            signature = await self._signer(soc.digest(id, data))
+            frame = soc.frame_of(signature, data)
+            soc.verify(frame, id, self.address)
+        return await self._carrier.publish(frame, owner)
+
+    async def events(self) -> AsyncIterator[SignedEvent]:
+        """Verified messages, forged ones, and gaps, in order.
+
+        Raises:
+            ClosedError: The topic is not open.
+            ConnectionFailed: Its WebSocket has ended.
+        """
+        async for event in self._carrier.events():
+            if isinstance(event, Forged):
+                self.forged += 1
+            yield event
+
+    async def __aiter__(self) -> AsyncIterator[SignedMessage]:
+        """Verified messages. The log warns once of forged ones, and `forged` counts them."""
+        async for event in self.events():
+            if isinstance(event, SignedMessage):
+                yield event
+            elif isinstance(event, Forged) and not self._warned:
+                self._warned = True
+                _LOG.warning(
+                    "%s: a message is not signed by the topic's owner and is left out: %s;"
+                    " read events() to see them",
+                    *(self.name, event.error.message),
+                )
+
+    async def close(self) -> None:
+        """Receive nothing more."""
+        await self._carrier.close()
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<SignedTopic {self.name}>"
+
+
+def _id(id: bytes | str) -> bytes:
+    if isinstance(id, str):
+        return bytes.fromhex(id) if _HEX.fullmatch(id) else soc.keccak256(id.encode())
+    if len(id) != soc.ID_BYTES:
+        raise _wrong("id", f"`id` has {len(id)} bytes, not {soc.ID_BYTES}.")
+    return bytes(id)
+
+
+def _address(topic: bytes | str) -> bytes:
+    if isinstance(topic, str):
+        digits = topic.removeprefix("signed.")
+        if not _HEX.fullmatch(digits):
+            raise _wrong("topic", "`topic` is not 64 hex digits.")
+        return bytes.fromhex(digits)
+    if len(topic) != soc.ID_BYTES:
+        raise _wrong("topic", f"`topic` has {len(topic)} bytes, not {soc.ID_BYTES}.")
+    return bytes(topic)
+
+
+def _wrong(field: str, message: str) -> InvalidOption:
+    return InvalidOption(message, field=field, remedy="See `SignedTopic` for what goes together.")

@@ -1,0 +1,250 @@
+"""`SignedTopic` against the server, on a socket of its own and inside a HIP-56 topic."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from hanzoai.pubsub import PubSubClient, soc
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    ConnectionFailed,
+    InvalidOption,
+    InvalidPayload,
+    UsageError,
+)
+from hanzoai.pubsub.signed import Forged, SignedMessage, SignedTopic
+from pubsub_server.testing import running_server
+from tests.server.protocols.peers import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from pubsub_server.testing import RunningServer
+
+KEY = b"\1" * 32
+OWNER = soc.owner_of(KEY)
+ID = soc.keccak256(b"my-topic")
+TOPIC = soc.topic_address(ID, OWNER)
+NAME = f"signed.{TOPIC.hex()}"
+
+
+@asynccontextmanager
+async def node(**settings: Any) -> AsyncGenerator[RunningServer]:
+    who = {"signed": {"user": "bus", "kind": "admin"}}
+    async with running_server(signed=True, listener_identities=who, **settings) as server:
+        yield server
+
+
+@asynccontextmanager
+async def client(server: RunningServer) -> AsyncGenerator[PubSubClient]:
+    token = server.admin_token()
+    async with PubSubClient(server.ws, token, rest_url=server.http, allow_insecure=True) as ps:
+        yield ps
+
+
+async def take(topic: SignedTopic, count: int) -> list[SignedMessage]:
+    found: list[SignedMessage] = []
+    async with asyncio.timeout(10):
+        async for message in topic:
+            found.append(message)
+            if len(found) == count:
+                break
+    return found
+
+
+PAYLOADS = [b"hello", b"", b"\xff\0", {"n": 1}, [1, 2], "text", bytes(4096)]
+
+
+async def test_payloads_arrive_proved_on_a_socket_and_in_a_topic_of_hip_56() -> None:
+    async with (
+        node() as server,
+        client(server) as ps,
+        SignedTopic(server.ws, id=ID, topic=TOPIC) as socket,
+        SignedTopic(client=ps, topic=NAME) as inside,
+        SignedTopic(server.server.others["signed"], id="my-topic", key=KEY) as one,
+        SignedTopic(client=ps, id=ID.hex(), key=KEY) as two,
+    ):
+        await until(lambda: server.stats.subscriptions == 3)
+        assert one.address == two.address == TOPIC
+        assert (one.name, one.owner, inside.owner) == (NAME, OWNER, None)
+        for payload in PAYLOADS:
+            assert await one.publish(payload) is None
+        published = [await two.publish(payload) for payload in PAYLOADS]
+        assert all(each is not None and each.id for each in published)
+        for reader in (socket, inside, one, two):
+            found = await take(reader, 2 * len(PAYLOADS))
+            assert {each.owner for each in found} == {OWNER}
+            texts = [each.payload for each in found]
+            assert texts[:7] == texts[7:]
+            assert [each.data for each in found[3:6]] == [{"n": 1}, [1, 2], "text"]
+
+
+async def test_a_signer_of_its_own_signs_the_digest() -> None:
+    asked: list[bytes] = []
+
+    async def wallet(digest: bytes) -> bytes:
+        asked.append(digest)
+        frame = soc.sign(KEY, ID, b"by the wallet")
+        return frame[:64] + bytes((frame[64] - 27,))
+
+    async with (
+        node() as server,
+        SignedTopic(server.ws, id=ID, signer=wallet, owner=OWNER) as topic,
+    ):
+        await until(lambda: server.stats.subscriptions == 1)
+        await topic.publish("by the wallet")
+        (message,) = await take(topic, 1)
+        assert message.payload == b"by the wallet"
+        assert asked == [soc.digest(ID, b"by the wallet")]
+        with pytest.raises(InvalidPayload, match="owner has not signed"):
+            await topic.publish("something else")
+
+
+async def test_forged_messages_are_shown_and_not_hidden(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "rules:\n  - pattern: 'signed.**'\n    require: {authenticated: true}\n    publish: true\n"
+    )
+    good = soc.to_data(soc.sign(KEY, ID, b"good"), ID, OWNER)
+    forged: list[tuple[Any, str]] = [
+        ({**good, "payload": "bad"}, "signature"),
+        ({**good, "owner": "00" * 20}, "owner"),
+        ({**good, "id": "00" * 32}, "owner"),
+        ("text", "data"),
+    ]
+    async with (
+        running_server(rules=rules) as server,
+        client(server) as ps,
+        SignedTopic(client=ps, id=ID, owner=OWNER) as every,
+        SignedTopic(client=ps, id=ID, owner=OWNER) as good_ones,
+    ):
+        for data, _ in forged:
+            await ps.publish(NAME, {"type": "message", "data": data})
+        await ps.publish(NAME, {"type": "message", "data": good})
+        seen = []
+        async with asyncio.timeout(10):
+            async for event in every.events():
+                seen.append(event)
+                if isinstance(event, SignedMessage):
+                    break
+        assert [each.error.field for each in seen if isinstance(each, Forged)] == [
+            field for _, field in forged
+        ]
+        with caplog.at_level(logging.WARNING, "hanzoai.pubsub.signed"):
+            (message,) = await take(good_ones, 1)
+        assert message.payload == b"good"
+        assert every.forged == good_ones.forged == len(forged)
+        assert len([each for each in caplog.records if each.name.endswith("signed")]) == 1
+
+
+async def test_a_socket_that_sends_forged_frames_is_no_reason_to_believe_them() -> None:
+    frame = soc.sign(KEY, ID, b"good")
+
+    async def lie(ws: ServerConnection) -> None:
+        for each in (frame[:-1] + b"!", frame[:-1], "text", frame):
+            await ws.send(each)
+        await ws.wait_closed()
+
+    async with serve(lie, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with SignedTopic(f"ws://127.0.0.1:{port}", id=ID, owner=OWNER) as topic:
+            assert [each.payload for each in await take(topic, 1)] == [b"good"]
+            assert topic.forged == 3
+
+
+async def test_the_parameters_go_to_a_bee_in_every_spelling() -> None:
+    asked: list[Any] = []
+
+    async def note(ws: ServerConnection) -> None:
+        asked.append(ws.request)
+        await ws.wait_closed()
+
+    async with serve(note, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        url = f"ws://127.0.0.1:{port}/v1/pubsub/?x=1"
+        async with SignedTopic(url, id=ID, key=KEY, peer="/ip4/10.0.0.1/tcp/1634"):
+            pass
+    (request,) = asked
+    path, _, query = request.path.partition("?")
+    assert path == f"/v1/pubsub/{TOPIC.hex()}"
+    for spelling in ("", "swarm-pubsub-"):
+        assert f"{spelling}peer=/ip4/10.0.0.1/tcp/1634" in query
+        assert f"{spelling}gsoc-eth-address={OWNER.hex()}" in query
+        assert f"{spelling}gsoc-topic={ID.hex()}" in query
+    assert query.startswith("x=1&")
+    assert request.headers["Swarm-Pubsub-Gsoc-Topic"] == ID.hex()
+
+
+async def test_a_refused_or_lost_socket_says_why() -> None:
+    async with running_server() as server:
+        with pytest.raises(ConnectionFailed, match="HTTP status 404"):
+            await SignedTopic(server.ws, id=ID, owner=OWNER).connect()
+        url = server.ws
+    with pytest.raises(ConnectionFailed, match="cannot be opened"):
+        await SignedTopic(url, id=ID, owner=OWNER).connect()
+    async with node() as server:
+        topic = SignedTopic(server.ws, id=ID, key=KEY)
+        await topic.connect()
+    with pytest.raises(ConnectionFailed, match="1001 going_away"):
+        await take(topic, 1)
+    with pytest.raises(ConnectionFailed):
+        await topic.publish("too late")
+    await topic.close()
+    for act in (lambda: take(topic, 1), lambda: topic.publish("closed")):
+        with pytest.raises(ClosedError):
+            await act()
+
+
+async def test_a_reader_publishes_nothing() -> None:
+    topic = SignedTopic("ws://127.0.0.1:1", id=ID, owner=OWNER)
+    with pytest.raises(UsageError, match="read only"):
+        await topic.publish("x")
+
+
+async def test_a_payload_that_is_too_long_or_no_json_is_refused_before_it_is_sent() -> None:
+    topic = SignedTopic("ws://127.0.0.1:1", id=ID, key=KEY)
+    with pytest.raises(InvalidPayload, match="4,096"):
+        await topic.publish("x" * 4097)
+    with pytest.raises(InvalidPayload, match="JSON"):
+        await topic.publish({"n": float("nan")})
+
+
+async def _no_signer(_: bytes) -> bytes:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({}, "url"),
+        ({"id": ID}, "topic"),
+        ({"id": ID, "key": KEY, "signer": _no_signer}, "signer"),
+        ({"id": ID, "signer": _no_signer}, "owner"),
+        ({"id": ID, "key": KEY, "owner": bytes(20)}, "owner"),
+        ({"id": ID, "key": KEY, "topic": bytes(32)}, "topic"),
+        ({"id": bytes(31), "key": KEY}, "id"),
+        ({"topic": TOPIC}, "id"),
+        ({"topic": "my-topic", "id": ID}, "topic"),
+        ({"topic": bytes(31), "id": ID}, "topic"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_named(arguments: dict[str, Any], field: str) -> None:
+    url = None if field == "url" else "ws://127.0.0.1:1"
+    with pytest.raises(InvalidOption) as caught:
+        SignedTopic(url, **arguments)
+    assert caught.value.field == field
+
+
+def test_what_is_no_url_of_a_websocket_is_refused() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        SignedTopic("http://127.0.0.1", id=ID, owner=OWNER)
+    assert caught.value.field == "url"
