@@ -26,8 +26,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "protocols.md"
 BEGIN, END = "<!-- matrix: written by tests/server/protocols/test_crossing.py -->\n", "<!-- end -->"
 TOPIC, SECRET = "demo.crossing", "secret.plans"
 VALUES = [b'{"n":1}', b"text", b"17", b'{ "spaced": 1 }', b"\xff\x00", b""]
-WRITERS = ("REST", "WebSocket", "event stream", "hub")
-READERS = ("WebSocket", "SSE", "REST history", "event stream", "hub")
+WRITERS = ("REST", "WebSocket", "event stream", "hub", "mesh")
+READERS = ("WebSocket", "SSE", "REST history", "event stream", "hub", "mesh")
+MESH: dict[str, Any] = {"backplane": "mesh", "mesh_listen": "0"}
 
 
 class Town:
@@ -54,6 +55,7 @@ async def town(stack: AsyncExitStack, kind: str) -> Town:
             listener_identities={"event_stream": who, "hub": who},
             publish_rate_user=1e6,
             publish_rate_service=1e6,
+            **MESH,
         )
     )
     token = server.token("alice", kind="service" if kind == "service" else "user")
@@ -62,6 +64,17 @@ async def town(stack: AsyncExitStack, kind: str) -> Town:
         httpx.AsyncClient(base_url=server.http, headers={"Authorization": f"Bearer {token}"})
     )
     return Town(server, ps, http)
+
+
+async def neighbour(here: Town, stack: AsyncExitStack) -> PubSubClient:
+    """A client of another node of the mesh."""
+    address = here.server.server.others["mesh"].removeprefix("mesh://")
+    node = await stack.enter_async_context(
+        running_server(mesh_peer=(address,), publish_rate_service=1e6, **MESH)
+    )
+    return await stack.enter_async_context(
+        PubSubClient(url=node.ws, token=node.service_token("alice"))
+    )
 
 
 async def test_every_value_goes_from_each_protocol_to_each_other() -> None:
@@ -82,6 +95,8 @@ async def test_every_value_goes_from_each_protocol_to_each_other() -> None:
         await pushes.subscribe(TOPIC.encode())
         sender = await stack.enter_async_context(events(here.event_url, b"demo.sender"))
         publisher = await stack.enter_async_context(hub(here.hub_url))
+        far = await neighbour(here, stack)
+        distant = await (await neighbour(here, stack)).subscribe(TOPIC)
         await until(lambda: here.server.stats.subscriptions == 5)
 
         writers: dict[str, Callable[[bytes], Awaitable[object]]] = {
@@ -89,6 +104,7 @@ async def test_every_value_goes_from_each_protocol_to_each_other() -> None:
             "WebSocket": lambda data: here.ps.publish(TOPIC, {"type": "t", "data": value_of(data)}),
             "event stream": lambda data: send(sender, data),
             "hub": lambda data: publisher.publish(data, TOPIC.encode()),
+            "mesh": lambda data: far.publish(TOPIC, {"type": "t", "data": value_of(data)}),
         }
         cells: dict[tuple[str, str], int] = {}
         for writer, write in writers.items():
@@ -100,6 +116,7 @@ async def test_every_value_goes_from_each_protocol_to_each_other() -> None:
                     *map(bytes_of, (*live, page["messages"][-1]["data"])),
                     (await reader.next())[1],
                     (await pushes.pushed())[1],
+                    bytes_of((await anext(aiter(distant))).data),
                 ]
                 for name, heard in zip(READERS, got, strict=True):
                     cells[writer, name] = cells.get((writer, name), 0) + (heard == data)
@@ -143,6 +160,8 @@ async def denials(here: Town, stack: AsyncExitStack) -> tuple[dict[str, str], di
     reading["hub"] = f"count {count}"
     writing["hub"] = f"count {await client.publish(b'x', topic)}"
     assert here.server.stats.published == 0
+    # The rules of a node judge its own clients: what another node forwards has been allowed there.
+    reading["mesh"] = writing["mesh"] = "by the other node"
     return writing, reading
 
 

@@ -300,6 +300,11 @@ class Mesh:
         return tuple(self._links)
 
     @property
+    def nodes(self) -> Sequence[Remote]:
+        """Those nodes."""
+        return tuple(self._remotes)
+
+    @property
     def members(self) -> int:
         """Addresses that are known."""
         return len(self._members)
