@@ -131,7 +131,11 @@ async def exposition() -> str:
     with tempfile.TemporaryDirectory() as folder:
         hook = {"url": "http://127.0.0.1:1", "secret": "0123456789abcdef", "topics": ["none"]}
         async with running_server(
-            audit_topics=["none"], audit_file=Path(folder) / "audit", webhooks=[hook]
+            audit_topics=["none"],
+            audit_file=Path(folder) / "audit",
+            webhooks=[hook],
+            backplane="mesh",
+            mesh_listen="0",
         ) as server:
             link = Link("redis://127.0.0.1:1", cluster=False, durable=False)
             shared = community(server.server.settings)

@@ -78,6 +78,7 @@ async def test_an_unknown_opcode_is_skipped_by_its_length() -> None:
         assert await peer.expect(3) == b"\x01"
 
 
+@pytest.mark.statement("Z-29")
 async def test_nodes_with_another_key_or_none_do_not_connect() -> None:
     async with node(mesh_key=KEY) as one, one.client() as client:
         async with node(one, mesh_key=KEY) as two:

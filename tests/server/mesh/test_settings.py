@@ -92,6 +92,7 @@ async def test_an_address_that_is_taken_stops_the_start() -> None:
                 pass
 
 
+@pytest.mark.statement("Z-29", "Z-31")
 async def test_with_certificates_nodes_connect_by_tls_and_strangers_do_not(tmp_path: Path) -> None:
     authority, stranger = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")

@@ -35,8 +35,8 @@ PLAIN_SENDER = ("service", "mesh")
 class MeshBackplane:
     """See `backplane.Backplane`. Positions are those of this node alone.
 
-    A message of another node gets a position here when it comes, and is kept like one that was
-    published here. Where something may be missing, the numbering jumps, so that subscribers see it.
+    A message from another node gets its position here on arrival, and is kept like a local one.
+    If messages may be missing, the numbering jumps, so that subscribers report a gap.
 
     Args:
         memory: The logs.
@@ -182,25 +182,45 @@ class MeshBackplane:
 
         return (
             *self._memory.instruments(),
-            Reading("mesh_peers", "Nodes that this one is connected with.", lambda: mesh.peers),
-            Reading("mesh_members", "Addresses of nodes that are known.", lambda: mesh.members),
+            Reading("mesh_peers", "Nodes of the mesh with a connection.", lambda: mesh.peers),
+            Reading("mesh_members", "Known addresses of nodes.", lambda: mesh.members),
             Reading(
                 "mesh_interests",
-                "Topics and patterns that other nodes want, of each node.",
+                "Topics and patterns that other nodes subscribe to, summed over the nodes.",
                 lambda: mesh.interests,
             ),
             counter("forwarded", "Messages sent to other nodes.", lambda: counts.forwarded),
-            counter("forwarded_bytes", "Bytes of those.", lambda: mesh.forwarded_bytes),
-            counter("received", "Messages of other nodes.", lambda: counts.received),
-            counter("duplicates", "Of those, messages that had come.", lambda: counts.duplicates),
-            counter("unwanted", "Of those, messages nobody here wants.", lambda: counts.unwanted),
+            counter(
+                "forwarded_bytes",
+                "Bytes of messages sent to other nodes, with frames.",
+                lambda: mesh.forwarded_bytes,
+            ),
+            counter("received", "Messages received from other nodes.", lambda: counts.received),
+            counter(
+                "duplicates",
+                "Messages received from other nodes a second time, and dropped.",
+                lambda: counts.duplicates,
+            ),
+            counter(
+                "unwanted",
+                "Messages received from other nodes without a subscriber here, and dropped.",
+                lambda: counts.unwanted,
+            ),
             counter(
                 "refused",
-                "Connections and requests of other nodes that broke a rule.",
+                "Connections and requests of other nodes rejected because they break the protocol.",
                 lambda: counts.refused,
             ),
-            counter("stalled", "Nodes cut because they did not read.", lambda: counts.stalled),
-            counter("lost", "Nodes that went without a word.", lambda: counts.lost),
+            counter(
+                "stalled",
+                "Connections to other nodes closed because the node read too slowly.",
+                lambda: counts.stalled,
+            ),
+            counter(
+                "lost",
+                "Connections to other nodes that ended without a goodbye.",
+                lambda: counts.lost,
+            ),
         )
 
     async def finish_writing(self) -> None:
