@@ -209,7 +209,7 @@ async def test_auth_4_a_fixed_token_that_has_expired_fails_after_one_try_with_a_
     with pytest.raises(TokenExpired) as told:
         await soon(ps.connect())
     assert ps.state == "failed"
-    assert "callback for tokens" in told.value.remedy
+    assert "callback that returns tokens" in told.value.remedy
     await clock.advance(600)
     assert len(server.attempts) == 1
     sub = ps.subscribe  # whatever is asked of it now says the same
