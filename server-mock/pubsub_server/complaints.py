@@ -44,7 +44,7 @@ def duration(text: str) -> float:
     """Seconds of `500ms`, `60s`, `5m`, `1h`, `2d`; a bare number is seconds."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 500ms, 60s, 5m or 1h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 500ms, 60s, 5m or 1h")
     seconds = float(match[1]) * _UNITS[match[2] or "s"]
     if not 0 < seconds <= _LONGEST:
         raise argparse.ArgumentTypeError(f"{text!r} must be more than 0 and at most 366d")

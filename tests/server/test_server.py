@@ -178,7 +178,7 @@ def test_a_terminal_gets_complaints_as_text(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     code, _, err = run(capsys, "token", "--user", "a", "--ttl", "soon")
     assert code == 2
-    assert err.startswith("hanzo-pubsub: argument --ttl: 'soon' is no duration; write 500ms")
+    assert err.startswith("hanzo-pubsub: argument --ttl: 'soon' is not a duration; write 500ms")
 
 
 @pytest.mark.parametrize(("ttl", "seconds"), [("5m", 300), ("90", 90), ("1.5h", 5400)])
