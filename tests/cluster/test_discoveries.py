@@ -125,6 +125,33 @@ async def test_a_hole_that_the_log_cannot_fill_is_told_before_what_follows_it(st
         assert node.seen == [TOPIC, START + 140, START + 141]
 
 
+async def fresh(node: Room) -> None:
+    """Open a topic that has no log yet."""
+    node.tracks.join(TOPIC)
+    track = node.tracks.get(TOPIC)
+    assert track is not None
+    node.deliveries.settle(track, None)
+
+
+async def test_the_first_message_of_a_topic_comes_from_the_log_where_its_channel_lost_it() -> None:
+    async with room() as node:
+        await fresh(node)
+        node.shelf.put(START, START + 1)
+        node.deliveries.catch_up([entry(START + 1), entry(START + 2)])
+        await node.tasks.wait(5)
+        assert node.seen == [START, START + 1, START + 2]
+
+
+async def test_the_first_message_of_a_topic_without_history_lacks_nothing() -> None:
+    async with room() as node:
+        await fresh(node)
+        node.shelf.log = Log(START, START, 10, 10, 0, [])
+        node.deliveries.catch_up([entry(START)])
+        await node.tasks.wait(5)
+        node.deliveries.catch_up([entry(START + 1)])
+        assert node.seen == [START, START + 1]
+
+
 async def test_a_log_that_began_anew_and_is_whole_is_no_hole() -> None:
     async with room() as node:
         node.tracks.join(TOPIC)

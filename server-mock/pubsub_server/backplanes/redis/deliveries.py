@@ -149,7 +149,8 @@ class Deliveries:
             found = () if log is None else log.entries
             if log is not None:
                 first = max(track.last, log.start - 1) + 1
-                if first <= log.last and (not found or found[0].seq != first):
+                known = {entry.seq for entry in (*found[:1], *(track.held or [])[:1])}
+                if first <= log.last and first not in known:
                     self._lack(track.topic)
             self._pass_on(track, None if log is None else log.last, found)
 

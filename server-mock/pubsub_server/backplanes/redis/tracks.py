@@ -138,9 +138,10 @@ class Tracks:
             track.hold(entry)
             return False, None
         last = track.last
-        if last:
+        if last is not None:
             if seq <= last:
                 return False, None
+            # Where there was no log, the position does not show whether others precede it.
             if seq > last + 1:
                 track.hold(entry)
                 return False, track
