@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trustme
+from websockets.utils import accept_key
 
 from hanzoai.pubsub import sp
 from hanzoai.pubsub.errors import ClosedError, InvalidOption, OperationTimeout, Unsupported
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TEXT = b"sensor:temp=25"
+
+UPGRADE = (
+    b"GET /feed HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: pub.sp.nanomsg.org\r\n\r\n"
+)
 
 
 class Tls:
@@ -238,29 +245,38 @@ async def test_a_late_or_absent_subscriber_misses_messages(pub: PubSocket, tmp_p
 
 
 @pytest.mark.statement("N-17", "N-26")
-@pytest.mark.parametrize("scheme", ["tcp", "ipc"])
+@pytest.mark.parametrize("scheme", ["tcp", "ipc", "tls+tcp", "ws", "wss"])
 async def test_a_peer_that_does_not_read_costs_its_queue_and_nobody_else(
-    tmp_path: Path, scheme: str
+    tls: Tls, tmp_path: Path, scheme: str
 ) -> None:
+    server, client = tls.pair(scheme)
+    web = scheme in ("ws", "wss")
     async with PubSocket(send_queue_size=4) as pub, SubSocket(recv_queue_size=1000) as sub:
         sub.subscribe(b"")
-        target = await join(pub, sub, folder=tmp_path, scheme=scheme)
-        async with await Bare.connect(target) as stuck:
+        target = await pub.listen(url(scheme, tmp_path), server)
+        await sub.dial(target, client)
+        await pub.wait_for_peers(timeout=10)
+        async with await Bare.connect(target, client) as stuck:
             stuck.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            stuck.write(HELLO_SUB)
+            stuck.write(UPGRADE if web else HELLO_SUB)
             await pub.wait_for_peers(2, timeout=10)
             bodies = [b"%03d" % n + bytes(64 * 1024) for n in range(200)]
             for body in bodies:
                 await pub.send(body)
-            assert await take(sub, 200) == bodies
+                # The queue of this one is as short.
+                assert await sub.recv(timeout=10) == body
             (slow,) = [peer for peer in pub.stats.peers if peer.dropped]
             assert slow.queued == 4
             assert slow.sent + slow.dropped + slow.queued == 200
             assert pub.stats.dropped_by_peer == slow.dropped
             # What waits is the newest: the oldest made room.
             stuck.writer.transport.resume_reading()  # type: ignore[attr-defined]
-            assert await stuck.read(8) == HELLO_PUB
-            head = 9 if scheme == "ipc" else 8
+            if web:
+                async with asyncio.timeout(60):
+                    await stuck.reader.readuntil(b"\r\n\r\n")
+            else:
+                assert await stuck.read(8) == HELLO_PUB
+            head = {"ipc": 9, "ws": 10, "wss": 10}.get(scheme, 8)
             got = [
                 (await stuck.read(head + len(bodies[0])))[head : head + 3]
                 for _ in range(slow.sent + 4)
@@ -451,6 +467,50 @@ async def test_a_hello_may_come_byte_by_byte(pub: PubSocket, tmp_path: Path) -> 
         await pub.wait_for_peers(timeout=10)
         pub.send(TEXT)
         assert (await peer.read(8 + 8 + len(TEXT)))[16:] == TEXT
+
+
+@pytest.mark.statement("N-41")
+@pytest.mark.parametrize("scheme", ["tcp", "ipc", "ws"])
+async def test_a_publisher_may_send_its_hello_and_messages_in_one_segment(
+    sub: SubSocket, tmp_path: Path, scheme: str
+) -> None:
+    sub.subscribe(b"")
+    target = await sub.listen(url(scheme, tmp_path))
+    bodies = [b"%d" % n for n in range(3)]
+    start = HELLO_PUB
+    if scheme == "ws":
+        start = UPGRADE.replace(b"pub.sp", b"sub.sp")
+        sent = b"".join(b"\x82\x81\0\0\0\0" + body for body in bodies)
+    else:
+        mark = b"\1" if scheme == "ipc" else b""
+        sent = b"".join(mark + len(body).to_bytes(8, "big") + body for body in bodies)
+    async with await Bare.connect(target) as peer:
+        peer.write(start + sent)
+        assert await take(sub, 3) == bodies
+
+
+@pytest.mark.statement("N-41")
+async def test_a_publisher_that_is_dialed_may_answer_and_send_in_one_segment(
+    sub: SubSocket,
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        key = next(line for line in head.splitlines() if line.startswith("Sec-WebSocket-Key"))
+        accepted = accept_key(key.partition(": ")[2])
+        writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\nSec-WebSocket-Protocol: pub.sp.nanomsg.org\r\n"
+            b"Sec-WebSocket-Accept: %b\r\n\r\n\x82\x01a" % accepted.encode()
+        )
+        await reader.read()
+        writer.close()
+
+    sub.subscribe(b"")
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with listening:
+        await sub.dial(f"ws://127.0.0.1:{listening.sockets[0].getsockname()[1]}/feed")
+        assert await sub.recv(timeout=10) == b"a"
+        await sub.close()
 
 
 @pytest.mark.statement("N-41")

@@ -11,6 +11,7 @@ import pynng  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTyp
 import pytest
 
 from hanzoai.pubsub import PubSubClient
+from pubsub_server.listeners.sp_pub.session import SpSession
 from pubsub_server.settings.sources import SettingsError, load
 from pubsub_server.testing import running_server
 from tests.server.protocols.peers import Peer, until
@@ -117,6 +118,44 @@ async def test_a_subscriber_without_rights_gets_nothing() -> None:
         assert await peer.read(8) == PUB
         await until(lambda: server.stats.refused.get("forbidden") == 1)
         assert server.stats.broken == {}
+
+
+async def test_a_hello_that_comes_before_its_connection_has_entered_subscribes() -> None:
+    async with (
+        feed() as server,
+        PubSubClient(url=server.ws, token=server.service_token()) as ps,
+        dialed(server, b"") as peer,
+    ):
+        assert await peer.read(8) == PUB
+        (listener,) = server.server._byte_listeners
+        session = next(iter(listener.sessions))
+        assert isinstance(session, SpSession)
+        session._working = True
+        session.data_received(SUB)
+        assert server.stats.subscriptions == 0
+        session._working = False
+        session._advance()
+        await until(lambda: server.stats.subscriptions == 1)
+        await ps.publish("demo.a", {"data": 1})
+        assert (await peer.read(await peer.number(8))).startswith(b"demo.a ")
+
+
+async def test_a_subscriber_that_stops_reading_costs_a_bounded_queue_and_delays_nobody() -> None:
+    async with (
+        feed(send_queue_bytes=1_000_000, publish_rate_service=100_000) as server,
+        PubSubClient(url=server.ws, token=server.service_token()) as ps,
+        dialed(server) as stopped,
+        dialed(server) as reader,
+    ):
+        stopped.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        assert await reader.read(8) == PUB
+        await until(lambda: server.stats.subscriptions == 2)
+        text = "x" * 200_000
+        for _ in range(100):
+            await ps.publish("demo.a", {"data": text})
+            assert len(await reader.read(await reader.number(8))) > len(text)
+        await until(lambda: server.stats.slow_consumers == 1)
+        assert sum(each.held for each in server.hub._open) == 0
 
 
 @pytest.mark.parametrize("url", ["udp://a:1", "tcp://", "ipc://", "7000", "ws://127.0.0.1:1"])

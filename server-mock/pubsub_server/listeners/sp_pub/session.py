@@ -11,14 +11,46 @@ from pubsub_server.shared.requests import SubscribeRequest
 if TYPE_CHECKING:
     import asyncio
     from collections import deque
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
+    from hanzoai.pubsub.sp.codec import Framing
     from pubsub_server.listeners.sp_pub.listener import SpListener
 
 EVERYTHING = "**"
 
 
-class SpSession(ByteSession[bytes]):
+class Hellos:
+    """Reads the hello of one subscriber as its only request.
+
+    Args:
+        framing: Of the transport.
+    """
+
+    def __init__(self, framing: Framing) -> None:
+        self._decoder = Decoder(Role.PUB, framing)
+        self._taken = False
+        self.feed = self._decoder.feed
+
+    @property
+    def greeted(self) -> bool:
+        """Whether the hello has arrived and is right."""
+        return self._decoder.greeted
+
+    @property
+    def pending(self) -> int:
+        """See `byte_session.Decoder`."""
+        return self._decoder.pending
+
+    def take(self, limit: int = -1) -> Sequence[None]:
+        """See `byte_session.Decoder`."""
+        self._decoder.take(limit)
+        if self._taken or not self._decoder.greeted:
+            return ()
+        self._taken = True
+        return (None,)
+
+
+class SpSession(ByteSession[None]):
     """See `byte_session.ByteSession`.
 
     Args:
@@ -26,26 +58,24 @@ class SpSession(ByteSession[bytes]):
     """
 
     def __init__(self, listener: SpListener) -> None:
-        self._hello = Decoder(Role.PUB, listener.framing)
-        super().__init__(listener, self._hello)
+        self._hellos = Hellos(listener.framing)
+        super().__init__(listener, self._hellos)
         self._sp = listener
-        self._subscribed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`: both sides begin with a hello."""
         super().connection_made(transport)
         self.write(encode_hello(Role.PUB))
 
-    def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
-        super().data_received(data)
-        if self._hello.greeted and not self._subscribed and not self.closing:
-            self._subscribed = True
-            self._subscribe()
-
-    def handle(self, requests: deque[bytes]) -> Coroutine[Any, Any, None] | None:
-        """See `byte_session.ByteSession`: a subscriber has no requests."""
+    def handle(self, requests: deque[None]) -> Coroutine[Any, Any, None] | None:
+        """See `byte_session.ByteSession`: a hello subscribes to everything."""
         requests.clear()
+        listener = self._sp
+        if listener.policy.may_subscribe_pattern(self.identity, EVERYTHING):
+            request = SubscribeRequest((EVERYTHING,), presence=False)
+            listener.service.subscribe(self.connection, request)
+        else:
+            listener.service.note("subscribe", self.connection, EVERYTHING, "forbidden")
         return None
 
     def left(self) -> None:
@@ -53,12 +83,4 @@ class SpSession(ByteSession[bytes]):
 
     def overdue(self, now: float) -> str | None:
         """See `byte_session.ByteSession`."""
-        return None if self._hello.greeted else "no_hello"
-
-    def _subscribe(self) -> None:
-        listener = self._sp
-        if listener.policy.may_subscribe_pattern(self.identity, EVERYTHING):
-            request = SubscribeRequest((EVERYTHING,), presence=False)
-            listener.service.subscribe(self.connection, request)
-        else:
-            listener.service.note("subscribe", self.connection, EVERYTHING, "forbidden")
+        return None if self._hellos.greeted else "no_hello"
