@@ -33,6 +33,13 @@ from hanzoai.pubsub.streams.events import (
     Started,
     StreamEvent,
 )
+from hanzoai.pubsub.streams.models import (
+    ModelError,
+    ModelSource,
+    from_anthropic,
+    from_langchain,
+    from_openai,
+)
 from hanzoai.pubsub.streams.parts import (
     CitationPart,
     ImagePart,
@@ -204,6 +211,8 @@ __all__ = [
     "Final",
     "Gap",
     "ImagePart",
+    "ModelError",
+    "ModelSource",
     "Part",
     "Piece",
     "ReasoningPart",
@@ -216,6 +225,9 @@ __all__ = [
     "StreamWriter",
     "TextPart",
     "ToolCallPart",
+    "from_anthropic",
+    "from_langchain",
+    "from_openai",
     "partial_json",
     "sse",
     "stream_reader",

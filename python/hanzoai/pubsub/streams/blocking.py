@@ -66,7 +66,8 @@ class BlockingStreamWriter:
         """Write everything that an iterator gives, and complete the stream."""
         for piece in source:
             self.write(piece)
-        self.complete(finish_reason)
+        said = getattr(source, "finish_reason", None)
+        self.complete(said or finish_reason, usage=getattr(source, "usage", None))
 
     def complete(self, finish_reason: str = "stop", *, usage: object = None) -> None:
         """End the stream, and wait until that is published; see ``StreamWriter.complete``."""

@@ -207,8 +207,9 @@ class StreamWriter:
         A plain iterator is read in a thread. When a reader cancels, the iterator is closed at once.
 
         Args:
-            source: Gives text or other pieces.
-            finish_reason: Passed to ``complete``.
+            source: Gives text or other pieces; ``from_openai``, ``from_anthropic`` and
+                ``from_langchain`` make one of a model's stream.
+            finish_reason: Passed to ``complete``, unless the source has one of its own.
 
         Raises:
             StreamCancelled: A reader has cancelled the stream.
@@ -222,7 +223,8 @@ class StreamWriter:
                 except StopAsyncIteration:
                     break
                 await self.write(piece)
-            await self.complete(finish_reason)
+            said = getattr(source, "finish_reason", None)
+            await self.complete(said or finish_reason, usage=getattr(source, "usage", None))
         except Exception:
             await self.abort("error")
             raise

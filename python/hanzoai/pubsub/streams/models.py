@@ -1,0 +1,285 @@
+"""Streams of model clients as pieces: `openai`, `anthropic` and LangChain.
+
+Nothing of these packages is imported: events are read by their documented fields, as objects or as
+dicts. Each function takes what the client gives for a request with streaming, asynchronous or not,
+and gives a source for ``StreamWriter.pipe``::
+
+    stream = await openai.responses.create(model=..., input=..., stream=True)
+    async with stream_writer(ps, topic) as w:
+        await w.pipe(from_openai(stream))
+
+Text, reasoning, citations and tool calls become parts; the finish reason and the usage go into the
+end of the stream. Where a client gives pieces of several tool calls by turns, each turn is a part
+of its own with the `id` of its call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.streams.parts import Piece
+
+
+class ModelError(RuntimeError):
+    """The model reported an error in the middle of its answer."""
+
+
+class ModelEvents:
+    """What the events of one answer become; pure.
+
+    Attributes:
+        finish_reason: Why the model ended; None where it has not said.
+        usage: What it counted, as JSON; None where it has not said.
+    """
+
+    def __init__(self) -> None:
+        self.finish_reason: str | None = None
+        self.usage: Any = None
+        self._open: object = None
+        self._calls: dict[object, dict[str, Any]] = {}
+
+    def take(self, event: Any) -> list[Piece]:
+        """The pieces that an event adds.
+
+        Raises:
+            ModelError: The event is an error.
+        """
+        raise NotImplementedError
+
+    def _text(self, text: Any) -> list[Piece]:
+        if not text:
+            return []
+        self._open = "text"
+        return [str(text)]
+
+    def _reasoning(self, text: Any) -> list[Piece]:
+        return self._grow("reasoning", {"type": "reasoning"}, text) if text else []
+
+    def _call(self, key: object, id: Any, name: Any, arguments: Any) -> list[Piece]:
+        if key not in self._calls:
+            self._calls[key] = {"type": "tool-call", "id": id or str(key), "name": name or ""}
+        elif not arguments:
+            return []
+        return self._grow(("call", key), self._calls[key], arguments or "")
+
+    def _citation(self, citation: Any) -> list[Piece]:
+        url, title = _get(citation, "url"), _get(citation, "title")
+        if not url:
+            return []
+        self._open = None
+        return [{"type": "citation", "url": url, **({"title": title} if title else {})}]
+
+    def _grow(self, key: object, part: dict[str, Any], text: str) -> list[Piece]:
+        continues, self._open = self._open == key, key
+        return [{"text": text} if continues else {**part, "text": text}]
+
+
+class OpenAIEvents(ModelEvents):
+    """Events of the Responses API, and chunks of Chat Completions."""
+
+    def take(self, event: Any) -> list[Piece]:
+        """The pieces that an event adds."""
+        kind = _get(event, "type")
+        return self._response(kind, event) if isinstance(kind, str) else self._chunk(event)
+
+    def _chunk(self, chunk: Any) -> list[Piece]:
+        self.usage = _json(_get(chunk, "usage")) or self.usage
+        pieces: list[Piece] = []
+        for choice in (_get(chunk, "choices") or ())[:1]:
+            delta = _get(choice, "delta")
+            pieces += self._text(_get(delta, "content")) + self._text(_get(delta, "refusal"))
+            for call in _get(delta, "tool_calls") or ():
+                asked = _get(call, "function")
+                name, arguments = _get(asked, "name"), _get(asked, "arguments")
+                pieces += self._call(_get(call, "index"), _get(call, "id"), name, arguments)
+            self.finish_reason = _get(choice, "finish_reason") or self.finish_reason
+        return pieces
+
+    def _response(self, kind: str, event: Any) -> list[Piece]:
+        delta = _get(event, "delta")
+        match kind.removeprefix("response."):
+            case "output_text.delta" | "refusal.delta":
+                return self._text(delta)
+            case "reasoning_text.delta" | "reasoning_summary_text.delta":
+                return self._reasoning(delta)
+            case "output_text.annotation.added":
+                return self._citation(_get(event, "annotation"))
+            case "output_item.added" if _get(item := _get(event, "item"), "type") == (
+                "function_call"
+            ):
+                at, name = _get(event, "output_index"), _get(item, "name")
+                return self._call(at, _get(item, "call_id"), name, _get(item, "arguments"))
+            case "function_call_arguments.delta":
+                return self._call(_get(event, "output_index"), None, None, delta)
+            case "completed" | "incomplete":
+                response = _get(event, "response")
+                self.usage = _json(_get(response, "usage"))
+                self.finish_reason = _get(_get(response, "incomplete_details"), "reason") or "stop"
+            case "failed" | "error":
+                problem = _get(_get(event, "response"), "error") or event
+                raise ModelError(_get(problem, "message") or "The model failed.")
+            case _:
+                pass
+        return []
+
+
+class AnthropicEvents(ModelEvents):
+    """Events of the Messages API, with or without those that its helpers add."""
+
+    def take(self, event: Any) -> list[Piece]:
+        """The pieces that an event adds."""
+        at, delta = _get(event, "index"), _get(event, "delta")
+        match _get(event, "type"):
+            case "message_start":
+                self.usage = _json(_get(_get(event, "message"), "usage"))
+            case "content_block_start":
+                block = _get(event, "content_block")
+                if _get(block, "type") in ("tool_use", "server_tool_use"):
+                    return self._call(at, _get(block, "id"), _get(block, "name"), "")
+            case "content_block_delta":
+                match _get(delta, "type"):
+                    case "text_delta":
+                        return self._text(_get(delta, "text"))
+                    case "thinking_delta":
+                        return self._reasoning(_get(delta, "thinking"))
+                    case "input_json_delta":
+                        return self._call(at, None, None, _get(delta, "partial_json"))
+                    case "citations_delta":
+                        return self._citation(_get(delta, "citation"))
+                    case _:
+                        pass
+            case "message_delta":
+                self.finish_reason = _get(delta, "stop_reason") or self.finish_reason
+                self.usage = {**(self.usage or {}), **(_json(_get(event, "usage")) or {})}
+            case "error":
+                problem = _get(event, "error")
+                raise ModelError(_get(problem, "message") or "The model failed.")
+            case _:
+                pass
+        return []
+
+
+class LangChainEvents(ModelEvents):
+    """Message chunks that ``stream`` and ``astream`` of a chat model give."""
+
+    def take(self, event: Any) -> list[Piece]:
+        """The pieces that a chunk adds."""
+        if isinstance(event, tuple):  # of a graph: the chunk, and where it comes from
+            event = event[0]
+        content = _get(event, "content")
+        blocks: Any = content if isinstance(content, list) else [content]
+        pieces: list[Piece] = [piece for block in blocks for piece in self._block(block)]
+        for call in _get(event, "tool_call_chunks") or ():
+            key = _get(call, "index")
+            key = _get(call, "id") if key is None else key
+            pieces += self._call(key, _get(call, "id"), _get(call, "name"), _get(call, "args"))
+        said = _get(event, "response_metadata")
+        reason = _get(said, "finish_reason") or _get(said, "stop_reason")
+        self.finish_reason = reason or self.finish_reason
+        self.usage = _json(_get(event, "usage_metadata")) or self.usage
+        return pieces
+
+    def _block(self, block: Any) -> list[Piece]:
+        if isinstance(block, str):
+            return self._text(block)
+        match _get(block, "type"):
+            case "text":
+                return self._text(_get(block, "text"))
+            case "reasoning" | "thinking":
+                return self._reasoning(_get(block, "reasoning") or _get(block, "thinking"))
+            case _:
+                return []
+
+
+class ModelSource:
+    """Pieces of one answer, for ``StreamWriter.pipe``, which reads why the model ended from it."""
+
+    def __init__(self, source: Any, events: ModelEvents) -> None:
+        self._source = source
+        self._events = events
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the model ended; None where it has not said."""
+        return self._events.finish_reason
+
+    @property
+    def usage(self) -> Any:
+        """What the model counted; None where it has not said."""
+        return self._events.usage
+
+    def close(self) -> None:
+        """Close the source, so that the model stops."""
+        close = getattr(self._source, "close", None)
+        if close is not None:
+            close()
+
+    def __iter__(self) -> Iterator[Piece]:
+        try:
+            for event in self._source:
+                yield from self._events.take(event)
+        finally:
+            self.close()
+
+
+class AsyncModelSource(ModelSource):
+    """`ModelSource` of an asynchronous source."""
+
+    def __aiter__(self) -> AsyncIterator[Piece]:
+        return self._pieces()
+
+    async def _pieces(self) -> AsyncIterator[Piece]:
+        try:
+            async for event in self._source:
+                for piece in self._events.take(event):
+                    yield piece
+        finally:
+            for name in ("aclose", "close"):
+                close = getattr(self._source, name, None)
+                if close is not None:
+                    await close()
+                    break
+
+
+def from_openai(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
+    """The pieces of a stream of ``openai``: of the Responses API or of Chat Completions."""
+    return _source(stream, OpenAIEvents)
+
+
+def from_anthropic(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
+    """The pieces of a stream of ``anthropic``: of ``messages.create`` or ``messages.stream``."""
+    return _source(stream, AnthropicEvents)
+
+
+def from_langchain(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
+    """The pieces of what ``stream`` or ``astream`` of a LangChain chat model or graph gives."""
+    return _source(stream, LangChainEvents)
+
+
+def _source(stream: Any, events: Callable[[], ModelEvents]) -> ModelSource:
+    if isinstance(stream, AsyncIterable):
+        return AsyncModelSource(stream, events())
+    return ModelSource(stream, events())
+
+
+def _get(value: Any, name: str) -> Any:
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).get(name)
+    return getattr(value, name, None)
+
+
+def _json(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return value if dump is None else dump(mode="json", exclude_none=True)
+
+
+__all__ = [
+    "AsyncModelSource",
+    "ModelError",
+    "ModelSource",
+    "from_anthropic",
+    "from_langchain",
+    "from_openai",
+]

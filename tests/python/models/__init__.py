@@ -1,0 +1,1 @@
+"""Recorded answers of models, and the clients that read them."""

@@ -1,0 +1,191 @@
+"""The real clients of models read recorded answers; a writer publishes what they give."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anthropic
+import httpx2
+import openai
+import pytest
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+
+from hanzoai.pubsub.streams import (
+    ModelError,
+    ModelSource,
+    from_anthropic,
+    from_langchain,
+    from_openai,
+    stream_reader,
+    stream_writer,
+)
+from hanzoai.pubsub.streams.parts import grow
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from hanzoai.pubsub.testing import MemoryServer
+
+HERE = Path(__file__).parent
+EXPECTED: dict[str, Any] = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))
+TOPIC = "chat.session.abc"
+EVENTS = {"content-type": "text/event-stream"}
+ASK: Any = {"model": "m", "stream": True}
+SAID: Any = [{"role": "user", "content": "weather?"}]
+
+
+def answer(recording: str) -> Callable[[httpx2.Request], httpx2.Response]:
+    body = (HERE / f"{recording}.sse").read_bytes()
+    return lambda _: httpx2.Response(200, headers=EVENTS, content=body)
+
+
+def anthropic_client() -> anthropic.AsyncAnthropic:
+    body = (HERE / "anthropic.sse").read_bytes()
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, headers=EVENTS, content=body))
+    http = httpx2.AsyncClient(transport=transport)
+    return anthropic.AsyncAnthropic(api_key="k", base_url="http://model.test", http_client=http)
+
+
+async def openai_chat() -> ModelSource:
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer("openai-chat")))
+    client = openai.AsyncOpenAI(api_key="k", base_url="http://model.test", http_client=http)
+    return from_openai(await client.chat.completions.create(messages=SAID, **ASK))
+
+
+async def openai_responses() -> ModelSource:
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer("openai-responses")))
+    client = openai.AsyncOpenAI(api_key="k", base_url="http://model.test", http_client=http)
+    return from_openai(await client.responses.create(input="weather?", **ASK))
+
+
+async def anthropic_events() -> ModelSource:
+    client = anthropic_client()
+    return from_anthropic(await client.messages.create(messages=SAID, max_tokens=9, **ASK))
+
+
+SOURCES: dict[str, Callable[[], Awaitable[ModelSource]]] = {
+    "openai-chat": openai_chat,
+    "openai-responses": openai_responses,
+    "anthropic": anthropic_events,
+}
+
+
+def tokens(usage: Any) -> int:
+    return int(usage.get("output_tokens") or usage.get("completion_tokens"))
+
+
+@pytest.mark.parametrize("name", SOURCES)
+async def test_what_a_model_answers_is_published_part_by_part(
+    name: str, pubsub_memory: MemoryServer
+) -> None:
+    ps = pubsub_memory.client()
+    async with stream_writer(ps, TOPIC, id="r1", window=0) as writer:
+        await writer.pipe(await SOURCES[name]())
+    final = await stream_reader(ps, TOPIC, id="r1").final()
+    assert final.parts == EXPECTED[name]["parts"]
+    assert final.reason == EXPECTED[name]["finish_reason"]
+    assert tokens(final.usage) == EXPECTED[name]["tokens"]
+
+
+async def test_the_helper_of_anthropic_gives_the_same_parts(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    client = anthropic_client()
+    asked = client.messages.stream(messages=SAID, max_tokens=9, model="m")
+    async with asked as stream, stream_writer(ps, TOPIC, id="r1", window=0) as writer:
+        await writer.pipe(from_anthropic(stream))
+    final = await stream_reader(ps, TOPIC, id="r1").final()
+    assert final.parts == EXPECTED["anthropic"]["parts"]
+
+
+def test_clients_without_asyncio_give_the_same_parts() -> None:
+    http = httpx2.Client(transport=httpx2.MockTransport(answer("openai-chat")))
+    client = openai.OpenAI(api_key="k", base_url="http://model.test", http_client=http)
+    source = from_openai(client.chat.completions.create(messages=SAID, **ASK))
+    parts: list[Any] = []
+    for piece in source:
+        grow(parts, piece)
+    assert parts == EXPECTED["openai-chat"]["parts"]
+    assert source.finish_reason == "tool_calls"
+
+
+async def test_a_langchain_model_is_published_as_it_streams(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    model = GenericFakeChatModel(messages=iter([AIMessage(content="Let me look. Rain.")]))
+    async with stream_writer(ps, TOPIC, id="r1", window=0) as writer:
+        await writer.pipe(from_langchain(model.astream("weather?")))
+    final = await stream_reader(ps, TOPIC, id="r1").final()
+    assert final.text == "Let me look. Rain."
+
+
+def test_chunks_of_langchain_hold_reasoning_and_tool_calls() -> None:
+    def call(args: str, id: str | None = None, name: str | None = None) -> AIMessageChunk:
+        chunk: Any = {"index": 0, "id": id, "name": name, "args": args, "type": "tool_call_chunk"}
+        return AIMessageChunk(content="", tool_call_chunks=[chunk])
+
+    thought = AIMessageChunk(content=[{"type": "thinking", "thinking": "They want the weather."}])
+    end = AIMessageChunk(
+        content="",
+        response_metadata={"finish_reason": "tool_calls"},
+        usage_metadata={"input_tokens": 7, "output_tokens": 12, "total_tokens": 19},
+    )
+    chunks = [
+        thought,
+        AIMessageChunk(content="Let me look 👩‍👧. "),
+        call("", "call_1", "weather"),
+        call('{"city": "Kö'),
+        call('ln"}'),
+        end,
+    ]
+    source = from_langchain(chunks)
+    parts: list[Any] = []
+    for piece in source:
+        grow(parts, piece)
+    assert parts == EXPECTED["anthropic"]["parts"]
+    assert source.finish_reason == "tool_calls"
+    assert tokens(source.usage) == 12
+
+
+async def test_a_model_that_fails_in_mid_answer_aborts_the_stream(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    events = [
+        {"type": "response.output_text.delta", "delta": "Let me "},
+        {"type": "error", "message": "The model is overloaded."},
+    ]
+    with pytest.raises(ModelError, match="overloaded"):
+        async with stream_writer(ps, TOPIC, id="r1", window=0) as writer:
+            await writer.pipe(from_openai(events))
+    final = await stream_reader(ps, TOPIC, id="r1").final()
+    assert (final.status, final.text, final.reason) == ("aborted", "Let me ", "error")
+
+
+async def test_a_cancelled_stream_closes_the_stream_of_the_model(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    begun, closed = asyncio.Event(), asyncio.Event()
+
+    class Endless:
+        def __aiter__(self) -> Endless:
+            return self
+
+        async def __anext__(self) -> object:
+            await asyncio.sleep(0)
+            begun.set()
+            return {"type": "response.output_text.delta", "delta": "on "}
+
+        async def close(self) -> None:
+            closed.set()
+
+    async with stream_writer(ps, TOPIC, id="r1", window=0) as writer:
+        piping = asyncio.create_task(writer.pipe(from_openai(Endless())))
+        await begun.wait()
+        await writer.cancel("user")
+        with pytest.raises(Exception, match="cancelled"):
+            await piping
+    assert closed.is_set()
