@@ -13,7 +13,7 @@ import { build } from 'esbuild';
  */
 const LAYERS = [
   ['index', 'react', 'testing', 'webhooks'],
-  ['streams'],
+  ['signed', 'streams'],
   ['client'],
   ['topic'],
   ['runtime'],

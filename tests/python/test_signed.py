@@ -78,12 +78,35 @@ async def test_payloads_arrive_proved_on_a_socket_and_in_a_topic_of_hip_56() -> 
             assert await one.publish(payload) is None
         published = [await two.publish(payload) for payload in PAYLOADS]
         assert all(each is not None and each.id for each in published)
-        for reader in (socket, inside, one, two):
+        for reader in (socket, inside):
             found = await take(reader, 2 * len(PAYLOADS))
             assert {each.owner for each in found} == {OWNER}
             texts = [each.payload for each in found]
             assert texts[:7] == texts[7:]
             assert [each.data for each in found[3:6]] == [{"n": 1}, [1, 2], "text"]
+
+
+async def test_a_publisher_that_never_read_reads_from_its_first_iteration_on() -> None:
+    async def until_after(topic: SignedTopic) -> None:
+        async for message in topic:
+            if message.payload == b"after":
+                return
+
+    async with (
+        node() as server,
+        client(server) as ps,
+        SignedTopic(server.ws, id=ID, key=KEY) as socket,
+        SignedTopic(client=ps, id=ID, key=KEY) as inside,
+    ):
+        for topic in (socket, inside):
+            for _ in range(40):
+                await topic.publish("before")
+            reading = asyncio.ensure_future(until_after(topic))
+            async with asyncio.timeout(10):
+                while not reading.done():
+                    await topic.publish("after")
+                    await asyncio.wait([reading], timeout=0.05)
+            await reading
 
 
 async def test_a_signer_of_its_own_signs_the_digest() -> None:
@@ -99,8 +122,12 @@ async def test_a_signer_of_its_own_signs_the_digest() -> None:
         SignedTopic(server.ws, id=ID, signer=wallet, owner=OWNER) as topic,
     ):
         await until(lambda: server.stats.subscriptions == 1)
+        reader = SignedTopic(server.ws, id=ID, owner=OWNER)
+        await reader.connect()
+        await until(lambda: server.stats.subscriptions == 2)
         await topic.publish("by the wallet")
-        (message,) = await take(topic, 1)
+        (message,) = await take(reader, 1)
+        await reader.close()
         assert message.payload == b"by the wallet"
         assert asked == [soc.digest(ID, b"by the wallet")]
         with pytest.raises(InvalidPayload, match="owner has not signed"):

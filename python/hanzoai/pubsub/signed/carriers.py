@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 OPEN_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 1.0
+WAITING_MAX: Final = 1_000
+"""Messages that wait for the program; then the socket is not read."""
 
 
 class Carrier(Protocol):
@@ -84,7 +87,8 @@ class TopicCarrier:
     async def events(self) -> AsyncIterator[SignedEvent]:
         """See `Carrier`."""
         if self._subscription is None:
-            raise _closed()
+            await self.open()
+        assert self._subscription is not None
         async for event in self._subscription.events():
             if isinstance(event, Gap):
                 yield event
@@ -148,6 +152,10 @@ class SocketCarrier:
         self._url = urlunsplit(target)
         self._headers = {f"Swarm-Pubsub-{name.title()}": value for name, value in named.items()}
         self._socket: ClientConnection | None = None
+        self._received: asyncio.Queue[bytes | ConnectionClosed | None] = asyncio.Queue(WAITING_MAX)
+        self._reading: asyncio.Task[None] | None = None
+        # A publisher that never reads is not held up by its own messages.
+        self._wanted = owner is None
 
     async def open(self) -> None:
         """See `Carrier`."""
@@ -174,6 +182,8 @@ class SocketCarrier:
             raise ConnectionFailed(
                 f"The signed topic cannot be opened: {error}", cause=error
             ) from None
+        self._received = asyncio.Queue(WAITING_MAX)
+        self._reading = asyncio.create_task(self._read(self._socket))
 
     async def publish(self, frame: bytes, owner: bytes) -> Published | None:
         """See `Carrier`. The protocol has no acknowledgement; the message comes back as an echo."""
@@ -187,23 +197,41 @@ class SocketCarrier:
 
     async def events(self) -> AsyncIterator[SignedEvent]:
         """See `Carrier`."""
-        socket = self._socket
-        if socket is None:
+        if self._socket is None:
             raise _closed()
+        self._wanted = True
         while True:
-            try:
+            received = await self._received.get()
+            if isinstance(received, bytes):
+                yield self._verify(received)
+                continue
+            # For the next call.
+            self._received.put_nowait(received)
+            if received is None:
+                return
+            raise _ended(received)
+
+    async def _read(self, socket: ClientConnection) -> None:
+        try:
+            while True:
                 received = await socket.recv()
-            except ConnectionClosed as error:
-                if self._socket is None:
-                    return
-                raise _ended(error) from None
-            yield self._verify(received.encode() if isinstance(received, str) else received)
+                frame = received.encode() if isinstance(received, str) else received
+                if self._wanted:
+                    await self._received.put(frame)
+        except ConnectionClosed as error:
+            await self._received.put(error)
 
     async def close(self) -> None:
         """See `Carrier`."""
         socket, self._socket = self._socket, None
-        if socket is not None:
-            await socket.close()
+        if socket is None:
+            return
+        if self._reading is not None:
+            self._reading.cancel()
+        await socket.close()
+        while not self._received.empty():
+            self._received.get_nowait()
+        self._received.put_nowait(None)
 
     def _verify(self, frame: bytes) -> SignedMessage | Forged:
         try:

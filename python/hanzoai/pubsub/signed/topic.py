@@ -96,6 +96,7 @@ class SignedTopic:
         self._key = key
         self._signer = signer
         self._warned = False
+        self._writes = writes
         self._carrier: Carrier
         if client is not None:
             self._carrier = TopicCarrier(client, address, known)
@@ -115,12 +116,13 @@ class SignedTopic:
         return self._owner
 
     async def connect(self) -> None:
-        """Begin to receive.
+        """Open the topic. A publisher receives from the first iteration on, a reader from here on.
 
         Raises:
             PubSubError: The server cannot be reached, or refuses.
         """
-        await self._carrier.open()
+        if isinstance(self._carrier, SocketCarrier) or not self._writes:
+            await self._carrier.open()
 
     async def publish(self, payload: Any) -> Published | None:
         """Sign and publish.

@@ -1,0 +1,232 @@
+/** What carries signed messages: a HIP-56 topic, or a WebSocket of the topic's own. */
+
+import type { PubSub } from '../client.js';
+import { ClosedError, ConnectionFailed, InvalidOption, InvalidPayload } from '../errors.js';
+import { jsonOf } from '../payload_bytes.js';
+import type { Subscription } from '../runtime/subscription.js';
+import type { WebSocketConstructor, WebSocketLike } from '../settings/options.js';
+import { fromData, toData, toHex, verify } from '../soc.js';
+import type { Message, Published } from '../values.js';
+import type { SignedEvent } from './messages.js';
+
+/** Frames that wait for the program; then the socket is closed, for nothing is dropped silently. */
+const WAITING_MAX = 1_000;
+
+/** What a carrier needs of a client. */
+export type Client = Pick<PubSub, 'subscribe' | 'publish'>;
+
+/** Publishes frames, and yields what comes. */
+export interface Carrier {
+  open(): Promise<void>;
+  publish(frame: Uint8Array, owner: Uint8Array): Promise<Published | undefined>;
+  /** Verified messages, forged ones and gaps, in order. */
+  events(): AsyncGenerator<SignedEvent, void>;
+  close(): Promise<void>;
+}
+
+/** Inside the HIP-56 topic `signed.<64 hex>` of a client. */
+export class TopicCarrier implements Carrier {
+  private readonly _name: string;
+  private _subscription: Subscription | undefined;
+
+  constructor(
+    private readonly _client: Client,
+    private readonly _address: Uint8Array,
+    private readonly _id: Uint8Array | undefined,
+  ) {
+    this._name = `signed.${toHex(_address)}`;
+  }
+
+  async open(): Promise<void> {
+    this._subscription ??= await this._client.subscribe(this._name);
+  }
+
+  async publish(frame: Uint8Array, owner: Uint8Array): Promise<Published | undefined> {
+    if (!this._id) throw closed();
+    const data = toData(frame, this._id, owner);
+    return this._client.publish(this._name, { type: 'message', data: { ...data } });
+  }
+
+  async *events(): AsyncGenerator<SignedEvent, void> {
+    this._subscription ??= await this._client.subscribe(this._name);
+    for await (const event of this._subscription.events()) {
+      if (event.kind === 'gap') yield event;
+      else if (event.kind === 'message') yield this._verify(event.message);
+    }
+  }
+
+  async close(): Promise<void> {
+    const subscription = this._subscription;
+    this._subscription = undefined;
+    await subscription?.unsubscribe();
+  }
+
+  private _verify(message: Message): SignedEvent {
+    const forged = (error: InvalidPayload): SignedEvent => {
+      return { kind: 'forged', error, data: message.data, message };
+    };
+    try {
+      const said = fromData(message.data);
+      const id = this._id ?? said.id;
+      const { owner, payload } = verify(said.frame, id, this._address);
+      if (toHex(owner) !== toHex(said.owner) || toHex(id) !== toHex(said.id))
+        return forged(
+          new InvalidPayload('The message names another owner or id than its signature proves.', {
+            field: 'owner',
+            remedy: 'Build the data with `toData`.',
+          }),
+        );
+      return {
+        kind: 'message',
+        ...{ payload, data: jsonOf(payload), owner, frame: said.frame, message },
+      };
+    } catch (error) {
+      if (error instanceof InvalidPayload) return forged(error);
+      throw error;
+    }
+  }
+}
+
+/** A WebSocket of a server with `--signed`, or of a Bee node. */
+export class SocketCarrier implements Carrier {
+  private readonly _url: string;
+  private _socket: WebSocketLike | undefined;
+  private _waiting: SignedEvent[] = [];
+  private _ended: Error | undefined;
+  private _wake: (() => void) | undefined;
+  /** A publisher that never reads does not collect its own messages. */
+  private _wanted: boolean;
+
+  /**
+   * @param url Of `/pubsub/`; `ws://HOST:PORT` is enough.
+   * @param owner Of a publisher; undefined only reads.
+   * @param peer The broker, such as `/ip4/10.0.0.1/tcp/1634`.
+   * @throws InvalidOption The URL is not one of a WebSocket.
+   */
+  constructor(
+    url: string,
+    private readonly _address: Uint8Array,
+    private readonly _id: Uint8Array,
+    owner: Uint8Array | undefined,
+    peer: string | undefined,
+    private readonly _WebSocket: WebSocketConstructor | undefined,
+  ) {
+    this._wanted = !owner;
+    const target = URL.canParse(url) ? new URL(url) : undefined;
+    if (!target || !/^wss?:$/.test(target.protocol))
+      throw new InvalidOption('`url` is not the URL of a WebSocket.', {
+        field: 'url',
+        remedy: 'Write ws://HOST:PORT or wss://HOST:PORT, with or without /pubsub/.',
+      });
+    let path = target.pathname.replace(/\/+$/, '');
+    if (!path.endsWith('/pubsub')) path = `${path.replace(/\/ws$/, '')}/pubsub`;
+    target.pathname = `${path}/${toHex(_address)}`;
+    const named: [string, string | undefined][] = [
+      ['peer', peer],
+      ['gsoc-eth-address', owner && toHex(owner)],
+      ['gsoc-topic', owner && toHex(_id)],
+    ];
+    // Each revision of Bee knows one of these spellings, and ignores the other.
+    for (const spelling of ['', 'swarm-pubsub-'])
+      for (const [name, value] of named)
+        if (value !== undefined) target.searchParams.append(spelling + name, value);
+    this._url = target.href;
+  }
+
+  async open(): Promise<void> {
+    const Socket = this._WebSocket ?? (globalThis.WebSocket as WebSocketConstructor | undefined);
+    if (!Socket)
+      throw new InvalidOption('This platform has no WebSocket.', {
+        field: 'WebSocket',
+        remedy: 'Pass `WebSocket`, for example that of the package ws.',
+      });
+    const socket = new Socket(this._url);
+    socket.binaryType = 'arraybuffer';
+    this._socket = socket;
+    this._ended = undefined;
+    socket.addEventListener('message', ({ data }: { data: unknown }) => this._take(data));
+    await new Promise<void>((resolve, reject) => {
+      socket.addEventListener('open', () => resolve());
+      // A close follows, which says more.
+      socket.addEventListener('error', () => {});
+      socket.addEventListener('close', ({ code, reason }: { code: number; reason: string }) => {
+        this._end(lost(`${code} ${reason}`.trim()));
+        reject(
+          new ConnectionFailed('The signed topic cannot be opened.', {
+            remedy: "Compare owner, id and topic; see the server's rules and `signed_peers`.",
+          }),
+        );
+      });
+    });
+  }
+
+  async publish(frame: Uint8Array): Promise<undefined> {
+    if (!this._socket) throw closed();
+    if (this._ended) throw this._ended;
+    this._socket.send(frame as unknown as string);
+  }
+
+  async *events(): AsyncGenerator<SignedEvent, void> {
+    if (!this._socket) throw closed();
+    this._wanted = true;
+    while (true) {
+      const event = this._waiting.shift();
+      if (event) yield event;
+      else if (!this._socket) return;
+      else if (this._ended) throw this._ended;
+      else
+        await new Promise<void>((resolve) => {
+          this._wake = resolve;
+        });
+    }
+  }
+
+  async close(): Promise<void> {
+    const socket = this._socket;
+    this._socket = undefined;
+    this._waiting = [];
+    socket?.close(1000);
+    this._wake?.();
+  }
+
+  private _take(data: unknown): void {
+    if (!this._socket || this._ended || !this._wanted) return;
+    const frame =
+      typeof data === 'string'
+        ? new TextEncoder().encode(data)
+        : new Uint8Array(data as ArrayBuffer);
+    if (this._waiting.length >= WAITING_MAX) {
+      this._end(lost(`${WAITING_MAX.toLocaleString('en-US')} messages wait for the program`));
+      this._socket.close(4000);
+      return;
+    }
+    this._waiting.push(this._verify(frame));
+    this._wake?.();
+  }
+
+  private _end(error: Error): void {
+    this._ended ??= error;
+    this._wake?.();
+  }
+
+  private _verify(frame: Uint8Array): SignedEvent {
+    try {
+      const { owner, payload } = verify(frame, this._id, this._address);
+      const data = jsonOf(payload);
+      return { kind: 'message', payload, data, owner, frame, message: undefined };
+    } catch (error) {
+      if (!(error instanceof InvalidPayload)) throw error;
+      return { kind: 'forged', error, data: frame, message: undefined };
+    }
+  }
+}
+
+function closed(): Error {
+  return new ClosedError('The signed topic is not open.', { remedy: 'Call `connect` first.' });
+}
+
+function lost(why: string): Error {
+  return new ConnectionFailed(`The WebSocket of the signed topic has ended: ${why}.`, {
+    remedy: 'Open it again; messages of the meantime are lost, for the protocol has no history.',
+  });
+}

@@ -1,0 +1,250 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
+/** `SignedTopic`: publishes signed messages, and yields those that are proved. */
+
+import type { PubSub } from '../client.js';
+import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
+import { bytesOf } from '../payload_bytes.js';
+import type { WebSocketConstructor } from '../settings/options.js';
+import {
+  digest,
+  frameOf,
+  fromHex,
+  ID_BYTES,
+  keccak256,
+  ownerOf,
+  sign,
+  toHex,
+  topicAddress,
+  verify,
+} from '../soc.js';
+import type { Published } from '../values.js';
+import { type Carrier, type Client, SocketCarrier, TopicCarrier } from './carriers.js';
+import type { SignedEvent, SignedMessage } from './messages.js';
+
+/** Signs a digest of 32 bytes as Ethereum's `personal_sign` does; answers r, s and v, 65 bytes. */
+export type Signer = (digest: Uint8Array) => Promise<Uint8Array>;
+
+/** What `SignedTopic` takes. Exactly one of `url` and `client` is given. */
+export interface SignedTopicOptions {
+  /**
+   * WebSocket of a server with `--signed`, or of a Bee node, such as `ws://127.0.0.1:8057`. The
+   * topic then has a connection of its own.
+   */
+  readonly url?: string | undefined;
+  /**
+   * Carries the messages in its HIP-56 topic `signed.<64 hex>` instead, with its token, history and
+   * resume.
+   */
+  // biome-ignore lint/suspicious/noExplicitAny: a client of any topics
+  readonly client?: PubSub<any> | undefined;
+  /**
+   * The topic's id: 32 bytes, 64 hex digits, or any other text, which is hashed. With `client` and
+   * `topic` it may be left out to read.
+   */
+  readonly id?: Uint8Array | string | undefined;
+  /** Private key, 32 bytes, to publish. */
+  readonly key?: Uint8Array | undefined;
+  /** Signs instead of `key`; needs `owner`. */
+  readonly signer?: Signer | undefined;
+  /** Address of the owner, 20 bytes; derived from `key`. */
+  readonly owner?: Uint8Array | undefined;
+  /** Address of the topic, 32 bytes or 64 hex digits; derived from `id` and `owner`. */
+  readonly topic?: Uint8Array | string | undefined;
+  /** With `url`: the broker, such as `/ip4/10.0.0.1/tcp/1634`; default the server. */
+  readonly peer?: string | undefined;
+  /** With `url`: constructor of WebSockets, where the platform has none. */
+  readonly WebSocket?: WebSocketConstructor | undefined;
+}
+
+/**
+ * A topic whose messages are signed by its owner.
+ *
+ * Iteration opens the topic, and yields what is proved; `events` yields forged messages and gaps,
+ * too.
+ */
+export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposable {
+  /** Address of the topic, 32 bytes. */
+  readonly address: Uint8Array;
+  /** Address of the owner; undefined where only the topic is known. */
+  readonly owner: Uint8Array | undefined;
+  /** Messages received so far that are not proved. */
+  forged = 0;
+  private readonly _id: Uint8Array | undefined;
+  private readonly _key: Uint8Array | undefined;
+  private readonly _signer: Signer | undefined;
+  private readonly _carrier: Carrier;
+  private _opening: Promise<void> | undefined;
+  private _warned = false;
+
+  /**
+   * @throws InvalidOption An option is wrong, or two contradict each other; `field` names it.
+   * @throws InvalidPayload The key is not one of secp256k1.
+   */
+  constructor(options: SignedTopicOptions) {
+    const { url, client, key, signer, peer } = options;
+    if ((url === undefined) === (client === undefined))
+      throw wrong('url', 'Pass exactly one of `url` and `client`.');
+    if (key && signer) throw wrong('signer', 'Pass `key` or `signer`, not both.');
+    if (signer && !options.owner)
+      throw wrong('owner', 'A `signer` needs the `owner` whose key it has.');
+    if (peer !== undefined && url === undefined)
+      throw wrong('peer', '`peer` is of use with `url` only.');
+    let { owner } = options;
+    if (key) {
+      const derived = ownerOf(key);
+      if (owner && !same(owner, derived))
+        throw wrong('owner', '`owner` is not the address of `key`.');
+      owner = derived;
+    }
+    const id = options.id === undefined ? undefined : idOf(options.id);
+    let address = options.topic === undefined ? undefined : addressOf(options.topic);
+    if (id && owner) {
+      const derived = topicAddress(id, owner);
+      if (address && !same(address, derived))
+        throw wrong('topic', '`topic` does not belong to `id` and `owner`.');
+      address = derived;
+    }
+    if (!address) throw wrong('topic', 'Pass `id` with `key` or `owner`, or `topic`.');
+    const writes = Boolean(key || signer);
+    if (!id && (writes || !client)) throw wrong('id', 'Pass `id`: it is signed with each message.');
+    this.address = address;
+    this.owner = owner;
+    this._id = id;
+    this._key = key;
+    this._signer = signer;
+    if (client) {
+      this._carrier = new TopicCarrier(client as unknown as Client, address, id);
+    } else {
+      const socket = [String(url), address, id as Uint8Array] as const;
+      const publisher = writes ? owner : undefined;
+      this._carrier = new SocketCarrier(...socket, publisher, peer, options.WebSocket);
+    }
+  }
+
+  /** The HIP-56 topic: `signed.` and the address in hex. */
+  get name(): string {
+    return `signed.${toHex(this.address)}`;
+  }
+
+  /**
+   * Begin to receive. Iteration does it, too. A publisher receives from its first iteration on.
+   *
+   * @throws PubSubError The server cannot be reached, or refuses.
+   */
+  connect(): Promise<void> {
+    // Unread messages of its own would fill the queue of a publisher's subscription.
+    const idle = (this._key || this._signer) && !(this._carrier instanceof SocketCarrier);
+    if (idle) return Promise.resolve();
+    this._opening ??= this._carrier.open().catch((error: unknown) => {
+      this._opening = undefined;
+      throw error;
+    });
+    return this._opening;
+  }
+
+  /**
+   * Sign and publish.
+   *
+   * @param payload Bytes, a string, or another JSON value; at most 4,096 bytes.
+   * @returns The acknowledgement with `client`; undefined on a WebSocket of its own, whose protocol
+   *   has none.
+   * @throws UsageError There is neither a key nor a signer.
+   * @throws InvalidPayload The payload is too long or is not JSON, or the signer's signature is not
+   *   the owner's.
+   */
+  async publish(payload: unknown): Promise<Published | undefined> {
+    const { _id: id, _key: key, _signer: signer, owner } = this;
+    if (!(key || signer) || !id || !owner)
+      throw new UsageError('This signed topic is read only.', {
+        remedy: 'Pass `key`, or `signer` with `owner`.',
+      });
+    const data = payloadOf(payload);
+    let frame: Uint8Array;
+    if (key) frame = sign(key, id, data);
+    else {
+      frame = frameOf(await (signer as Signer)(digest(id, data)), data);
+      verify(frame, id, this.address);
+    }
+    if (this._carrier instanceof SocketCarrier) await this.connect();
+    return this._carrier.publish(frame, owner);
+  }
+
+  /**
+   * Verified messages, forged ones and gaps, in order.
+   *
+   * @throws ConnectionFailed The topic's own WebSocket has ended.
+   */
+  async *events(): AsyncGenerator<SignedEvent, void> {
+    await this.connect();
+    for await (const event of this._carrier.events()) {
+      if (event.kind === 'forged') this.forged++;
+      yield event;
+    }
+  }
+
+  /** Verified messages. The console warns once of forged ones, and `forged` counts them. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<SignedMessage, void> {
+    for await (const event of this.events()) {
+      if (event.kind === 'message') yield event;
+      else if (event.kind === 'forged' && !this._warned) {
+        this._warned = true;
+        console.warn(
+          `${this.name}: a message is not signed by the topic's owner and is left out: ` +
+            `${event.error.message} Read events() to see them.`,
+        );
+      }
+    }
+  }
+
+  /** Receive nothing more. */
+  async close(): Promise<void> {
+    this._opening = undefined;
+    await this._carrier.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
+
+function payloadOf(payload: unknown): Uint8Array {
+  if (payload instanceof Uint8Array) return payload;
+  try {
+    return bytesOf(payload);
+  } catch (error) {
+    throw new InvalidPayload(`The payload cannot be written as JSON: ${error}`, {
+      field: 'payload',
+    });
+  }
+}
+
+function idOf(id: Uint8Array | string): Uint8Array {
+  if (typeof id !== 'string') return sized(id, 'id');
+  return /^[0-9a-f]{64}$/i.test(id)
+    ? fromHex(id, ID_BYTES, 'id')
+    : keccak256(new TextEncoder().encode(id));
+}
+
+function addressOf(topic: Uint8Array | string): Uint8Array {
+  if (typeof topic !== 'string') return sized(topic, 'topic');
+  const digits = topic.replace(/^signed\./, '');
+  if (!/^[0-9a-f]{64}$/i.test(digits)) throw wrong('topic', '`topic` is not 64 hex digits.');
+  return fromHex(digits, ID_BYTES, 'topic');
+}
+
+function sized(bytes: Uint8Array, field: string): Uint8Array {
+  if (bytes.length === ID_BYTES) return bytes;
+  throw wrong(field, `\`${field}\` has ${bytes.length} bytes, not ${ID_BYTES}.`);
+}
+
+function same(one: Uint8Array, other: Uint8Array): boolean {
+  return toHex(one) === toHex(other);
+}
+
+function wrong(field: string, message: string): Error {
+  return new InvalidOption(message, {
+    field,
+    remedy: 'See `SignedTopicOptions` for what goes together.',
+  });
+}

@@ -1,0 +1,193 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import WebSocket, { WebSocketServer } from 'ws';
+
+import {
+  ConnectionFailed,
+  InvalidOption,
+  InvalidPayload,
+  UsageError,
+  type WebSocketConstructor,
+} from '../../../js/src/index.js';
+import {
+  type SignedEvent,
+  type SignedMessage,
+  SignedTopic,
+  type SignedTopicOptions,
+} from '../../../js/src/signed/index.js';
+import { keccak256, ownerOf, sign, toData, toHex, topicAddress } from '../../../js/src/soc.js';
+import { bounded, Server } from './server.js';
+
+const KEY = new Uint8Array(32).fill(1);
+const OWNER = ownerOf(KEY);
+const ID = keccak256(new TextEncoder().encode('my-topic'));
+const NAME = `signed.${toHex(topicAddress(ID, OWNER))}`;
+const Socket = WebSocket as unknown as WebSocketConstructor;
+const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+let server: Server;
+let open: Server;
+
+before(async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'signed-'));
+  const rules = join(folder, 'rules.yaml');
+  const pattern = '{pattern: "signed.**", require: {authenticated: true}, publish: true}';
+  writeFileSync(rules, `rules: [${pattern}]\n`);
+  const identities = JSON.stringify({ signed: { user: 'bus', kind: 'admin' } });
+  server = await Server.start('--signed', '--listener-identities', identities);
+  open = await Server.start('--rules', rules);
+});
+
+after(async () => {
+  await Promise.all([server.stop(), open.stop()]);
+});
+
+async function take(topic: SignedTopic, count: number): Promise<SignedMessage[]> {
+  const found: SignedMessage[] = [];
+  const read = async () => {
+    for await (const message of topic) {
+      found.push(message);
+      if (found.length === count) break;
+    }
+  };
+  await bounded(read(), 'signed messages');
+  return found;
+}
+
+test('payloads arrive proved on a socket and in a topic of HIP-56', async () => {
+  const ps = server.client({ token: server.token('--user', 'root', '--admin') });
+  const socket = new SignedTopic({ url: server.ws, id: ID, owner: OWNER, WebSocket: Socket });
+  const inside = new SignedTopic({ client: ps, topic: NAME });
+  await Promise.all([socket.connect(), inside.connect()]);
+  const one = new SignedTopic({ url: server.ws, id: 'my-topic', key: KEY, WebSocket: Socket });
+  const two = new SignedTopic({ client: ps, id: toHex(ID), key: KEY });
+  const payloads = [bytes('hello'), new Uint8Array(), Uint8Array.of(255, 0), { n: 1 }, 'text'];
+  for (const payload of payloads) assert.equal(await one.publish(payload), undefined);
+  const seen = await take(socket, payloads.length);
+  for (const payload of payloads) assert.ok((await two.publish(payload))?.id);
+  const others = await take(inside, 2 * payloads.length);
+  for (const found of [...seen, ...others]) assert.deepEqual(found.owner, OWNER);
+  assert.deepEqual(
+    seen.map(({ data }) => data),
+    ['hello', '', { $base64: '/wA=' }, { n: 1 }, 'text'],
+  );
+  const hex = others.map(({ payload }) => toHex(payload));
+  assert.deepEqual(hex.slice(0, 5), hex.slice(5));
+  assert.ok(others[0]?.message?.id);
+  await Promise.all([socket, inside, one, two].map((each) => each.close()));
+});
+
+test('a signer of its own signs the digest', async () => {
+  const ps = server.client({ token: server.token('--user', 'root', '--admin') });
+  const signer = async (): Promise<Uint8Array> => {
+    const signature = sign(KEY, ID, bytes('by the wallet')).slice(0, 65);
+    signature[64] = (signature[64] ?? 0) - 27;
+    return signature;
+  };
+  const topic = new SignedTopic({ client: ps, id: ID, signer, owner: OWNER });
+  assert.ok(await topic.publish('by the wallet'));
+  await assert.rejects(topic.publish('something else'), /owner has not signed/);
+});
+
+test('forged messages are shown and not hidden', async (context) => {
+  const ps = open.client({ token: open.token('--user', 'alice') });
+  const good = toData(sign(KEY, ID, bytes('good')), ID, OWNER);
+  const forged: [unknown, string][] = [
+    [{ ...good, payload: 'bad' }, 'signature'],
+    [{ ...good, owner: '00'.repeat(20) }, 'owner'],
+    [{ ...good, id: '00'.repeat(32) }, 'owner'],
+    ['text', 'data'],
+  ];
+  const every = new SignedTopic({ client: ps, id: ID, owner: OWNER });
+  const goodOnes = new SignedTopic({ client: ps, id: ID, owner: OWNER });
+  await Promise.all([every.connect(), goodOnes.connect()]);
+  for (const [data] of [...forged, [good]])
+    await ps.publish(NAME, { type: 'message', data: data as object });
+  const seen: SignedEvent[] = [];
+  const read = async () => {
+    for await (const event of every.events()) {
+      seen.push(event);
+      if (event.kind === 'message') break;
+    }
+  };
+  await bounded(read(), 'signed messages');
+  assert.deepEqual(
+    seen.map((event) => (event.kind === 'forged' ? event.error.field : event.kind)),
+    [...forged.map(([, field]) => field), 'message'],
+  );
+  const warn = context.mock.method(console, 'warn', () => {});
+  const [message] = await take(goodOnes, 1);
+  assert.equal(message?.data, 'good');
+  assert.equal(warn.mock.callCount(), 1);
+  assert.deepEqual([every.forged, goodOnes.forged], [4, 4]);
+});
+
+test('a Bee gets the parameters in both spellings, and its forged frames are not believed', async () => {
+  const bee = new WebSocketServer({ host: '127.0.0.1', port: 0 });
+  const frame = sign(KEY, ID, bytes('good'));
+  const changed = frame.slice();
+  changed[changed.length - 1] = 33;
+  const asked = new Promise<string>((resolve) => {
+    bee.on('connection', (socket, request) => {
+      resolve(request.url ?? '');
+      for (const each of [changed, frame.slice(1), 'text', frame]) socket.send(each);
+    });
+  });
+  await new Promise((resolve) => bee.on('listening', resolve));
+  const { port } = bee.address() as { port: number };
+  const peer = '/ip4/10.0.0.1/tcp/1634';
+  const url = `ws://127.0.0.1:${port}/v1/pubsub/`;
+  const reader = new SignedTopic({ url, id: ID, owner: OWNER, peer, WebSocket: Socket });
+  assert.equal((await take(reader, 1))[0]?.data, 'good');
+  assert.equal(reader.forged, 3);
+  const path = decodeURIComponent(await asked);
+  assert.ok(path.startsWith(`/v1/pubsub/${NAME.slice(7)}?`), path);
+  for (const spelling of ['', 'swarm-pubsub-']) assert.ok(path.includes(`${spelling}peer=${peer}`));
+  assert.ok(!path.includes('gsoc'));
+  const late = take(reader, 1);
+  for (const socket of bee.clients) socket.close(1013, 'unavailable');
+  await assert.rejects(late, /has ended: 1013 unavailable/);
+  await reader.close();
+  bee.close();
+});
+
+test('a socket that is refused says so', async () => {
+  const topic = new SignedTopic({ url: open.ws, id: ID, owner: OWNER, WebSocket: Socket });
+  await assert.rejects(topic.connect(), ConnectionFailed);
+  await topic.close();
+});
+
+test('a reader publishes nothing, and a payload that cannot be signed is refused', async () => {
+  const url = 'ws://127.0.0.1:1';
+  await assert.rejects(new SignedTopic({ url, id: ID, owner: OWNER }).publish('x'), UsageError);
+  const topic = new SignedTopic({ url, id: ID, key: KEY });
+  await assert.rejects(topic.publish('x'.repeat(4097)), InvalidPayload);
+  await assert.rejects(topic.publish('\ud800'), InvalidPayload);
+  await assert.rejects(topic.publish(undefined), InvalidPayload);
+});
+
+test('options that make no sense are named', () => {
+  const url = 'ws://127.0.0.1:1';
+  const signer = async () => new Uint8Array(65);
+  const cases: [SignedTopicOptions, string][] = [
+    [{}, 'url'],
+    [{ url, id: ID }, 'topic'],
+    [{ url, id: ID, key: KEY, signer }, 'signer'],
+    [{ url, id: ID, signer }, 'owner'],
+    [{ url, id: ID, key: KEY, owner: new Uint8Array(20) }, 'owner'],
+    [{ url, id: ID, key: KEY, topic: new Uint8Array(32) }, 'topic'],
+    [{ url, id: new Uint8Array(31), key: KEY }, 'id'],
+    [{ url, topic: NAME }, 'id'],
+    [{ url, topic: 'my-topic', id: ID }, 'topic'],
+    [{ url: 'http://127.0.0.1', id: ID, owner: OWNER }, 'url'],
+  ];
+  for (const [options, field] of cases)
+    assert.throws(
+      () => new SignedTopic(options),
+      (error) => error instanceof InvalidOption && error.field === field,
+      field,
+    );
+});
