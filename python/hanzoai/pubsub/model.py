@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import VERSION, BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 _PRIVATE: Final = frozenset({"token", "data", "meta", "metadata"})
 _MESSAGE: Final = "Envelope"
 """What programs know as `Message`, under the name that the wire has for it."""
+_DEFERS: Final = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
+"""Whether types are built at first use, in place of the import, of which that takes a third.
+
+Threads that first use a type together may do so from pydantic 2.14 on.
+"""
 _DATA_SHOWN: Final = 60
 """Characters of a message's data in its `repr`."""
 
@@ -30,6 +35,7 @@ class Model(BaseModel):
         strict=True,
         extra="allow",
         hide_input_in_errors=True,
+        defer_build=_DEFERS,
     )
 
     def wire(self) -> dict[str, Any]:

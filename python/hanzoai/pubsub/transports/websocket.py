@@ -36,7 +36,7 @@ from hanzoai.pubsub.wire.codec import (
     Unknown,
     decode,
     encode,
-    validate_message,
+    message_validator,
 )
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ class WebSocketTransport:
         if connection is None:
             raise TransportClosed(None, "The connection was never opened.")
         # One function from the socket to the frame: each message comes through here.
+        validate_message = message_validator()
         while True:
             while not connection.arrived:
                 if connection.ended:

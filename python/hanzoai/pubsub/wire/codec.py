@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -29,17 +30,8 @@ _ESCAPES: Final = re.compile(
 )
 _LONE: Final = re.compile(r"\\u[dD][89a-fA-F]..\Z", re.DOTALL)
 
-# The validator itself: the adapter's method around it costs a tenth of the time of a small frame.
-_validate: Final = TypeAdapter[ServerFrame](ServerFrame).validator.validate_json
-
-# Nearly every frame is a message: where it says so first, no union has to find that out.
 MESSAGE: Final = b'{"type":"message",'
 """How a canonical message begins."""
-
-validate_message: Final[Callable[[bytes], MessageFrame]] = TypeAdapter(
-    MessageFrame
-).validator.validate_json
-"""Read a frame that begins so; raises pydantic's ``ValidationError`` where `decode` may read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +56,24 @@ class Unknown:
     type: str
 
 
+# The validators themselves: the adapter's method around them costs a tenth of the time of a small
+# frame. Built at first use: they take a tenth of the import.
+
+
+@cache
+def message_validator() -> Callable[[str | bytes], MessageFrame]:
+    """Reads a frame that begins with ``MESSAGE``; nearly every frame does.
+
+    It raises pydantic's ``ValidationError`` on what `decode` may still be able to read.
+    """
+    return TypeAdapter(MessageFrame).validator.validate_json
+
+
+@cache
+def _frame_validator() -> Callable[[str | bytes], ServerFrame]:
+    return TypeAdapter[ServerFrame](ServerFrame).validator.validate_json
+
+
 def decode(data: str | bytes) -> ServerFrame | Malformed | Unknown:
     """Read one frame of a socket.
 
@@ -72,8 +82,8 @@ def decode(data: str | bytes) -> ServerFrame | Malformed | Unknown:
     """
     try:
         if isinstance(data, bytes) and data.startswith(MESSAGE):
-            return validate_message(data)
-        return _validate(data)  # type: ignore[no-any-return]
+            return message_validator()(data)
+        return _frame_validator()(data)
     except ValidationError:
         return _decode_leniently(data)
 

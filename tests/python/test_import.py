@@ -1,0 +1,50 @@
+"""What an import of the package costs is bounded: nothing is built that a program may not use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+UNBUILT = """
+from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub.generated import wire
+from hanzoai.pubsub.model import Model
+deferred = Model.model_config["defer_build"]  # not with a pydantic older than 2.14
+print([kind for kind in Model.__subclasses__() if deferred and kind.__pydantic_complete__])
+"""
+
+TOGETHER = """
+import sys
+import threading
+sys.setswitchinterval(1e-6)
+from hanzoai.pubsub.generated.wire import SubscribedFrame
+from hanzoai.pubsub.wire.codec import decode
+FRAME = b'{"type":"subscribed","topics":["a"],"denied":[{"topic":"b","code":"internal"}]}'
+threads, kinds, start = 8, [], threading.Barrier(8)
+def read():
+    start.wait()
+    frame = decode(FRAME)
+    kinds.append(type(frame) is SubscribedFrame and frame.denied[0].code)
+for thread in [threading.Thread(target=read) for _ in range(threads)]:
+    thread.start()
+for thread in threading.enumerate():
+    if thread is not threading.current_thread():
+        thread.join()
+print(kinds)
+"""
+
+
+def run(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_an_import_builds_no_type_of_the_wire() -> None:
+    assert run(UNBUILT) == "[]"
+
+
+def test_threads_may_first_use_a_type_together() -> None:
+    assert run(TOGETHER) == str(["internal"] * 8)
