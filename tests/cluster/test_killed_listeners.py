@@ -162,8 +162,8 @@ async def test_listeners_of_a_killed_node_get_what_comes_later_or_show_their_gap
             await dies.start()
             await heard_by_all()
         assert ears.gaps == []
-        for name in KEEPS:
-            assert ears.heard[name] == list(range(count)), name
+        for kept in KEEPS:
+            assert ears.heard[kept] == list(range(count)), kept
         for name, reconnects in (
             ("event_stream", ears.stream.reconnects),
             ("hub", ears.hub.reconnects),
