@@ -55,8 +55,8 @@ class MeshNode:
         return PubSubClient(url=self.server.ws, token=self.server.service_token(), **options)
 
     def wanting(self, topic: str) -> set[str]:
-        """Ids of the nodes that want a topic."""
-        return {remote.node for remote in self.mesh.wanting(topic)}
+        """Ids of the connected nodes that want a topic."""
+        return {remote.node for remote in self.mesh.wanting(topic) if remote.link is not None}
 
 
 @asynccontextmanager

@@ -1,0 +1,117 @@
+"""TCP proxies in front of nodes: they know who dials, split the network, and count each forward."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FORWARDS = (6, 11)
+
+
+class Network:
+    """All connections between nodes, by the ids of both.
+
+    Attributes:
+        forwards: Every forward that has passed: from, to, topic, bytes with the frame.
+        apart: Whether two nodes cannot reach each other.
+    """
+
+    def __init__(self) -> None:
+        self.forwards: list[tuple[str, str, str, int]] = []
+        self.apart: Callable[[str, str], bool] = lambda one, other: False
+        self._open: dict[asyncio.Task[None], tuple[str, str]] = {}
+
+    def split(self, apart: Callable[[str, str], bool]) -> None:
+        """Cut the connections between nodes that are apart from now on."""
+        self.apart = apart
+        for task, (one, other) in list(self._open.items()):
+            if apart(one, other):
+                task.cancel()
+
+    def opened(self, task: asyncio.Task[None], one: str, other: str) -> None:
+        self._open[task] = (one, other)
+        task.add_done_callback(lambda done: self._open.pop(done, None))
+
+
+class Proxy:
+    """What other nodes dial instead of the node itself."""
+
+    def __init__(self, network: Network) -> None:
+        self.address = ""
+        self.target = ""
+        self._network = network
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._join(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        other: asyncio.StreamWriter | None = None
+        try:
+            host, port = self.target.rsplit(":", 1)
+            back, other = await asyncio.open_connection(host, int(port))
+            first, second = await _frame(reader), await _frame(back)
+            one, two = (str(msgspec.msgpack.decode(each[5:])["node"]) for each in (first, second))
+            if self._network.apart(one, two):
+                return
+            task = asyncio.current_task()
+            assert task is not None
+            self._network.opened(task, one, two)
+            other.write(first)
+            writer.write(second)
+            pumps = [
+                asyncio.ensure_future(self._pump(reader, other, one, two)),
+                asyncio.ensure_future(self._pump(back, writer, two, one)),
+            ]
+            try:
+                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in pumps:
+                    each.cancel()
+                await asyncio.wait(pumps)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            for end in (writer, other):
+                if end is not None:
+                    end.transport.abort()
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, one: str, two: str
+    ) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                frame = await _frame(reader)
+                if frame[0] in FORWARDS:
+                    topic = str(msgspec.msgpack.decode(frame[5:])[0])
+                    self._network.forwards.append((one, two, topic, len(frame)))
+                writer.write(frame)
+                await writer.drain()
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readexactly(5)
+    return head + await reader.readexactly(int.from_bytes(head[1:], "big"))
