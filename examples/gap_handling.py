@@ -1,4 +1,4 @@
-"""When messages can no longer be had, the client says so, in their place: load the state anew.
+"""When messages can no longer be had, the client says it, in their place: load the state again.
 
 Begins at a position that the server has long forgotten, as after a night without network.
 """
@@ -22,7 +22,7 @@ async def main() -> None:
         async with ps.subscribe(TOPIC, after={TOPIC: last_seen}) as sub:
             async for event in sub.events():
                 if isinstance(event, Gap):
-                    print(f"missed {event.missed} ({event.reason}): loading the counter anew")
+                    print(f"missed {event.missed} ({event.reason}): loading the counter again")
                 elif isinstance(event, Message):
                     print(f"counter is {event.data['value']}")
                     if event.data["value"] == counts[-1]:

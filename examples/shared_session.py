@@ -1,7 +1,7 @@
 """Two people in one session: each sees the other come, type and leave.
 
 `SECOND_TOKEN` names the second person. Without it both connections are those of one user, who is
-there as long as one of them is: `connect` and `disconnect` in place of `join` and `leave`.
+there as long as one of them is: `connect` and `disconnect` instead of `join` and `leave`.
 """
 
 from __future__ import annotations

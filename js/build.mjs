@@ -108,7 +108,7 @@ async function buildModules(outdir, define) {
   const alone = [...entries.slice(1), ...lazy.map(({ path }) => path)];
   const whole = staysWhole(new Set(alone.map((path) => join(here, path))));
   await build({ ...settings, mangleCache, plugins: [whole] });
-  // What is apart is in a chunk; nobody comes by its entry.
+  // What is apart is in a chunk; no one comes by its entry.
   for (const source of apart) {
     remove(join(here, outdir, source.replace(/^src\/(.*)\.ts$/, '$1.js')));
   }

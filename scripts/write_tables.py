@@ -302,7 +302,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
 
 
 def render(text: str) -> str:
-    """A page with its tables made anew.
+    """A page with its tables made again.
 
     Raises:
         KeyError: It names a table that there is not.
@@ -328,7 +328,7 @@ def main() -> int:
         drifted += 1
         if check:
             lines = (old.splitlines(keepends=True), new.splitlines(keepends=True))
-            sys.stdout.writelines(difflib.unified_diff(*lines, page.name, f"{page.name} anew"))
+            sys.stdout.writelines(difflib.unified_diff(*lines, page.name, f"{page.name} again"))
         else:
             page.write_text(new, encoding="utf-8")
             print(f"written: {page.relative_to(ROOT)}")

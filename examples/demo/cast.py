@@ -27,7 +27,7 @@ FINALE = 0.92
 """From this share on the service waits until all that was to go wrong has gone wrong."""
 
 AGAIN = 8.0
-"""Seconds after which a cut that nobody came back from is made again."""
+"""Seconds after which a cut that no one came back from is made again."""
 
 
 @dataclass(slots=True)
@@ -235,7 +235,7 @@ async def sabotage(
                 async with asyncio.timeout(AGAIN):
                     await stage.until(partial(_came_back, stage.reader, back))
                 break
-            except TimeoutError:  # nobody was there: the reader was between two connections
+            except TimeoutError:  # no one was there: the reader was between two connections
                 await server.fault("drop", user="reader")
 
 

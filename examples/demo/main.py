@@ -1,4 +1,4 @@
-"""Puts the show on, compares what was published with what was seen, and says so."""
+"""Puts the show on, compares what was published with what was seen, and says it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Page:
         notice: Seconds before its end at which the server asks for another.
         stays: Whether all is there after the end.
         url: Where the page is.
-        opened: Set when somebody has opened it.
+        opened: Set when someone has opened it.
     """
 
     server: Server

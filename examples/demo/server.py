@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 START = 20.0
 """Seconds that the server may take to start."""
 STANDARD_RATE = 100.0
-"""Publishes a second that HIP-56 allows a service."""
+"""Publishes per second that HIP-56 allows a service."""
 SESSION = "demo"
 
 
@@ -47,7 +47,7 @@ class Server:
     admin: httpx.AsyncClient
 
     def token(self, user: str, *, service: bool = False, ttl: float = 3600) -> str:
-        """A token that the server accepts for so many seconds."""
+        """A token that the server accepts for this many seconds."""
         return mint(
             self.key,
             user,
@@ -68,7 +68,7 @@ async def start(*, words: int, rate: float, notice: float) -> AsyncGenerator[Ser
     """Start a server, and end it with the block.
 
     Args:
-        words: History is kept for so many, and some more.
+        words: History is kept for this many, and some more.
         rate: Words a second; the limit of a service is raised where this is over it.
         notice: Seconds before the end of a token at which the server asks for a new one.
 

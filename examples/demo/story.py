@@ -29,7 +29,7 @@ def load_words(count: int | None = None, path: Path = TEXT) -> list[Word]:
 
 
 def rhythm(seed: int, rate: float) -> Iterator[float]:
-    """Seconds between words, for ever: uneven like a model's, `rate` words a second on average."""
+    """Seconds between words, forever: uneven like a model's, `rate` words a second on average."""
     source = random.Random(seed)
     while True:
         # Mostly a little early or late, now and then a pause to think, made up for afterwards.

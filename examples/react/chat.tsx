@@ -8,7 +8,7 @@ const { PubSubProvider, useTopic, usePresence, useConnection } = createHooks<{
   [topic: `demo.chat.${string}`]: { readonly text: string };
 }>();
 
-/** Milliseconds without a key after which nobody is shown as typing. */
+/** Milliseconds without a key after which no one is shown as typing. */
 const PAUSE = 3_000;
 
 interface AppProps {
@@ -115,7 +115,7 @@ function Room({ session }: { readonly session: string }) {
 }
 
 /**
- * Tell that somebody types: when it begins and when it ends, not for every key, for updates of
+ * Tell that someone types: when it begins and when it ends, not for every key, for updates of
  * presence count as publishes.
  *
  * @returns What a key calls, and what ends it at once.

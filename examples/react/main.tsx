@@ -1,4 +1,4 @@
-/** The page: who somebody is, where the server is, and the room. */
+/** The page: who someone is, where the server is, and the room. */
 
 import { AuthRefused, type PubSubOptions, type Token } from '@hanzoai/pubsub';
 import { createRoot } from 'react-dom/client';
@@ -17,7 +17,7 @@ async function getToken(_: unknown, { signal }: { signal: AbortSignal }): Promis
   return { value: token, expiresAt };
 }
 
-/** Outside of any component, so that what is mounted anew keeps its connection. */
+/** Outside of any component, so that what is mounted again keeps its connection. */
 const options: PubSubOptions = {
   url: import.meta.env.VITE_PUBSUB_URL ?? 'ws://127.0.0.1:8057/ws',
   getToken,

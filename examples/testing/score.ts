@@ -1,4 +1,4 @@
-/** Keeps a score that many publish to: adds what comes, and loads it anew where something is missing. */
+/** Keeps a score that many publish to: adds what comes, and loads it again where something is missing. */
 
 import type { PubSub } from '@hanzoai/pubsub';
 

@@ -30,7 +30,7 @@ READERS: Final = 24
 ROUNDS: Final = 20
 """Of a publisher, a second."""
 RATES: Final = (60, 40)
-"""Messages a second that the publisher of a node has in the mean."""
+"""Messages per second that the publisher of a node has in the mean."""
 WAVE: Final = 80
 """Seconds of its ups and downs."""
 PAGE: Final = "x" * 20_000
@@ -109,7 +109,7 @@ class Traffic:
     async def _again(
         self, way: Callable[[Node], Awaitable[None]], node: Node, pause: float
     ) -> None:
-        """Go a way for ever: what fails while the store is away is part of the picture."""
+        """Go a way forever: what fails while the store is away is part of the picture."""
         while True:
             with contextlib.suppress(PubSubError, OSError, WebSocketException):
                 await way(node)
@@ -155,7 +155,7 @@ class Traffic:
                 await asyncio.sleep(0.25)
 
     async def _look_in(self, node: Node) -> None:
-        """Somebody who comes, reads what was said, says what they do, and leaves."""
+        """Someone who comes, reads what was said, says what they do, and leaves."""
         number = self._random.randrange(ROOMS)
         async with self._client(node, self._token(f"guest{number}")) as ps:
             sub = await ps.subscribe(room(number), history=20)

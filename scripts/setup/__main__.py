@@ -1,6 +1,6 @@
 """Set up this checkout: `python -m scripts.setup NAME…`; a part that is ready costs nothing.
 
-Needs nothing but Python 3.11. The parts run side by side, print what they do, and keep the output
+Needs only Python 3.11. The parts run side by side, print what they do, and keep the output
 of the tools below `.setup/`. Run it again after a failure or Ctrl-C: it goes on.
 """
 

@@ -210,7 +210,7 @@ class NewestPython:
         return self._stamp.current or self._interpreter is None
 
     def run(self, tool: Tool) -> None:
-        """Make the environment anew."""
+        """Make the environment again."""
         self._stamp.remove()
         uv, python = VENV / "bin" / "uv", self._folder / "bin" / "python"
         command: Command = [uv, "venv", "--quiet", "--clear", "--python", str(self._interpreter)]

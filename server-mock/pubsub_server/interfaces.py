@@ -125,7 +125,7 @@ class RateLimiter(Protocol):
         ...
 
     def rate(self, identity: Identity, *, batch: bool = False) -> int:
-        """Publishes a second of this identity, as told in ``auth.ok.limits``; or by batches."""
+        """Publishes per second of this identity, as told in ``auth.ok.limits``; or by batches."""
         ...
 
     def forget(self, identity: Identity, client_id: str) -> None:
@@ -141,7 +141,7 @@ class ConnectionLimiter(Protocol):
 
         Args:
             identity: Whose it is.
-            held: As whom it is counted already, where it authenticates anew.
+            held: As whom it is counted already, where it authenticates again.
 
         Returns:
             What has to be awaited before it is granted, and may raise; None where it is.
@@ -204,7 +204,7 @@ class Audit(Protocol):
         """Note that a token was taken, or refused with an error code.
 
         Args:
-            identity: Whom the token names; None where nobody knows.
+            identity: Whom the token names; None where no one knows.
             caller: From where it came.
             client_id: The connection, or the one that should be resumed; None for a request.
             refused: The error code.

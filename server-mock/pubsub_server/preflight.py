@@ -61,7 +61,7 @@ def _doubts(settings: Settings) -> Iterator[str]:
     url = urlsplit(settings.jwks_url or "")
     if url.scheme == "http" and url.hostname not in LOOPBACK:
         yield (
-            f"the keys of IAM are fetched from {url.hostname} by http://, where whoever is on the"
+            f"the keys of IAM are fetched from {url.hostname} by http://, where anyone on the"
             " way can put in keys of his own; set iam_jwks_url to an https:// URL"
         )
     if settings.api_keys_file is not None:
@@ -78,7 +78,7 @@ def _expired_keys(file: Path) -> Iterator[str]:
         if identity.expires_at is not None and identity.expires_at <= time.time() * 1000:
             yield (
                 f"api_keys_file {file}: the key {identity.key_id} has expired; take it out, or set"
-                " its expires_at anew"
+                " its new expires_at"
             )
 
 

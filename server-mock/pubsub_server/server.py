@@ -351,7 +351,7 @@ class Server:
             ) from None
 
     def reopen(self) -> None:
-        """Opens the audit log anew, as after a rotation."""
+        """Opens the audit log again, as after a rotation."""
         if self._audit_file is not None:
             self._audit_file.reopen()
 

@@ -44,7 +44,7 @@ class Service(Protocol):
 
     @property
     def refusing(self) -> bool:
-        """Whether new connections are turned away."""
+        """Whether new connections are rejected."""
         ...
 
     @property
@@ -235,7 +235,7 @@ class Service(Protocol):
         Args:
             identity: Who asks.
             wanted: What for.
-            gone: Done when nobody waits for the answer any more.
+            gone: Done when no one waits for the answer any more.
 
         Raises:
             ServiceError: `forbidden`, `connection_limit`, `unavailable`.
@@ -267,7 +267,7 @@ class Service(Protocol):
 
         Args:
             seconds: For all of it.
-            spread: Seconds between the first end and the last; no more than 3/4 of all.
+            spread: Seconds between the first end and the last; at most 3/4 of all.
             hurry: When it is set, the rest ends at once.
         """
         ...

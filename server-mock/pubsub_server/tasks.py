@@ -1,6 +1,6 @@
 """The tasks of the server. This module alone starts them, so that none ends unnoticed.
 
-Each part has a `Tasks`. A task that ends as nobody asked it to is logged with its name and with
+Each part has a `Tasks`. A task that ends as no one asked it to is logged with its name and with
 what follows, and counted. The awaits in here are bounded: a task may swallow its cancellation,
 as `asyncio.wait_for` does on Python 3.11 where the result comes at the same time.
 """
@@ -126,7 +126,7 @@ class Tasks:
         self._waiting.clear()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until the present tasks have ended, for so many seconds at most."""
+        """Wait until the present tasks have ended, for this many seconds at most."""
         if self._running:
             await asyncio.wait(list(self._running), timeout=seconds)
 
@@ -136,12 +136,12 @@ class Tasks:
         self._cancel(self._running)
 
     async def stop(self, seconds: float = END_WITHIN) -> None:
-        """End every task, and wait until they have ended, for so many seconds at most."""
+        """End every task, and wait until they have ended, for this many seconds at most."""
         self.begin_end()
         await self.end(*self._running, seconds=seconds)
 
     async def end(self, *tasks: asyncio.Task[Any], seconds: float = END_WITHIN) -> None:
-        """End these, and wait until they have ended, for so many seconds at most."""
+        """End these, and wait until they have ended, for this many seconds at most."""
         late = {task for task in tasks if not task.done()}
         last = self._loop.time() + seconds
         while late and self._loop.time() < last:

@@ -59,7 +59,7 @@ def load(path: Path) -> tuple[Group, ...]:
     for constants in spec.values():
         for name, value in constants.items():
             if type(value) is not int:
-                raise SpecError(f"defaults.yaml: {name} is no integer: {value!r}")
+                raise SpecError(f"defaults.yaml: {name} is not an integer: {value!r}")
     return tuple(
         Group(
             name,

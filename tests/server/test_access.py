@@ -201,7 +201,7 @@ async def test_claims_may_have_other_names(iam: Iam) -> None:
     ("flags", "said"),
     [
         ({"dev": True, "host": "0.0.0.0"}, "loopback"),
-        ({}, "nobody"),
+        ({}, "no client"),
         ({"iam_url": "https://hanzo.id"}, "plaintext"),
         ({"api_keys_file": "k.yaml"}, "plaintext"),
     ],

@@ -202,7 +202,7 @@ def test_the_life_of_a_token_is_a_duration(
     [
         (("--dev", "--host", "0.0.0.0"), 2, "loopback only, not on 0.0.0.0"),
         (("--dev", "--host", "192.0.2.1"), 2, "loopback only"),
-        ((), 2, "nobody could authenticate"),
+        ((), 2, "no client could authenticate"),
         (("--iam-jwks-url", "https://hanzo.id/jwks"), 2, "plaintext is refused"),
         (("--dev", "--rules", "/nowhere.yaml"), 2, "rules: /nowhere.yaml: cannot be read"),
         (("--dev", "--http-prot", "1"), 2, "did you mean --http-port?"),
@@ -435,7 +435,7 @@ async def test_a_file_of_settings_starts_a_server_with_tls_keys_audit_and_webhoo
         ),
         ({"api_keys_file": "/nowhere.yaml", "behind_tls_proxy": True}, "/nowhere.yaml"),
         ({"dev_key_file": "{tmp}/short"}, "too short"),
-        ({"host": "192.0.2.1", "dev": False, "behind_tls_proxy": True}, "nobody"),
+        ({"host": "192.0.2.1", "dev": False, "behind_tls_proxy": True}, "no client"),
         (
             {
                 "host": "192.0.2.1",

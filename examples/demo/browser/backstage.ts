@@ -25,7 +25,7 @@ async function ask<Answer>(path: string, method = 'GET'): Promise<Answer> {
   return (await answer.json()) as Answer;
 }
 
-/** A tab keeps its name when it is loaded anew. */
+/** A tab keeps its name when it is loaded again. */
 export async function enter(): Promise<Show> {
   const user = sessionStorage.getItem('user');
   const show = await ask<Show>(user ? `show?user=${encodeURIComponent(user)}` : 'show');

@@ -190,7 +190,7 @@ await ps.subscribe(show.topic, {
 });
 await ps.subscribe(TALK, {
   onMessage: ({ sender, data }) => {
-    happenings.tell('said', `${sender?.id ?? 'somebody'}: ${data.text}`);
+    happenings.tell('said', `${sender?.id ?? 'a user'}: ${data.text}`);
   },
 });
 await ps.updatePresence(show.topic, { status });

@@ -194,5 +194,5 @@ function answerOf(body: string): JsonObject {
 function listIn(fields: JsonObject, name: string): readonly unknown[] {
   const found = fields[name] ?? [];
   if (Array.isArray(found)) return found;
-  throw new ProtocolError(`\`${name}\` of the server's answer is no list.`);
+  throw new ProtocolError(`\`${name}\` of the server's answer is not a list.`);
 }

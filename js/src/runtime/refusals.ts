@@ -109,7 +109,7 @@ export function refuseMany(messages: unknown): never {
 export function checkPresence(topic: string | undefined, data: unknown, limit: number): void {
   if (topic !== undefined) checkName(topic, 'topic');
   if (typeof data !== 'object' || data === null || Array.isArray(data)) {
-    throw new InvalidPayload('The update of presence is no object.', {
+    throw new InvalidPayload('The presence update is not an object.', {
       remedy: 'Give `status` and other keys with their values.',
       field: 'data',
       topic,

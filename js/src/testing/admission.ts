@@ -82,7 +82,7 @@ export class Admission {
 
   private _renew(connection: Connection, held: Identity, identity: Identity): void {
     if (held.userId !== identity.userId || held.kind !== identity.kind) {
-      const said = 'this token names somebody else than the connection; open another connection';
+      const said = 'this token names another user than the connection; open a new connection';
       throw new Problem('token_invalid', said, { field: 'token' });
     }
     connection.identity = identity;

@@ -151,7 +151,7 @@ export class Core {
 
   /** What is said to whom publishes too often. */
   tooMany(identity: Identity, topic: string | undefined, retryAfter: number): Problem {
-    const said = `more than ${this.rates.rate(identity)} publishes a second`;
+    const said = `more than ${this.rates.rate(identity)} publishes per second`;
     return new Problem('rate_limited', said, { topic, retryAfter });
   }
 

@@ -289,7 +289,7 @@ export class SseTransport implements Transport {
     } else {
       const reason =
         status === 200
-          ? "The server's answer is no event stream."
+          ? "The server's answer is not an event stream."
           : `The server answered HTTP ${status}: ${error.message}`;
       this._end(reason, error.retryAfter, CLOSE_CODES[status]);
     }

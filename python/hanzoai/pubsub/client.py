@@ -147,7 +147,7 @@ class PubSubClient:
     def transport(self) -> Literal["websocket", "sse"] | None:
         """How the client is connected at this moment; None where it is not connected.
 
-        ``sse`` in place of ``websocket`` says that the WebSocket could not be used; the log said
+        ``sse`` instead of ``websocket`` says that the WebSocket could not be used; the log said
         why, at WARNING.
         """
         return None if self._operations is None else self._operations.transport
@@ -248,7 +248,7 @@ class PubSubClient:
                 logged at WARNING where only messages are read.
             presence: Whether to ask for presence; default where ``on_presence`` is given. Without
                 that handler, changes come in ``sub.events()``.
-            state_loader: Called once for each gap to load the state anew (REC-4), with the
+            state_loader: Called once for each gap to load the state again (REC-4), with the
                 positions from before the call; messages that come meanwhile are kept and follow.
             queue: Bounds of what waits for the program, and what happens when it is full.
 
@@ -470,13 +470,13 @@ class PubSubClient:
     ) -> PositionList:
         """Where the logs of topics stand: the positions of their oldest and newest messages.
 
-        A topic that is named and has no log stands at ``first`` 1 and ``last`` 0; of patterns come
+        A topic that is named and has no log is at ``first`` 1 and ``last`` 0; of patterns come
         the topics that have a log and may be read. ``history(topic, after=...)`` reads messages.
 
         Args:
             topics: A topic or pattern, or several, at most 1,000.
             after: Positions that are known, by topic; at most 10,000.
-            at: Also asks where each topic stood at this time.
+            at: Also asks where each topic was at this time.
             wait: Seconds, at most 30, that the server may hold its answer until a topic has another
                 ``last`` than in ``after``, or is not in ``after``.
             timeout: Seconds beyond ``wait``; default ``operation_timeout``.

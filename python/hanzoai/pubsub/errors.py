@@ -216,7 +216,7 @@ class ConnectionLimit(LimitExceeded, code="connection_limit"):
 
 
 class RateLimited(_CodedError, code="rate_limited"):
-    """More publishes a second than allowed; see `retry_after`."""
+    """More publishes per second than allowed; see `retry_after`."""
 
 
 class SlowConsumer(_CodedError, code="slow_consumer"):
@@ -339,7 +339,7 @@ class Unsupported(_CodedError, code="unsupported"):
 
 
 class Unavailable(_CodedError, code="unavailable"):
-    """The server cannot do this at the moment."""
+    """The server cannot do this now."""
 
 
 class ClosedError(_CodedError, code="closed"):

@@ -102,7 +102,7 @@ class Link:
         """Connect.
 
         Raises:
-            ConnectionFailed: Nobody listens, or TLS fails.
+            ConnectionFailed: No one listens, or TLS fails.
             OperationTimeout: It took longer than `timeout` seconds.
         """
         try:

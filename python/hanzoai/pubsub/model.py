@@ -13,7 +13,7 @@ _PRIVATE: Final = frozenset({"token", "data", "meta", "metadata"})
 _MESSAGE: Final = "Envelope"
 """What programs know as `Message`, under the name that the wire has for it."""
 _DEFERS: Final = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
-"""Whether types are built at first use, in place of the import, of which that takes a third.
+"""Whether types are built at first use, instead of the import, of which that takes a third.
 
 Threads that first use a type together may do so from pydantic 2.14 on.
 """

@@ -50,7 +50,7 @@ def bytes_of(value: Any) -> bytes:
 
     Raises:
         ValueError: The value cannot be written as JSON: NaN, an infinity, or half a character.
-        TypeError: It is no JSON value.
+        TypeError: It is not a JSON value.
     """
     if isinstance(value, str):
         return value.encode()

@@ -64,7 +64,7 @@ class Tracing:
             if not carrier or "traceparent" in own:
                 return message
             return message.model_copy(update={"meta": {**own, **carrier}})
-        # What is no message is refused where all others are.
+        # What is not a message is refused where all others are.
         get = getattr(message, "get", None)
         meta: object = None if get is None else get("meta") or {}
         if not carrier or not isinstance(meta, Mapping) or "traceparent" in meta:

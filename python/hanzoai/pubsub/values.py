@@ -117,9 +117,9 @@ class Gap:
         topic: The concrete topic, or the pattern where the topic is unknown.
         from_: Position of the first missing message; None against a server without positions.
         to: Position of the last missing message; None where unknown.
-        missed: How many messages are missing; None where nobody can know.
-        reason: ``history_trimmed``: no longer retained. ``log_reset``: the log began anew.
-            ``slow_consumer``: the queue of this subscription was full. ``unproven``: nobody can
+        missed: How many messages are missing; None where no one can know.
+        reason: ``history_trimmed``: no longer retained. ``log_reset``: the log started again.
+            ``slow_consumer``: the queue of this subscription was full. ``unproven``: no one can
             tell.
     """
 

@@ -72,7 +72,7 @@ function applied(
   return { fieldConfig, data };
 }
 
-/** A quantile of nothing is no number; a graph has a hole there. */
+/** A quantile of nothing is not a number; a graph has a hole there. */
 function finite(frame: DataFrame): DataFrame {
   const hole = (value: unknown) => (Number.isFinite(value) ? value : null);
   const fields = frame.fields.map((field) =>

@@ -1,4 +1,4 @@
-/** Who is signed in: identity, token, limits; and how to be somebody else. */
+/** Who is signed in: identity, token, limits; and how to be someone else. */
 
 import { now } from './clock.js';
 import type { Credentials } from './credentials.js';

@@ -3,7 +3,7 @@
 /** How many colours there are; `--tone-0` and on of the style sheet. */
 export const TONES = 12;
 
-/** Tones by topic: where the name says, or the next one that nobody has. */
+/** Tones by topic: where the name says, or the next one that no one has. */
 export class Colours {
   private readonly _tones = new Map<string, number>();
   private readonly _used = new Array<number>(TONES).fill(0);

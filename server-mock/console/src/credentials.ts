@@ -15,13 +15,13 @@ export type Kind = (typeof KINDS)[number];
 export interface TokenLife {
   /** From when the page has it, Unix ms of this machine. */
   readonly from: number;
-  /** Its end, Unix ms of this machine; undefined where it has none or nobody knows. */
+  /** Its end, Unix ms of this machine; undefined where it has none or no one knows. */
   readonly until: number | undefined;
   /** How often it was renewed. */
   readonly renewals: number;
 }
 
-/** A way to be somebody. */
+/** A way to be someone. */
 export interface Credentials {
   readonly way: 'dev' | 'pasted';
   /** The claims that the token tells about itself; for display only. */
@@ -59,7 +59,7 @@ export function devCredentials(user: string, kind: Kind): Credentials {
   return { way: 'dev', claims, life, options: { getToken }, current: () => current };
 }
 
-/** A token that somebody pasted. */
+/** A token that someone pasted. */
 export function pastedCredentials(token: string): Credentials {
   const value = token.trim().replace(/^bearer\s+/i, '');
   const claims = readClaims(value) ?? { user: undefined, kind: undefined, orgs: [] };

@@ -9,9 +9,9 @@ const STEP = 125;
 const LASTS = 60_000;
 
 const ANSWER =
-  'A topic is a log that forgets. Whoever reads it knows the number of the last message, so after a ' +
+  'A topic is a log with a limit. A reader knows the number of the last message, so after a ' +
   'broken connection the reader asks for what follows that number, and gets each message once and in ' +
-  'order. What the log has forgotten by then is told as a gap, never passed over in silence.';
+  'order. What the log has forgotten by then is reported as a gap.';
 const CHAT = [
   ['ana', 'morning! is the stream up?'],
   ['ben', 'yes, since six. the new model answers on demo.run-7.answer'],

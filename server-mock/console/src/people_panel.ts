@@ -148,7 +148,7 @@ function none(topic: string | undefined): HTMLElement {
     'p',
     { class: 'hint' },
     topic === undefined
-      ? 'Nobody yet. Who subscribes to a topic by its full name is present there; patterns only observe.'
-      : 'Nobody is subscribed to this topic by its full name.',
+      ? 'No members yet. A client that subscribes to a topic by its full name is a member; patterns only observe.'
+      : 'No client subscribes to this topic by its full name.',
   );
 }

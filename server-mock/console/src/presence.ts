@@ -9,7 +9,7 @@ const LOG_MAX = 30;
 /** Topics whose members are kept. */
 const TOPICS_MAX = 500;
 
-/** Somebody came, changed or went. */
+/** Someone came, changed or went. */
 export interface Movement {
   readonly at: number;
   readonly topic: string;

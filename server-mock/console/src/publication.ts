@@ -1,4 +1,4 @@
-/** What stands in the publish box, checked before anything is sent. */
+/** What is in the publish box, checked before anything is sent. */
 
 import type { Outgoing, PublishOptions } from '@hanzoai/pubsub';
 

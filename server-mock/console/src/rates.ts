@@ -31,7 +31,7 @@ export class RateSeries {
 /**
  * How many messages came between two positions of a log.
  *
- * A log that begins anew starts at the time in microseconds or so: its jump is no count.
+ * A log that starts again starts at the time in microseconds or so: its jump is no count.
  */
 export function messagesBetween(before: number | undefined, now: number | undefined): number {
   if (before === undefined || now === undefined || now < before) return 0;

@@ -9,7 +9,7 @@ export interface Snippet {
   readonly code: string;
 }
 
-/** The snippets; a token never stands in them. */
+/** The snippets; a token never is in them. */
 export function snippets({ ws, http, devSignIn }: Config): readonly Snippet[] {
   const token = devSignIn ? '$(hanzo-pubsub token --user me)' : '$TOKEN';
   const environment = `export HANZO_PUBSUB_URL=${ws}\nexport HANZO_PUBSUB_TOKEN=${token}`;

@@ -1,4 +1,4 @@
-/** What stands in the list while it is empty: how a first message is published. */
+/** What is in the list while it is empty: how a first message is published. */
 
 import type { Config } from './config.js';
 import { copyButton } from './copy.js';

@@ -2,7 +2,7 @@
 
 A file is `rules:` with a list of `{pattern, require, publish}`. A rule whose pattern takes the
 topic decides alone; where none does, nothing is allowed. `publish` is apart from `require`:
-absent, services may publish; `true`, services and whoever meets `require`; `false`, nobody;
+absent, services may publish; `true`, services and whoever meets `require`; `false`, no one;
 `{require: …}`, whoever meets that. Admins may do everything.
 """
 
@@ -45,7 +45,7 @@ class Rule:
         source: Name of the file.
         pattern: Which topics it decides on.
         require: Who may subscribe.
-        publish: Who may publish: None for services, False for nobody, True for services and
+        publish: Who may publish: None for services, False for no one, True for services and
             whoever meets `require`, or a requirement.
     """
 
@@ -264,7 +264,7 @@ def _publish_reason(rule: Rule, bindings: dict[str, str]) -> str:
         case True:
             return "Services and those it lets subscribe may publish."
         case False:
-            return "It lets nobody publish."
+            return "No client may publish."
         case requirement:
             return f"To publish it requires {requirements.describe(requirement, bindings)}."
 

@@ -39,7 +39,7 @@ def check(settings: Settings) -> None:
     """Refuses what must not be started. HIP-56 Security 1 and 3.
 
     Raises:
-        StartError: Development elsewhere than on loopback, plaintext, or nobody who could come in.
+        StartError: Development elsewhere than on loopback, plaintext, or no one who could come in.
     """
     problems = [*_problems(settings)]
     if problems:
@@ -78,13 +78,13 @@ def _problems(settings: Settings) -> Iterator[str]:
         return
     if settings.on_mesh and settings.mesh_key is None and settings.mesh_tls_cert is None:
         yield (
-            "whoever reaches mesh_listen could read and publish everything: set mesh_key"
+            "every program that reaches mesh_listen could read and publish everything: set mesh_key"
             " (HANZO_PUBSUB_MESH_KEY), or mesh_tls_cert, mesh_tls_key and mesh_tls_ca"
         )
     if settings.jwks_url is None and settings.api_keys_file is None:
         yield (
-            "nobody could authenticate: set IAM_JWKS_URL or --api-keys-file, or use --dev on this "
-            "machine"
+            "no client could authenticate: set IAM_JWKS_URL or --api-keys-file, or use --dev on "
+            "this machine"
         )
     if not settings.tls and not settings.behind_tls_proxy:
         yield (

@@ -1,1 +1,1 @@
-"""Who somebody is: development tokens, JWTs by JWKS, API keys."""
+"""Who someone is: development tokens, JWTs by JWKS, API keys."""

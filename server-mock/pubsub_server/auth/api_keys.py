@@ -94,7 +94,7 @@ class ApiKeys:
         self.on_withdrawn: OnWithdrawn | None = None
 
     def start(self) -> None:
-        """Look at the file regularly, even while nobody shows a key."""
+        """Look at the file regularly, even while no one shows a key."""
         self._timer = asyncio.get_running_loop().call_later(CHECK_INTERVAL, self._look)
 
     def stop(self) -> None:
@@ -193,7 +193,7 @@ def load(file: Path) -> _Keys:
 def _entry(entry: object) -> tuple[str, Identity]:
     fields = documents.mapping(entry)
     if fields is None:
-        raise ValueError("is no mapping of id, sha256, user, …")
+        raise ValueError("is not a mapping of id, sha256, user, …")
     unknown = sorted(set(fields) - _FIELDS)
     if unknown:
         known = ", ".join(sorted(_FIELDS))

@@ -1,4 +1,4 @@
-"""Who somebody is: `Identity`, and how the claims of a token become one."""
+"""Who someone is: `Identity`, and how the claims of a token become one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DEFAULT_CLAIMS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Somebody whose token was checked. HIP-56, Channel Access Control.
+    """Someone whose token was checked. HIP-56, Channel Access Control.
 
     Attributes:
         user_id: Identifies the person, service or agent.
@@ -167,7 +167,7 @@ def _texts(claims: Mapping[str, object], claim: str) -> tuple[str, ...]:
 
 def _names(claims: Mapping[str, object], claim: str) -> frozenset[str]:
     names = _texts(claims, claim)
-    # An empty set of its own costs a connection 216 bytes, and most claims name nobody.
+    # An empty set of its own costs a connection 216 bytes, and most claims name no one.
     return frozenset(names) if names else NOBODY
 
 

@@ -56,7 +56,7 @@ class Fetch(Protocol):
         """The parsed document.
 
         Raises:
-            FetchFailed: It could not be fetched or is no JSON.
+            FetchFailed: It could not be fetched or is not JSON.
         """
         ...
 
@@ -119,7 +119,7 @@ class KeySet:
         if not known and (self._fetching is not None or self._failures or self._fetched is None):
             raise ServiceError(
                 "unavailable",
-                "the keys of IAM cannot be fetched at the moment",
+                "the keys of IAM cannot be fetched now",
                 retry_after_ms=max(1000, round(self._pause() * 1000)),
             )
         return known
@@ -333,7 +333,7 @@ def _header(token: str) -> tuple[str, str | None]:
         )
     kid = header.get("kid")
     if kid is not None and not isinstance(kid, str):
-        raise ServiceError("token_invalid", "the token's `kid` is no text")
+        raise ServiceError("token_invalid", "the token's `kid` is not text")
     return algorithm, kid
 
 
@@ -356,5 +356,7 @@ def _seconds(claims: Mapping[str, object], claim: str, default: float) -> float:
         or not isinstance(value, int | float)
         or not abs(value) < MAX_SECONDS
     ):
-        raise ServiceError("token_invalid", f"the token's claim `{claim}` is no number of seconds")
+        raise ServiceError(
+            "token_invalid", f"the token's claim `{claim}` is not a number of seconds"
+        )
     return float(value)

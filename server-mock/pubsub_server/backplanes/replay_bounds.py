@@ -17,7 +17,7 @@ REPLAY_TOPICS: Final = 10_000
 def bounded(
     logs: Sequence[Sequence[Entry]], truncated: Sequence[str]
 ) -> tuple[list[Entry], list[str]]:
-    """The messages of all logs by time, no more than `REPLAY_MESSAGES`, and which topics lack some.
+    """The messages of all logs by time, at most `REPLAY_MESSAGES`, and which topics lack some.
 
     Args:
         logs: Messages of each topic, oldest first.

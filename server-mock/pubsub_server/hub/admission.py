@@ -125,7 +125,7 @@ class Admission:
         if held is not None and (held.user_id, held.kind) != (identity.user_id, identity.kind):
             raise ServiceError(
                 "token_invalid",
-                "this token names somebody else than the connection; open another connection",
+                "this token names another user than the connection; open a new connection",
                 field="token",
             )
         granted = core.limiter.acquire(identity, held)

@@ -82,7 +82,7 @@ AUTH_ERRORS: Final = frozenset(
     {"auth_timeout", "token_expired", "token_invalid", "connection_limit", "unauthenticated"}
 )
 REPLACED: Final = 4409
-DEAF: Final = "this node does not hear what is published at the moment"
+DEAF: Final = "this node receives no messages from Redis now"
 CLEAN: Final = frozenset({1000, 1001, 4408})
 """Close codes after which a client is not expected back: presence leaves at once."""
 
@@ -226,7 +226,7 @@ class Hub:
         if self._draining:
             raise ServiceError("going_away", "the server is shutting down")
         if self.refusing:
-            raise ServiceError("unavailable", "no new connections are taken at the moment")
+            raise ServiceError("unavailable", "the server accepts no new connections now")
         if not self.hears:
             raise ServiceError("unavailable", DEAF)
         connection = Connection(sink, encoder, self.admission, self.core.clock())
@@ -422,7 +422,7 @@ class Hub:
         """Messages of a topic are missing: let those go that cannot see it, and ask for it."""
         for connection in list(self.core.router.route(topic)):
             if topic not in connection.patterns:
-                said = f"messages of {topic} were missed here; reconnect to be told which"
+                said = f"messages of {topic} were missed here; reconnect to replay them"
                 self.end(connection, ServiceError("going_away", said, topic=topic))
 
     async def history(

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class Interests:
-    """Topics and patterns, each joined once while somebody wants it.
+    """Topics and patterns, each joined once while someone wants it.
 
     Args:
-        join: Told of one that somebody wants; see `backplane.Backplane.join`.
-        leave: Told of one that nobody wants any more.
+        join: Told of one that someone wants; see `backplane.Backplane.join`.
+        leave: Told of one that no one wants any more.
     """
 
     def __init__(self, join: Callable[[str], None], leave: Callable[[str], None]) -> None:

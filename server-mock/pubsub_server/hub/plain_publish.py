@@ -19,7 +19,7 @@ from pubsub_server.shared.codec import MAX_META
 from pubsub_server.shared.requests import Draft, PlainPublish
 
 TOPICS_KNOWN: Final = 10_000
-"""Names that were found to be right lately."""
+"""Names that were found to be right recently."""
 
 
 class _Message(msgspec.Struct, forbid_unknown_fields=True, gc=False):

@@ -34,7 +34,7 @@ PIECE: Final = 500
 TOPIC_UNITS: Final = 3
 """What one costs; see `turns`."""
 LINGER: Final = 10.0
-"""Seconds that a topic or pattern stays joined when nobody waits for it any more."""
+"""Seconds that a topic or pattern stays joined when no one waits for it any more."""
 LINGERING_MAX: Final = 10_000
 RETRY_MS: Final = 1_000
 """For a caller with too many held requests."""
@@ -74,7 +74,7 @@ class Positions:
         self._exact: dict[str, dict[_Held, None]] = {}
         self._patterns: dict[str, dict[_Held, None]] = {}
         self._trie: TopicTrie[str] = TopicTrie()
-        # Joined though nobody waits for it, and until when.
+        # Joined though no one waits for it, and until when.
         self._lingering: dict[str, float] = {}
         self._ended = False
 
@@ -123,7 +123,7 @@ class Positions:
                     held.hear(entry.topic, seq)
 
     def expire(self) -> None:
-        """Leave what nobody has waited for lately; called now and then."""
+        """Leave what no one has waited for recently; called now and then."""
         now = self._core.clock()
         while self._lingering:
             pattern, until = next(iter(self._lingering.items()))

@@ -191,7 +191,7 @@ class Presence:
         return [(topic, member) for topic, member in gone if member is not None]
 
     def refresh(self, client_id: str, identity: Identity) -> None:
-        """The client authenticated anew."""
+        """The client authenticated again."""
         client = self._clients.get(client_id)
         if client is not None:
             client.identity = identity
@@ -212,7 +212,8 @@ class Presence:
             The topics and the member there.
 
         Raises:
-            ServiceError: `invalid_payload`, `payload_too_large`, `not_found` where it is no member.
+            ServiceError: `invalid_payload`, `payload_too_large`, `not_found` where it is not a
+            member.
         """
         client = self._clients.get(client_id)
         places = [
@@ -258,7 +259,7 @@ class Presence:
         place.avatar_url = None if avatar == identity.avatar_url else avatar
 
     def member(self, client_id: str, topic: str) -> Member | None:
-        """What a client shows on a topic; None where it is no member."""
+        """What a client shows on a topic; None where it is not a member."""
         place = self._topics.get(topic, {}).get(client_id)
         return None if place is None else place.member()
 
@@ -301,6 +302,6 @@ def _merge(old: dict[str, Any] | None, extra: Mapping[str, Any]) -> dict[str, An
         return old
     new = {**(old or {}), **extra}
     new = {key: value for key, value in new.items() if value is not None}
-    # Checked as deep as it will stand in a snapshot, or nobody could be shown this topic any more.
+    # Checked as deep as it will stand in a snapshot, or no one could be shown this topic any more.
     encode_payload([[[[[new]]]]], "data", METADATA_BYTES)
     return new or None

@@ -240,7 +240,7 @@ class Publishing:
     ) -> ServiceError:
         return ServiceError(
             "rate_limited",
-            f"more than {self._core.rates.rate(identity, batch=batch)} publishes a second",
+            f"more than {self._core.rates.rate(identity, batch=batch)} publishes per second",
             topic=draft.topic,
             retry_after_ms=wait,
         )

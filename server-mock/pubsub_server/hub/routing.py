@@ -44,7 +44,7 @@ class Route:
 
     Attributes:
         groups: By encoder.
-        hearing: Those that hear the presence of the topic; None until somebody asks.
+        hearing: Those that hear the presence of the topic; None until someone asks.
     """
 
     __slots__ = ("groups", "hearing")

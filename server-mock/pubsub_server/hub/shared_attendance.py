@@ -77,7 +77,7 @@ class SharedAttendance(Attendance):
         self._joining: Counter[str] = Counter()
         # Of whom was greeted a moment ago: when each topic was read.
         self._floors: dict[Connection, dict[str, int]] = {}
-        # Topics to be shown anew, and whether to all or to event streams alone.
+        # Topics to be shown again, and whether to all or to event streams alone.
         self._stale: dict[str, bool] = {}
         # Topics that are being read, with the time of the newest change that came meanwhile.
         self._reading: dict[str, int] = {}
@@ -320,7 +320,7 @@ class SharedAttendance(Attendance):
             return self._core.wall()
         return max(client.last_seen, self._seen(client_id) or 0)
 
-    # ------------------------------------------------------------ shown anew
+    # ------------------------------------------------------------ shown again
 
     def _refresh(self, topic: str, *, everyone: bool) -> None:
         self._stale[topic] = everyone or self._stale.get(topic, False)

@@ -278,7 +278,7 @@ class Subscriptions:
     def _joined(
         self, connection: Connection, request: SubscribeRequest, granted: Sequence[str]
     ) -> list[str]:
-        # A reader of an event stream is a member only where it says so; HIP-56 lets it watch.
+        # A reader of an event stream is a member only where it says it; HIP-56 lets it watch.
         presence = connection.encoder.presence
         if presence is Attends.CHANGES or (presence is Attends.SNAPSHOTS and request.presence):
             return [each for each in granted if not is_wildcard(each)]

@@ -9,7 +9,7 @@ async def stop_accepting(server: asyncio.Server | None) -> None:
     """Close a listening socket.
 
     asyncio makes a transport of a connection a turn of the loop after accepting it. Where the
-    server has been closed in between it fails, tells nobody, and leaves the client hanging on a
+    server has been closed in between it fails, tells no one, and leaves the client hanging on a
     socket that nothing reads. So nothing is accepted any more first, and the server is closed when
     what was accepted has its transport.
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NOBODY: Final = Identity("anonymous", anonymous=True)
-"""As whom connections act where the configuration names nobody."""
+"""As whom connections act where the configuration names no one."""
 
 
 class ByteListener(ABC):
@@ -75,8 +75,8 @@ class ByteListener(ABC):
             counts.setdefault(self.name, 0)
         if identity.anonymous:
             logger.warning(
-                "connections of %s act as nobody: they may do what rules grant to unauthenticated"
-                " clients, by default nothing; listener_identities can name somebody",
+                "connections of %s are unauthenticated: they have the permissions of such"
+                " clients, by default none; set their identity with listener_identities",
                 self.name,
             )
 
@@ -88,7 +88,7 @@ class ByteListener(ABC):
         """Listen, and answer where.
 
         Args:
-            address: TCP or a Unix socket. A socket file that nobody listens on is replaced.
+            address: TCP or a Unix socket. A socket file that no one listens on is replaced.
             tls: For TCP.
 
         Raises:
@@ -189,7 +189,7 @@ def _names(certificate: object) -> Iterator[str]:
 
 
 def _remove_stale(path: str) -> None:
-    """Remove a socket file that nobody listens on."""
+    """Remove a socket file that no one listens on."""
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             return

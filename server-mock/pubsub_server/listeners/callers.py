@@ -33,7 +33,7 @@ class Callers:
         """The address of the client.
 
         Args:
-            peer: Who is at the other end of the connection; None where nobody knows.
+            peer: Who is at the other end of the connection; None where no one knows.
             forwarded: What the request has as `X-Forwarded-For`.
 
         Returns:
@@ -46,7 +46,7 @@ class Callers:
         for said in reversed([each for line in forwarded for each in line.split(",")]):
             before = _parsed(said)
             if before is None:
-                # What stands before it may be anybody's invention.
+                # What is before it may be anybody's invention.
                 break
             here = before
             if not self._is_trusted(here):

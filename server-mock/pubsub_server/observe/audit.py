@@ -1,7 +1,7 @@
 """The audit log: who subscribed to and published on sensitive topics. HIP-56 Security 9, H-151.
 
-One JSON object a line, appended by a thread of its own, so that a slow disk holds up nobody. A
-record has no payload and no token. The file may be moved away at any time: it is opened anew when
+One JSON object a line, appended by a thread of its own, so that a slow disk holds up no one. A
+record has no payload and no token. The file may be moved away at any time: it is opened again when
 it is another one, and on `reopen`.
 """
 
@@ -149,7 +149,7 @@ class FileSink:
         return self._queue.qsize()
 
     def reopen(self) -> None:
-        """Opens the file anew before the next record, as after a rotation."""
+        """Opens the file again before the next record, as after a rotation."""
         self._reopen.set()
 
     def close(self, timeout: float = 5.0) -> None:

@@ -91,7 +91,7 @@ class StreamSink:
         self._wake.set()
 
     async def close(self, seconds: float | None = None) -> None:
-        """Sends what waits, for so long at most (`END_WITHIN`), and ends."""
+        """Sends what waits, for this long at most (`END_WITHIN`), and ends."""
         self._closing = True
         self._wake.set()
         self._tasks.begin_end()

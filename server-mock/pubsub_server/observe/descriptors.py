@@ -73,7 +73,7 @@ class Descriptors:
         except OSError as error:
             if error.errno in {errno.EMFILE, errno.ENFILE}:
                 _LOG.error(
-                    "no file descriptors left (limit %s): connections are turned away; raise"
+                    "no file descriptors left (limit %s): connections are rejected; raise"
                     " LimitNOFILE of the unit or `ulimit -n`",
                     _limit(),
                 )

@@ -20,7 +20,7 @@ class TopicFilter:
         patterns: Of the settings.
 
     Raises:
-        InvalidTopic: One of them is no pattern.
+        InvalidTopic: One of them is not a pattern.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:

@@ -60,7 +60,7 @@ class Receiver:
         self.delivered = 0
         self._hook = hook
         url = urlsplit(hook.url)
-        # What stands behind the path may be a secret.
+        # What is behind the path may be a secret.
         self._place = f"{url.scheme}://{url.netloc}{url.path}"
         self._settings = settings
         self._clock = clock
@@ -228,7 +228,7 @@ class WebhookSender:
                 receiver.put(item)
 
     async def close(self, seconds: float = 5.0) -> None:
-        """Posts what waits, for so long at most, and ends."""
+        """Posts what waits, for this long at most, and ends."""
         if self._tasks is not None:
             self._tasks.begin_end()
             for receiver in self.receivers:

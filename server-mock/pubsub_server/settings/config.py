@@ -47,7 +47,7 @@ ListenerName: TypeAlias = Literal["event_stream", "hub", "signed", "sp_pub"]
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 SPREAD_AMONG_NODES = 3_000
-"""Milliseconds; a node that is alone ends all at once, for nobody else could take them."""
+"""Milliseconds; a node that is alone ends all at once, for no one else could take them."""
 
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+", re.ASCII)
 _SOCKET_URL = re.compile(r"wss?://[a-zA-Z0-9.\[\]:-]+(?:/[a-zA-Z0-9._~/-]*)?", re.ASCII)
@@ -668,7 +668,7 @@ class Settings(BaseModel):
     @field_validator("ws_url")
     @classmethod
     def _socket(cls, url: str | None) -> str | None:
-        # It stands in a Content-Security-Policy.
+        # It is in a Content-Security-Policy.
         if url is not None and not _SOCKET_URL.fullmatch(url):
             raise ValueError("must be a ws:// or wss:// URL, such as wss://pubsub.example.com/ws")
         return url

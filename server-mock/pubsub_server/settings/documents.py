@@ -31,7 +31,7 @@ class _Once(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen and key.tag != MERGE:
                     line = key.start_mark.line + 1
-                    raise _TwiceError(f"line {line}: `{key.value}` stands there twice")
+                    raise _TwiceError(f"line {line}: `{key.value}` is there twice")
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -57,7 +57,7 @@ def parse(text: str) -> object:
         DocumentError: It is neither, or has a key twice.
     """
     try:
-        # A safe loader: it makes nothing but plain values.
+        # A safe loader: it makes only plain values.
         return cast("object", yaml.load(text, _Once))
     except _TwiceError as error:
         raise DocumentError(str(error)) from None
@@ -66,12 +66,12 @@ def parse(text: str) -> object:
 
 
 def mapping(value: object) -> dict[str, object] | None:
-    """The value as a mapping with text keys, or None if it is no mapping."""
+    """The value as a mapping with text keys, or None if it is not a mapping."""
     if not isinstance(value, dict):
         return None
     return {str(key): item for key, item in cast("dict[object, object]", value).items()}
 
 
 def sequence(value: object) -> list[object] | None:
-    """The value as a list, or None if it is no list."""
+    """The value as a list, or None if it is not a list."""
     return list(cast("list[object]", value)) if isinstance(value, list) else None

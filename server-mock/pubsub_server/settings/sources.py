@@ -93,7 +93,7 @@ def load(
 
     Args:
         flags: Values by setting name; None stands for a flag that was not given.
-        environ: Environment variables; those that are no settings are ignored, except where
+        environ: Environment variables; those that are not settings are ignored, except where
             the name is a slip of a setting's.
         file: A YAML mapping of setting names; relative paths in it begin at its folder.
 

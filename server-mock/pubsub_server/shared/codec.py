@@ -87,13 +87,13 @@ def decode(data: str | bytes, *, max_payload: int = MAX_PAYLOAD) -> Request:
 
     Readings of `publish` that are understood: the publication nested under ``message``,
     ``envelope`` or ``payload``; flat with the application's type in ``message_type``, ``msg_type``
-    or ``event``; flat without one (type ``message``); and a frame whose ``type`` is no frame type
-    but which has ``topic`` and ``data``, as HIP-56's table of fields reads when the second ``type``
-    wins.
+    or ``event``; flat without one (type ``message``); and a frame whose ``type`` is not a frame
+    type but which has ``topic`` and ``data``, as HIP-56's table of fields reads when the second
+    ``type`` wins.
 
     Raises:
         ServiceError: `invalid_frame`, `invalid_topic`, `unsupported`; for a publish with
-            ``message`` the error stands in the request, so that its ``ref`` is known. ``ref`` of a
+            ``message`` the error is in the request, so that its ``ref`` is known. ``ref`` of a
             frame that failed is found by `ref_of`.
     """
     return decode_object(parse(data), max_payload=max_payload)
@@ -197,7 +197,7 @@ def decode_publication(
     Args:
         body: ``type``, ``data``, ``ttl``, ``id``, ``meta``, and ``topic`` where none is given.
         topic: The topic, where the address says it.
-        field: Where the body stands in a larger one, for errors.
+        field: Where the body is in a larger one, for errors.
         max_payload: Bytes of JSON-encoded ``data``.
 
     Raises:
@@ -232,7 +232,7 @@ def _plain(kind: object, ttl: object, id: object, meta: object) -> bool:
 def encode_payload(
     value: object, name: str, limit: int, topic: str | None = None, prefix: str = ""
 ) -> bytes:
-    """A value as JSON, within a limit; errors name it with what stands before its name.
+    """A value as JSON, within a limit; errors name it with what is before its name.
 
     Raises:
         ServiceError: `invalid_payload`, `payload_too_large`.

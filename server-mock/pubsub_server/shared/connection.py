@@ -53,7 +53,7 @@ class Connection:
         busy: What it asked for takes several turns of the loop; what it asks next waits.
         waiting: Inbound frames that came meanwhile, or while the first ``auth`` was being checked.
         room: Done when its backlog is sent.
-        verdicts: Whether it may read a topic, for patterns; dropped when it authenticates anew.
+        verdicts: Whether it may read a topic, for patterns; dropped when it authenticates again.
         last_heard: When a byte came last, monotonic seconds.
         last_spoke: When its program sent a frame last; a socket answers pings without it.
         since: When it was authenticated first, Unix ms; 0 before.

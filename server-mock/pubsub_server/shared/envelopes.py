@@ -40,5 +40,5 @@ _DATA = msgspec.json.Decoder(_Data)
 
 
 def data_of(body: bytes) -> bytes:
-    """The JSON of a message's ``data``, as it stands in the envelope."""
+    """The JSON of a message's ``data``, as it is in the envelope."""
     return bytes(_DATA.decode(body).data)

@@ -54,16 +54,16 @@ class Bucket:
 
 
 class RateLimiter:
-    """Publishes a second of each client.
+    """Publishes per second of each client.
 
     A connection has a bucket of its own; what one user publishes over REST shares one.
 
     Args:
-        user: Publishes a second of users and agents.
-        service: Publishes a second of services and admins.
+        user: Publishes per second of users and agents.
+        service: Publishes per second of services and admins.
         burst: Milliseconds of the rate that may come at once; at least one message may.
         clock: Seconds, monotonic.
-        bulk: Publishes a second of who publishes in bulk, by batches over REST.
+        bulk: Publishes per second of who publishes in bulk, by batches over REST.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class RateLimiter:
         return self.take(identity, None, count, batch=batch)
 
     def bucket(self, identity: Identity, *, batch: bool = False) -> tuple[float, float]:
-        """Publishes a second of this identity, and how many at once."""
+        """Publishes per second of this identity, and how many at once."""
         rate = self._rate(identity, batch)
         return rate, max(1.0, rate * self._burst)
 
     def rate(self, identity: Identity, *, batch: bool = False) -> int:
-        """Publishes a second, rounded down, at least 1; what `auth.ok.limits` tells."""
+        """Publishes per second, rounded down, at least 1; what `auth.ok.limits` tells."""
         return max(1, int(self._rate(identity, batch)))
 
     def forget(self, identity: Identity, client_id: str) -> None:
@@ -139,7 +139,7 @@ class ConnectionLimiter:
     Args:
         per_user: Connections of one user.
         per_org: Connections of one organization.
-        org_limits: Connections of certain organizations, in place of `per_org`.
+        org_limits: Connections of certain organizations, instead of `per_org`.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class ConnectionLimiter:
 
         Args:
             identity: Whose connection it is.
-            held: As whom it is counted already, where it authenticates anew.
+            held: As whom it is counted already, where it authenticates again.
 
         Returns:
             What has to be awaited before it is granted, where nodes count together.

@@ -19,7 +19,7 @@ class Told:
     """A change of a topic's members, as every node with a listener hears it.
 
     Attributes:
-        change: `move`: the client is on another node from now on, and nobody else notices.
+        change: `move`: the client is on another node from now on, and no one else notices.
         topic: Where.
         client_id: Who.
         id: Of the change; empty where it needs none.

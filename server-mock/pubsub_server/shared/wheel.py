@@ -1,6 +1,6 @@
 """One timer for everything that waits: deadlines in buckets, a bucket a tick.
 
-A connection has no timer of its own: it stands in the bucket of its next deadline, and says, when
+A connection has no timer of its own: it is in the bucket of its next deadline, and says, when
 that comes, when it wants to be asked again. So what is idle costs one place in a list.
 """
 

@@ -92,7 +92,7 @@ class Bus:
         self.url = f"unix://{quote(str(self._socket))}"
 
     async def start(self) -> None:
-        """Run it, wait until it answers, and run it anew whenever it ends before `end`.
+        """Run it, wait until it answers, and run it again whenever it ends before `end`.
 
         Raises:
             StartError: There is no program, it is too old, or it does not start.

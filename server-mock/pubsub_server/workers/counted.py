@@ -1,8 +1,8 @@
 """What workers have counted, also those that have died: a sum of counters never falls.
 
-Whoever is asked for the metrics of all notes what each of them said; a worker that is started anew
+Whoever is asked for the metrics of all notes what each of them said; a worker that is started again
 goes on from there. What was counted after the last look is lost with a worker that is killed, and
-nobody has seen it.
+no one has seen it.
 """
 
 from __future__ import annotations

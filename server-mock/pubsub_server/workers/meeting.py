@@ -1,8 +1,8 @@
-"""How workers on a bus of their own end together: first nobody publishes, then listeners leave.
+"""How workers on a bus of their own end together: first no one publishes, then listeners leave.
 
 The supervisor marks in their folder that all end, before it asks any of them to. Each then says on
 its standard output that it takes no publish any more; when all have, the supervisor tells each on
-its standard input. Who went on before could acknowledge what nobody hears: the bus ends with them.
+its standard input. Who went on before could acknowledge what no one hears: the bus ends with them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """Bind a port without listening on it, so that workers may and nobody else gets it.
+    """Bind a port without listening on it, so that workers may and no one else gets it.
 
     Args:
         host: The address.

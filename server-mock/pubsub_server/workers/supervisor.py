@@ -1,4 +1,4 @@
-"""The supervisor: starts workers, starts those anew that die, passes signals on, ends with them."""
+"""The supervisor: starts workers, restarts those that die, passes signals on, ends with them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Supervisor:
                 self._bus = bus.Bus(Path(folder), settings.history_max_bytes)
                 flags += ("--redis-url", self._bus.url)
                 if settings.drain_spread is None:
-                    # All end together: there is nobody to whom clients could go one by one.
+                    # All end together: there is no one to whom clients could go one by one.
                     flags += ("--drain-spread", "0")
             self._command = [sys.executable, "-m", "pubsub_server", "serve", *self._argv, *flags]
             self._command += ("--worker", folder)
@@ -149,7 +149,7 @@ class Supervisor:
         return ready
 
     async def _keep(self, number: int) -> None:
-        """Let a worker end, and start it anew, until all are to end."""
+        """Let a worker end, and start it again, until all are to end."""
         loop = asyncio.get_running_loop()
         pause = AGAIN_AFTER
         while True:
@@ -163,7 +163,7 @@ class Supervisor:
             if self._end.is_set():
                 return
             pause = AGAIN_AFTER if loop.time() - began > STABLE else min(AGAIN_AT_MOST, pause * 2)
-            _LOG.error("worker %d ended with %s; started anew in %.1f s", number, code, pause)
+            _LOG.error("worker %d ended with %s; restarting in %.1f s", number, code, pause)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._end.wait()

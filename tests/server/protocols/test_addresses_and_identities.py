@@ -105,7 +105,7 @@ async def test_a_listener_without_an_identity_says_so(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING):
         async with running_server(hub="0"):
             pass
-    assert "connections of hub act as nobody" in caplog.text
+    assert "connections of hub are unauthenticated" in caplog.text
 
 
 class Hooks:

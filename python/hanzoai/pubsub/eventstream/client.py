@@ -39,7 +39,7 @@ PORT: Final = 1002
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What somebody published.
+    """What someone published.
 
     Attributes:
         topic: The topic; bytes that are not UTF-8 are lone surrogates (PEP 383).
@@ -103,7 +103,7 @@ class EventStreamClient:
         """Publish one event.
 
         A connection that has ended is opened again first. The event has been handed to the system
-        when this returns; nobody confirms that it arrived.
+        when this returns; no one confirms that it arrived.
 
         Args:
             topic: At most 1,024 bytes.
@@ -364,6 +364,6 @@ def _encode(topic: str | bytes, body: bytes) -> bytes:
 
 
 async def _discard(link: Link) -> None:
-    """Read what nobody wants, so that the server never waits for this side."""
+    """Read what no one wants, so that the server never waits for this side."""
     while await link.read():
         pass

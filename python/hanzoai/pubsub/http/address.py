@@ -24,7 +24,7 @@ def doubt_address(error: E, options: ClientOptions, body: bytes = b"") -> E:
     """Have the remedy of an error name an address that was derived, where that may be wrong.
 
     Args:
-        error: Of a request: it found nobody, or somebody who does not know the path.
+        error: Of a request: it found no one, or someone who does not know the path.
         options: With both addresses.
         body: What was answered; a problem document with a code comes from the API itself.
     """

@@ -59,7 +59,7 @@ class Call(Generic[T]):
         params: Query.
         body: JSON, or None.
         headers: Beside `Authorization` and those of every request.
-        repeatable: Asking twice does no more than asking once: reads, and what carries message ids.
+        repeatable: Asking twice does at most asking once: reads, and what carries message ids.
         carries_ids: It is repeatable only where the peer has `idempotency`.
         topic: What it concerns, for errors.
         id: The message it publishes, for errors.
@@ -367,7 +367,7 @@ def _json_object(body: bytes) -> dict[str, object]:
     fields = cast("dict[str, object]", value)
     for name in ("messages", "members", "topics"):
         if not isinstance(fields.get(name, []), list):
-            raise ProtocolError(f"`{name}` of the server's answer is no list.")
+            raise ProtocolError(f"`{name}` of the server's answer is not a list.")
     return fields
 
 

@@ -47,7 +47,7 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str | None) -> AsyncG
             try:
                 portion = inflater.decompress(rest, _PORTION)
             except zlib.error as error:
-                raise ProtocolError(f"The answer is no valid {name}.") from error
+                raise ProtocolError(f"The answer is not valid {name}.") from error
             rest = inflater.unconsumed_tail
             if portion:
                 yield portion

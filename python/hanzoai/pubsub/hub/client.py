@@ -52,7 +52,7 @@ PORT: Final = 13000
 
 @dataclass(frozen=True, slots=True)
 class HubMessage:
-    """What somebody published, once for each topic of the subscription.
+    """What someone published, once for each topic of the subscription.
 
     Attributes:
         topic: The topic; bytes that are not UTF-8 are lone surrogates (PEP 383).
@@ -230,7 +230,7 @@ class HubClient:
             for answer in waiting:
                 if not answer.done():
                     answer.set_exception(error)
-                    answer.exception()  # nobody may be waiting any more
+                    answer.exception()  # no one may be waiting any more
             waiting.clear()
             await link.close()
 

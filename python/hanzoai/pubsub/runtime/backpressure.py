@@ -16,7 +16,7 @@ class Backpressure:
     """Lets publishes in one by one, in order, as the queue has room (policy ``block``).
 
     Args:
-        has_room: Whether so many messages of so many bytes fit.
+        has_room: Whether so many messages of this many bytes fit.
         clock: For the timeout.
     """
 

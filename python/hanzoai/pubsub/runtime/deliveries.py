@@ -119,7 +119,7 @@ class Deliveries:
         member: PresenceMember | None,
         /,
     ) -> None:
-        """Somebody came, changed or went."""
+        """Someone came, changed or went."""
         found = self._inboxes.get(sub)
         if found is not None:
             found[1].put_other(PresenceChange(topic, members, change, member))

@@ -216,7 +216,7 @@ class Driver:
         """Seconds that an operation may take.
 
         Raises:
-            InvalidOption: It is no time, or none that anything could be done in.
+            InvalidOption: It is not a time, or none that anything could be done in.
         """
         if timeout is None:
             return self.options.operation_timeout
@@ -293,7 +293,7 @@ class Driver:
     # ------------------------------------------------------------ the transport
 
     def malformed(self, reason: str) -> None:
-        """Something that is no frame was left out: the program is told, and the rest is read."""
+        """Something that is not a frame was left out: the program is told, and the rest is read."""
         self._on_error(ProtocolError(f"A frame of the server was left out: {reason}."), None)
 
     def opened(self, *, incremental: bool) -> None:

@@ -25,7 +25,7 @@ logger = logging.getLogger("hanzoai.pubsub")
 
 _TOKEN: Final = "token_unavailable"
 _TOKEN_REMEDY: Final = (
-    "Mend `get_token`: it is called with a TokenContext and returns a string or a Token; its "
+    "Fix `get_token`: it is called with a TokenContext and returns a string or a Token; its "
     "exception is the `__cause__` of this one."
 )
 

@@ -82,7 +82,7 @@ class HttpApi:
 
     @property
     def missing(self) -> bool:
-        """Whether there was no HTTP API at its address lately."""
+        """Whether there was no HTTP API at its address recently."""
         return self._found is False and self._clock.now() < self._ask_again_at
 
     def learn(self, peer: Peer) -> None:

@@ -32,7 +32,7 @@ _OVERHEAD: Final = 400
 """Bytes of a decoded message beside its payload."""
 
 _TOPICS: Final = 1_000
-"""Topics whose gaps are told one by one while nobody reads; further ones are told together."""
+"""Topics whose gaps are told one by one while no one reads; further ones are told together."""
 
 _NAMED: Final = 5
 """Refused topics that an error names beside the first."""

@@ -42,7 +42,7 @@ class TaskKeeper:
         """Wait until every task has ended; what takes longer is cancelled.
 
         A handler that closes its client calls this from a task kept here, which ends after it:
-        nobody can wait for that.
+        no one can wait for that.
         """
         me = asyncio.current_task()
         if me is not None:

@@ -189,14 +189,14 @@ class Operations:
                 error.add_note(f"topic: {topic}")
             self._error_listener.tell(error)
         elif isinstance(error, PubSubError):
-            # A server that is restarted says so, and nobody has to do anything.
+            # A server that is restarted says it, and no one has to do anything.
             level = logging.WARNING if error.code == "going_away" else logging.ERROR
             logger.log(level, "%s: %s (topic %s)", error.code, error, topic)
         else:
             logger.error("A handler of topic %s raised an exception", topic, exc_info=error)
 
     def report_end(self, error: PubSubError, topics: tuple[str, ...]) -> None:
-        """Tell of the error that ended a subscription with handlers, where nobody awaits it.
+        """Tell of the error that ended a subscription with handlers, where no one awaits it.
 
         What ended the client ends all of them, and is told once.
         """
@@ -309,7 +309,7 @@ class Operations:
         # Callers without a type checker give all sorts of things.
         if not isinstance(cast("object", data), Mapping):
             raise InvalidPayload(
-                "The update of presence is no object.",
+                "The presence update is not an object.",
                 remedy="Give `status` and other keys with their values.",
                 field="data",
                 topic=topic,

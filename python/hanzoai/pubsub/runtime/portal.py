@@ -114,7 +114,7 @@ class Portal:
         outcome.add_done_callback(given_up)
 
     def check(self) -> None:
-        """Refuse a thread or process that would wait for itself or for nobody.
+        """Refuse a thread or process that would wait for itself or for no one.
 
         Raises:
             UsageError: It is the loop's own thread, or a forked process.
@@ -158,7 +158,7 @@ class Portal:
                 await result
 
     def release_handler(self) -> None:
-        """The handler of this thread ends the client: nobody is to wait for the handler."""
+        """The handler of this thread ends the client: no one is to wait for the handler."""
         release = getattr(self._inside, "release", None)
         if release is not None:
             release()

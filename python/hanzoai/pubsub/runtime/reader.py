@@ -55,7 +55,7 @@ class Receiver(Protocol):
         """Handle what waits."""
 
     def malformed(self, reason: str) -> None:
-        """Something that is no frame was left out, for this reason."""
+        """Something that is not a frame was left out, for this reason."""
 
     def opened(self, *, incremental: bool) -> None:
         """The transport is open."""

@@ -37,7 +37,7 @@ class Request:
         on_message: Handler of messages.
         on_presence: Handler of presence changes.
         on_gap: Handler of gaps, or ``"raise"``.
-        state_loader: Loads the state anew after a gap.
+        state_loader: Loads the state again after a gap.
     """
 
     event: Subscribe
@@ -130,7 +130,7 @@ class _Place:
             self._report,
         )
         apart = request.on_presence is not None and request.on_message is None
-        # Beside an iteration there is nobody else to call `on_presence`.
+        # Beside an iteration there is no one else to call `on_presence`.
         self._presence = (
             Inbox(request.event.topics, request.queue, _nothing) if apart else self.inbox
         )

@@ -1,4 +1,4 @@
-"""What a client stands on: the clock, randomness, and how it reaches a server.
+"""What a client is on: the clock, randomness, and how it reaches a server.
 
 A URL ``memory://NAME`` names a server of ``hanzoai.pubsub.testing`` in this process. The client
 then lives by the server's clock and uses no socket, so the program under test need not be changed.

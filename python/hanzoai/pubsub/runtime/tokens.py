@@ -126,7 +126,7 @@ class TokenSource:
         return token.value
 
     async def replace(self, rejected: str) -> str | None:
-        """Another token in place of one that the server refused; None where there is none."""
+        """Another token instead of one that the server refused; None where there is none."""
         if self._callback is None:
             return None
         if self._current is None or self._current.value == rejected:
@@ -204,7 +204,7 @@ async def _in_thread(callback: Callable[..., object], context: TokenContext) -> 
                 if isinstance(raised, StopIteration)
                 else raised
             )
-        with contextlib.suppress(RuntimeError):  # the loop has ended, nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop has ended, no one waits
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=run, name="hanzoai.pubsub get_token", daemon=True).start()

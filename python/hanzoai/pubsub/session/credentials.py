@@ -79,7 +79,7 @@ class Credentials:
         return due - at
 
     def answered(self, fetch: int) -> bool:
-        """The callback answered; False if nobody waits for that answer."""
+        """The callback answered; False if no one waits for that answer."""
         if fetch != self._awaited:
             return False
         self._awaited = None

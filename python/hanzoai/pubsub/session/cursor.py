@@ -53,7 +53,7 @@ class Replay:
             go before something of it are taken, and are known from then on.
         positions: Newest position of each topic when the subscription began.
         truncated: Topics whose log does not reach back to what was asked.
-        reset: Topics whose log began anew.
+        reset: Topics whose log started again.
         timestamp: When the subscription began, by the server's clock.
         at: When the answer came, by ours.
         first: No answer came before; holes between replayed messages are not a loss of ours then.
@@ -180,7 +180,7 @@ class SeqCursor:
         if self._since is None and replay.complete:
             # `positions` names every topic there was, so what comes of another one is newer than
             # this subscription, whatever the clock of the node that stamped it. A part of an answer
-            # does not begin it: should the rest not come, nobody knows what there was.
+            # does not begin it: should the rest not come, no one knows what there was.
             self._since = max(0, replay.began - self._overlap)
         out: list[Step] = []
         told: set[str] = set()
@@ -264,7 +264,7 @@ class SeqCursor:
         proven: set[str],
         out: list[Step],
     ) -> None:
-        """The log stood at `position`: what is not here by now is not going to come."""
+        """The log was at `position`: what is not here by now is not going to come."""
         self._live_before(topic, position, replay, told, out)
         mark = self._marks.get(topic)
         if mark is None:
@@ -306,14 +306,14 @@ class SeqCursor:
         replay.held = later
 
     def _lenient(self, topic: str, replay: Replay) -> bool:
-        """Whether holes do not count: nobody was there to miss what had expired by then."""
+        """Whether holes do not count: no one was there to miss what had expired by then."""
         return replay.first and (replay.limit is not None or topic not in self._asked)
 
     def _counted(self, topic: str, replay: Replay, told: set[str], proven: Collection[str]) -> bool:
         """Whether both ends of a hole are of one log.
 
         They are where the log lacks something behind the position that was asked for, which is of
-        it then, and behind what was replayed of it. A log that began anew may have done so more
+        it then, and behind what was replayed of it. A log that started again may have done so more
         than once.
         """
         if topic in self._anew:

@@ -23,7 +23,7 @@ class Token:
     Attributes:
         fetch: The call of `fetch_token` that this answers; an answer to another one is ignored.
         value: The token, with or without `Bearer `.
-        expires_in: Milliseconds until it ends, if the callback said so.
+        expires_in: Milliseconds until it ends, if the callback said it.
     """
 
     fetch: int

@@ -167,7 +167,7 @@ class Lifecycle(Steps[Event]):
     def woke(self) -> None:
         """The machine slept, or the network is back."""
         if self._credentials.life is not None and self._credentials.renewable:
-            self.forget_token(None)  # nobody knows how long the sleep was
+            self.forget_token(None)  # no one knows how long the sleep was
         self.fire("woke")
 
     def timer_fired(self, event: TimerFired) -> None:
@@ -292,7 +292,7 @@ class Lifecycle(Steps[Event]):
         return self._choice.may_fall_back
 
     def overdue(self, event: Event, /) -> bool:
-        """Without a connection for so long that history may be gone."""
+        """Without a connection for this long that history may be gone."""
         return self._overdue
 
     def reachable(self, event: Event, /) -> bool:
@@ -504,7 +504,7 @@ class Lifecycle(Steps[Event]):
         self._credentials.abandon(self._ports)
 
     def fail(self, event: Event, /) -> None:
-        """End by an error that no retry mends."""
+        """End by an error that no retry fixes."""
         code, message = cause(event)
         if isinstance(event, Dropped):
             by_close = (known for known in CODES.values() if known.close == event.code)

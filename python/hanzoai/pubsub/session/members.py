@@ -148,7 +148,7 @@ class PresenceMembers:
         return out
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
-        """Forget the topics that nobody wants any more."""
+        """Forget the topics that no one wants any more."""
         for topic in [topic for topic in self._rooms if not wanted(topic)]:
             del self._rooms[topic]
 

@@ -80,7 +80,7 @@ class Words:
         del self._said[topic]
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
-        """Forget what was said on topics that nobody wants any more."""
+        """Forget what was said on topics that no one wants any more."""
         self._said = {t: said for t, said in self._said.items() if t is None or wanted(t)}
 
     def _leave(self, topic: str | None, left: dict[str, Any]) -> None:

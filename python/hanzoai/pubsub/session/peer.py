@@ -20,7 +20,7 @@ class Peer:
         client_id: The id that it gave this client.
         features: What it says that it can do; empty for a plain peer.
         limits: What it says that it allows.
-        token_left: Milliseconds until the token ends, if it says so.
+        token_left: Milliseconds until the token ends, if it says it.
         plain: It knows HIP-56 and nothing more, so it is sent nothing more.
         ref: It echoes `ref`.
         ack: It answers `publish`, with the `ref` that it was given.
@@ -28,7 +28,7 @@ class Peer:
         idempotent: It publishes an id once.
         batch: It takes `publish` with `messages`.
         incremental: Subscriptions may come and go one by one; False for an event stream.
-        rate: Publishes a second that it allows; None or 0 for no limit that is known.
+        rate: Publishes per second that it allows; None or 0 for no limit that is known.
         history: Messages that it retains a topic.
         node: The node whose positions it gives; None where positions hold on every node.
     """

@@ -47,7 +47,7 @@ class Rejected:
     Attributes:
         code: A code of `spec/errors.yaml`, or one that a later server made up.
         message: What went wrong, in words.
-        remedy: What to do about it, if the server said so; else the table knows.
+        remedy: What to do about it, if the server said it; else the table knows.
         topic: The topic it concerns.
         retry_after: Milliseconds to wait before another try.
     """
@@ -199,4 +199,4 @@ class Ports(Protocol):
         """The server sent an error that answers nothing in particular; milliseconds to wait."""
 
     def finished(self, error: Rejected | None, /) -> None:
-        """The session has ended: as asked (None), or by an error that no retry mends."""
+        """The session has ended: as asked (None), or by an error that no retry fixes."""

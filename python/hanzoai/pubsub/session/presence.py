@@ -56,7 +56,7 @@ class Presence:
                     self._ports.presence_changed(state.sub, topic, members, "snapshot", None)
 
     def hide(self, state: SubscriptionState, granted: Sequence[str]) -> None:
-        """Show a subscription nobody on topics that were refused to it for now."""
+        """Show a subscription no one on topics that were refused to it for now."""
         for topic in self._members.occupied():
             if state.takes(topic) and not any(matches(pattern, topic) for pattern in granted):
                 self._ports.presence_changed(state.sub, topic, (), "snapshot", None)

@@ -268,9 +268,9 @@ class Publishes:
         return False
 
     def pause(self, milliseconds: int | None) -> None:
-        """Send nothing for so long: the server said `rate_limited`."""
+        """Send nothing for this long: the server said `rate_limited`."""
         self._paused = True
-        # Below nothing by the tenth that is kept back, else the server is at its limit for ever.
+        # Below nothing by the tenth that is kept back, else the server is at its limit forever.
         peer = self._context.peer
         spare = 0 if peer is None or not peer.rate else peer.rate - peer.burst
         self._budget = min(self._budget, -spare * 1000)

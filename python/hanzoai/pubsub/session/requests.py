@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.subscription_state import SubscriptionState
 
 MAX_REQUESTS: Final = 10_000
-"""Requests remembered; a peer that echoes no `ref` may owe answers for ever."""
+"""Requests remembered; a peer that echoes no `ref` may owe answers forever."""
 
 
 class Requests:
@@ -43,7 +43,7 @@ class Requests:
         return None if found is None else found[0]
 
     def drop(self, ref: str) -> None:
-        """It is answered, or nobody waits for the answer."""
+        """It is answered, or no one waits for the answer."""
         self._open.pop(ref, None)
 
     def clear(self) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.subscription_state import SubscriptionState
 
 KNOWN_TOPICS: Final = 4_096
-"""Topics whose subscriptions are remembered; beyond that they are looked up anew."""
+"""Topics whose subscriptions are remembered; beyond that they are looked up again."""
 
 
 class Routes:

@@ -156,7 +156,7 @@ class Session:
     # ---------------------------------------------------------------- from the runtime
 
     def token(self, call: int, value: str, expires_in: int | None = None) -> None:
-        """The token callback answered; milliseconds until the token ends, if it said so."""
+        """The token callback answered; milliseconds until the token ends, if it said it."""
         self._token(Token(call, value, expires_in))
 
     def token_failed(self, call: int, message: str, *, refused: bool) -> None:

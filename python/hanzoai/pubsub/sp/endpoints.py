@@ -113,7 +113,7 @@ class Listener:
         return cls(bound, url, file, make, tls_options(tls, timeout))
 
     async def close(self) -> None:
-        """Accept nobody any more; a socket file is removed."""
+        """Accept no one any more; a socket file is removed."""
         self._loop.remove_reader(self._bound.fileno())
         if self._paused is not None:
             self._paused.cancel()
@@ -135,7 +135,7 @@ class Listener:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
-            _log.warning("%s accepts nobody for a second: %s", self.url, error)
+            _log.warning("%s accepts no connections for a second: %s", self.url, error)
             self._loop.remove_reader(self._bound.fileno())
             self._paused = self._loop.call_later(
                 1, self._loop.add_reader, self._bound.fileno(), self._accept
@@ -161,7 +161,7 @@ class Listener:
 
 
 def _bind_unix(path: bytes) -> tuple[socket.socket, tuple[bytes, int] | None]:
-    """Bind a Unix socket, in place of a file that no program listens to any more."""
+    """Bind a Unix socket, instead of a file that no program listens to any more."""
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         try:
@@ -195,7 +195,7 @@ class Dialer:
     """Connects to an address, and again whenever the connection ends.
 
     The wait before the next attempt starts at `first` seconds, doubles up to `longest`, and is
-    drawn from its upper half. It starts anew after a connection on which the peer introduced
+    drawn from its upper half. It starts again after a connection on which the peer introduced
     itself.
     """
 

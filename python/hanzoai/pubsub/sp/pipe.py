@@ -80,7 +80,7 @@ class Pipe(asyncio.Protocol):
     # ------------------------------------------------------------ out
 
     def send(self, data: bytes) -> None:
-        """Write an encoded message, or queue it in place of the oldest that waits."""
+        """Write an encoded message, or queue it instead of the oldest that waits."""
         if not self._full:
             self.sent += 1
             if self._file is None:

@@ -163,7 +163,7 @@ class Socket:
     async def wait_for_peers(self, n: int = 1, *, timeout: float | None = None) -> None:
         """Wait until at least `n` peers are connected at the same time.
 
-        Messages that a PUB sends before its subscribers are connected reach nobody.
+        Messages that a PUB sends before its subscribers are connected reach no one.
 
         Args:
             n: Number of peers.

@@ -18,7 +18,7 @@ class PeerStats:
         sent: Messages handed to the connection.
         dropped: Messages lost because the peer's queue was full.
         received: Messages that came from the peer, matching or not.
-        queued: Messages that wait for the peer at the moment.
+        queued: Messages that wait for the peer now.
     """
 
     address: str

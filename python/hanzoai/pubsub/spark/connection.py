@@ -190,7 +190,7 @@ class Attempts:
 
 
 class PerProcess(Generic[T]):
-    """One object for each key and process: built at first use, and anew after a fork.
+    """One object for each key and process: built at first use, and again after a fork.
 
     They are closed where the process ends by itself.
     """
@@ -203,7 +203,7 @@ class PerProcess(Generic[T]):
         """The object of this key."""
         pid, known = self._known.get(key, (0, None))
         if known is None or pid != os.getpid():
-            # Two threads that both build one lose nothing but a connection.
+            # Two threads that both build one lose only a connection.
             known = build()
             self._known[key] = (os.getpid(), known)
         return known

@@ -40,7 +40,7 @@ class Page:
 
     Attributes:
         messages: Envelopes.
-        anew: Whether the log began anew behind that position.
+        again: Whether the log started again behind that position.
     """
 
     messages: list[dict[str, Any]]

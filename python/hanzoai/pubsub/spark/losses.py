@@ -14,7 +14,8 @@ class Loss(NamedTuple):
         topic: Which.
         first: The first of them.
         last: The last of them.
-        anew: Whether the log was lost and began anew, so that how many rows are gone is unknown.
+        again: Whether the log was lost and started again, so that how many rows are gone is
+        unknown.
     """
 
     topic: str
@@ -30,7 +31,7 @@ class Loss(NamedTuple):
             )
         if self.anew:
             return (
-                f"The log of {self.topic!a} was lost and began anew at position {self.last + 1}:"
+                f"The log of {self.topic!a} was lost and restarted at position {self.last + 1}:"
                 f" what was published behind {self.first - 1} cannot be read"
             )
         return (

@@ -229,7 +229,7 @@ def _read(
 
     Args:
         column: The values.
-        known: What was read before; it does not grow for ever.
+        known: What was read before; it does not grow forever.
         read: Reads one.
 
     Raises:
@@ -252,7 +252,7 @@ def _bytes(text: str) -> int:
 def letter(
     record: Record, error: PubSubError, config: PubSubConfig, number: Callable[[str], str]
 ) -> Message:
-    """What goes to the dead-letter topic in place of a row.
+    """What goes to the dead-letter topic instead of a row.
 
     The same row gives the same letter under the same id.
 

@@ -29,7 +29,7 @@ class Pace:
         return self._rate
 
     def most(self, wanted: int) -> int:
-        """How many of so many rows should go in one request."""
+        """How many of this many rows should go in one request."""
         return wanted if self._rate is None else max(1, min(wanted, int(self._rate)))
 
     def take(self, count: int, now: float) -> float:

@@ -74,7 +74,7 @@ def _position(place: object) -> int:
 
 
 UNKNOWN: Final = -1
-"""In place of `after`: before the first row that is retained when the task reads."""
+"""Instead of `after`: before the first row that is retained when the task reads."""
 
 
 class Range(NamedTuple):

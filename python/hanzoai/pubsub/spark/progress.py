@@ -103,7 +103,7 @@ class PubSubProgress:
         self._began = time.monotonic()
         context = getattr(self._spark, "sparkContext", None)
         about: dict[str, object] = {"state": "running", "name": None, "application": None}
-        with _harmless("the progress of the job is told in part only"):
+        with _harmless("the progress of the job is reported only in part"):
             if context is not None:
                 about.update(name=str(context.appName)[:200], application=context.applicationId)
             self._outlet.put(Report("run", "spark.run.started", about))

@@ -166,7 +166,7 @@ def backlog(end: object, latest: object) -> int | None:
         ends = cast("Mapping[str, object]", end)
         found = 0
         for key, value in cast("Mapping[str, object]", latest).items():
-            # What began after the read has no number yet to count from; "@…" is no topic.
+            # What began after the read has no number yet to count from; "@…" is not a topic.
             counted = key in ends and not key.startswith("@")
             behind = backlog(ends[key], value) if counted else 0
             if behind is None:

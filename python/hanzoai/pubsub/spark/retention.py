@@ -54,7 +54,7 @@ def retention(
     the batch before it take together.
 
     Args:
-        rate: Messages a second of the busiest topic at its busiest.
+        rate: Messages per second of the busiest topic at its busiest.
         trigger: Seconds between micro-batches.
         batch: Seconds that a micro-batch takes.
         outage: Seconds that the job may be away: a restart, a deployment, a night.
@@ -65,7 +65,7 @@ def retention(
     Raises:
         InvalidOption: One of them is not a positive number; `field` names it.
     """
-    check_number("rate", rate, 0.001, 1e9, "messages a second")
+    check_number("rate", rate, 0.001, 1e9, "messages per second")
     for name, value in (("trigger", trigger), ("batch", batch), ("outage", outage)):
         check_number(name, value, 0, 1e9, "seconds")
     check_number("reserve", reserve, 1, 1_000, "times")
@@ -79,7 +79,7 @@ def retention(
 def sustained_rate(
     messages: int, *, trigger: float = 1.0, batch: float = 0.5, outage: float = 0.0
 ) -> float:
-    """Messages a second of a topic that a stream reads whole while so many are retained.
+    """Messages per second of a topic that a stream reads whole while so many are retained.
 
     Args:
         messages: Retained: `history_max_messages`.
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="What a server has to retain for a stream of Spark that reads its topics.",
     )
     add = parser.add_argument
-    add("--rate", type=float, required=True, help="messages a second of the busiest topic")
+    add("--rate", type=float, required=True, help="messages per second of the busiest topic")
     add("--trigger", type=float, default=1.0, help="seconds between micro-batches (1)")
     add("--batch", type=float, default=0.5, help="seconds that a micro-batch takes (0.5)")
     add("--outage", type=float, default=0.0, help="seconds that the job may be away (0)")

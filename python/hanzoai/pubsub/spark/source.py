@@ -98,7 +98,7 @@ def _settle(fetcher: Fetcher, config: SourceConfig, losses: Sequence[Loss]) -> N
                 raise
             except PubSubError as error:
                 # The loss is certain, its reason is not needed.
-                logger.debug("the reason of a loss cannot be told: %s", error)
+                logger.debug("the reason of a loss is unknown: %s", error)
         if config.fail_on_data_loss:
             raise DataLossError(told)
         logger.warning("%s; going on", told)

@@ -28,9 +28,9 @@ Bound = Literal["earliest", "latest"] | Mapping[str, int]
 """A place in each topic: a word for all of them, or the position that was read last."""
 
 LATEST: Final = -1
-"""In place of a position: the newest."""
+"""Instead of a position: the newest."""
 EARLIEST: Final = -2
-"""In place of a position: before the oldest that is retained."""
+"""Instead of a position: before the oldest that is retained."""
 
 _SEQ_MAX: Final = 2**53 - 1
 _TOPICS_MAX: Final = 1_000
@@ -125,7 +125,7 @@ def _bound(name: str, value: str) -> object:
         " that was read last, -1 for the newest, -2 for before the oldest."
     )
     if not words.startswith("{"):
-        raise invalid(name, "is no place to begin or end", f"Give {remedy}")
+        raise invalid(name, "is not a place to start or end", f"Give {remedy}")
     try:
         found: object = from_json(words)
     except ValueError:
@@ -157,7 +157,7 @@ def _time(name: str, value: str) -> object:
         except ValueError:
             raise invalid(
                 name,
-                "is no time",
+                "is not a time",
                 "Give Unix milliseconds, or ISO 8601 like 2026-02-23T10:00:00Z.",
             ) from None
         then = then if then.tzinfo is not None else then.replace(tzinfo=UTC)

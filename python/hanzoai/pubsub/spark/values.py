@@ -41,8 +41,8 @@ def all_json(values: Sequence[object]) -> Sequence[str]:
     """The values, which are texts of JSON, all of them.
 
     Raises:
-        TypeError: One is no text.
-        ValueError: One is no JSON.
+        TypeError: One is not text.
+        ValueError: One is not JSON.
     """
     texts = cast("Sequence[str]", values)
     # What `check_json` does, looked for in all of them at once.

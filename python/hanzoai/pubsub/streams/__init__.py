@@ -186,7 +186,7 @@ def stream_reader(
         id: Id of the stream; ``latest`` for the newest one, running or ended, ``next`` for the
             first that begins from now on.
         sender: Only frames of this sender count; default: of the sender of the first frame.
-        on_cancel: Called with the id of the stream and the reason in place of publishing
+        on_cancel: Called with the id of the stream and the reason instead of publishing
             ``stream.cancel``, where cancelling goes through a route of your own.
 
     Raises:

@@ -94,7 +94,7 @@ class Aborted:
         text: The text so far.
         reason: Why: ``error`` where the program of the writer failed, what a reader passed to
             ``cancel``, or a code of docs/streams.md.
-        by: Id of the sender who cancelled it; empty where nobody did.
+        by: Id of the sender who cancelled it; empty where no one did.
     """
 
     text: str
@@ -116,7 +116,7 @@ class Final:
         parts: All parts.
         count: Tokens that were published.
         reason: The finish reason, or why it was aborted.
-        by: Id of the sender who cancelled it; empty where nobody did.
+        by: Id of the sender who cancelled it; empty where no one did.
         usage: What the writer passed as ``usage``.
         whole: Whether the text is all of it: False where tokens are missing and the end of a
             plain producer did not carry the text.

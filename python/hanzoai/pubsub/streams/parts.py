@@ -124,7 +124,7 @@ def text_of(parts: Iterable[Mapping[str, Any]]) -> str:
 
 
 def body_of(parts: Sequence[Part]) -> dict[str, Any]:
-    """An answer as frames carry it: `text` where it is nothing but text, otherwise `parts`."""
+    """An answer as frames carry it: `text` where it is only text, otherwise `parts`."""
     plain = not parts or (len(parts) == 1 and parts[0].keys() == {"type", "text"})
     if plain and (not parts or parts[0]["type"] == "text"):
         return {"text": text_of(parts)}

@@ -46,7 +46,7 @@ class StreamReader:
                     case Snapshot(text=text): ...
 
     It follows the stream in the background from the start of the block. A program that reads
-    slowly gets deltas joined, and a snapshot in place of everything before it; so ``text`` and
+    slowly gets deltas joined, and a snapshot instead of everything before it; so ``text`` and
     ``final()`` need no iteration. Leaving the block or the loop never cancels the stream.
     """
 
@@ -232,7 +232,7 @@ class StreamReader:
             async for message in self._client.history(self._topic, limit=RETAINED):
                 messages.append(incoming(message))
         except PubSubError:
-            # Without the history a gap is told, and the next snapshot mends it.
+            # Without the history a gap is told, and the next snapshot fixes it.
             messages.clear()
         self._heal = None
         self._perform(self._core.healed(messages, self._now()))

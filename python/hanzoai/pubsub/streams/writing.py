@@ -39,7 +39,7 @@ LARGEST: Final = 196_608
 PATIENCE: Final = 60_000
 """Milliseconds without a successful publish after which the writer gives up."""
 SLOW: Final = 1_000
-"""Milliseconds that a publish may be held back before the writer says so."""
+"""Milliseconds that a publish may be held back before the writer says it."""
 TTL: Final = 120
 """Seconds that tokens and snapshots are kept."""
 TTL_END: Final = 3_600
@@ -110,7 +110,7 @@ class Writing:
         stream: Id of the stream.
         epoch: Higher than that of any earlier writer of the stream.
         writer: A word that no other writer uses.
-        base: Number of the tokens that earlier writers published; None begins anew.
+        base: Number of the tokens that earlier writers published; None starts again.
         parts: What these tokens amount to.
         meta: What readers get with the start.
         window: Milliseconds between two tokens, at least.
@@ -232,7 +232,7 @@ class Writing:
     def failed(
         self, code: str, retryable: bool, at: int, wait: int | None = None
     ) -> list[WriterEffect]:
-        """The frame was not published, or nobody knows: it is sent again, if that may help."""
+        """The frame was not published, or no one knows: it is sent again, if that may help."""
         if self.ended or self._flight is None:
             return []
         if self._failing is None:

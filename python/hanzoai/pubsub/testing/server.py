@@ -317,7 +317,7 @@ class MemoryServer(Generic[C]):
 
         Args:
             topic: Of this topic; None of all.
-            positions: The numbering begins anew too, as where the whole log is lost.
+            positions: The numbering starts again too, as where the whole log is lost.
         """
         self._running.hub.core.backplane.evict(topic, log_too=positions)
 

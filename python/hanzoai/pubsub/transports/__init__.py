@@ -21,7 +21,7 @@ class TransportFailed(Exception):
         code: Close code that says what to do (`close_codes` of spec/errors.yaml), or None for a
             failure of the network.
         reason: One sentence for humans, without tokens.
-        retry_after: Earliest next attempt in seconds from now, where the server said so.
+        retry_after: Earliest next attempt in seconds from now, where the server said it.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class TransportClosed(Exception):
     Attributes:
         code: Close code, or None where the connection was lost without one.
         reason: One sentence for humans, without tokens.
-        retry_after: Earliest next attempt in seconds from now, where the server said so.
+        retry_after: Earliest next attempt in seconds from now, where the server said it.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class Transport(Protocol):
     """Time, by `Clock.now`, of the last byte that came in: pongs, pings and comments included."""
 
     largest: int | None
-    """Bytes on the wire of the largest live message that came in; None where nobody looked."""
+    """Bytes on the wire of the largest live message that came in; None where no one looked."""
 
     malformed: Callable[[str], None]
-    """Called with the reason, where something that is no frame came in and was left out."""
+    """Called with the reason, where something that is not a frame came in and was left out."""
 
     async def open(self) -> None:
         """Connect.
@@ -99,7 +99,7 @@ class Transport(Protocol):
 
 
 def ignore(reason: str) -> None:
-    """What is called while nobody wants to know."""
+    """What is called while no one wants to know."""
 
 
 __all__ = ["Transport", "TransportClosed", "TransportFailed", "ignore"]

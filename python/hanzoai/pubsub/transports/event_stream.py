@@ -67,7 +67,7 @@ class EventStream:
 
     Attributes:
         retry: Seconds to wait before the next one, as the server's `retry:` said.
-        client_id: Under which presence knows this stream, where the server says so.
+        client_id: Under which presence knows this stream, where the server says it.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ async def open_stream(
         request: What to ask for.
         token: With or without `Bearer `.
         heard: Called for every chunk of bytes, comments included.
-        malformed: Called with the reason for every event that is left out as it is no frame.
+        malformed: Called with the reason for every event that is left out as it is not a frame.
         connect_timeout: Seconds to connect and to get the head of the answer.
         limit: Bytes of the largest event.
 
@@ -167,7 +167,7 @@ async def open_stream(
 
 
 async def _refusal(response: httpx.Response) -> bytes:
-    """The first 64 KiB of an answer that is no stream."""
+    """The first 64 KiB of an answer that is not a stream."""
     body = b""
     try:
         async with aclosing(body_of(response)) as portions:
@@ -221,7 +221,7 @@ class _Watched(httpx.AsyncByteStream):
                 after_cr = chunk.endswith(b"\r")
                 chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             if chunk.endswith(b"\n\n") and chunk.lstrip().startswith(b":"):
-                self.held = 0  # a keepalive is no part of an event
+                self.held = 0  # a keepalive is not a part of an event
             if chunk:
                 yield chunk
 

@@ -176,7 +176,7 @@ class MemoryTransport:
             self._wake()
 
     def heard(self) -> None:
-        """The server has sent a byte that is no frame."""
+        """The server has sent a byte that is not a frame."""
         self.last_heard = self._peer.clock.now()
 
     def ended(self, code: int | None, reason: str, *, lose: bool = False) -> None:

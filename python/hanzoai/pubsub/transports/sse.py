@@ -3,9 +3,9 @@
 For networks that let no WebSocket through. The session speaks the same frames as on a socket:
 
 - `auth` asks `GET /v1/session`, and its answer becomes `auth.ok` or `auth.error`; a peer without
-  that operation knows HIP-56 and nothing more. A further `auth` opens the stream anew with its
+  that operation knows HIP-56 and nothing more. A further `auth` opens the stream again with its
   token; what passes meanwhile is replayed as messages, and the session drops what it knows.
-- The `subscribe` frames of one loop turn are all there is: they open one stream in place of the
+- The `subscribe` frames of one loop turn are all there is: they open one stream instead of the
   one before, which is read until the next one answers.
 - `publish` and `presence.update` go through REST in their order; what waits goes in one batch.
 - `ping` goes nowhere: keepalive comments say that the stream lives.
@@ -170,7 +170,7 @@ class SseTransport:
         return self._token or ""
 
     async def replace(self, rejected: str) -> str | None:
-        """The token of an `auth` that came since; the session renews tokens, nobody else."""
+        """The token of an `auth` that came since; the session renews tokens, no one else."""
         return self._token if self._token != rejected else None
 
     # ------------------------------------------------------------ frames out
@@ -295,7 +295,7 @@ class SseTransport:
             reason = (
                 f"The server answered HTTP {refused.status}: {error.message}"
                 if refused.status != 200
-                else "The server's answer is no event stream."
+                else "The server's answer is not an event stream."
             )
         except EventTooLarge:
             code, reason = 1009, f"An event has more than {self._options.max_frame:,} bytes."

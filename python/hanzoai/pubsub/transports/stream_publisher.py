@@ -97,7 +97,7 @@ class StreamPublisher:
                 results = await self._rest.publish_many(row)
         except (ConnectionFailed, OperationTimeout) as error:
             for frame in frames:
-                if frame.ref is None:  # nobody will send it again
+                if frame.ref is None:  # no one will send it again
                     self._put(error_frame(error, frame))
             self._end(TransportClosed(None, error.message, error.retry_after))
             return False

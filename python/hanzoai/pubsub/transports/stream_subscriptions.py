@@ -75,10 +75,10 @@ class StreamSubscriptions:
         return not self._wanted
 
     def replace(self, frames: Sequence[SubscribeFrame]) -> list[ServerFrame]:
-        """Take a new set in place of the present one.
+        """Take a new set instead of the present one.
 
         Returns:
-            Answers to those of the old set that nobody else will answer: without a `ref` the
+            Answers to those of the old set that no one else will answer: without a `ref` the
             session matches answers to requests by their order.
         """
         overtaken: list[ServerFrame] = [

@@ -36,7 +36,7 @@ MESSAGE: Final = b'{"type":"message",'
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Something that is no frame in any reading.
+    """Something that is not a frame in any reading.
 
     Attributes:
         reason: Why, without any of its content.

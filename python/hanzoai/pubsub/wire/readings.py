@@ -4,7 +4,7 @@ One JSON object cannot hold both the `type` of a frame and the `type` of the mes
 HIP-56 asks for both. So peers may send a message nested under `message`, `envelope` or `payload`,
 or flat with the application's type in `message_type`, `msg_type` or `event`, or flat with that type
 in the place of the frame's, or flat without any. Presence events come bare or as messages, error
-codes as numbers, members with `id` in place of `client_id`, and messages without a timestamp.
+codes as numbers, members with `id` instead of `client_id`, and messages without a timestamp.
 
 An odd optional field is left out, an odd member or history entry is left out of its list, so that
 the rest is not lost with it; only what makes no sense at all is refused.
@@ -103,7 +103,7 @@ def read_envelope(value: object) -> Envelope | str:
 
 
 def read_member(value: object) -> wire.PresenceMember | None:
-    """Read one presence member; None for what names nobody (ambiguity A7)."""
+    """Read one presence member; None for what names no one (ambiguity A7)."""
     fields = _object(value)
     if fields is None:
         return None

@@ -36,7 +36,7 @@ export class MessageBuffer {
   /**
    * Take what came since the last time.
    *
-   * A gap stands before the next message of its topic, or at the end where none follows.
+   * A gap is before the next message of its topic, or at the end where none follows.
    *
    * @returns The entries that had to go.
    */

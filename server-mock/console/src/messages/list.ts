@@ -21,7 +21,7 @@ export interface ListOptions {
   readonly again: (message: Message) => void;
   /** Called when the reader is at the top. */
   readonly atTop: () => void;
-  /** Stands above the first row. */
+  /** Is above the first row. */
   readonly head: HTMLElement;
 }
 

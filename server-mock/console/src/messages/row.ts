@@ -8,7 +8,7 @@ import type { Entry } from './buffer.js';
 
 const REASONS: Readonly<Record<Gap['reason'], string>> = {
   history_trimmed: 'no longer retained by the server',
-  log_reset: 'the log of the topic began anew',
+  log_reset: 'the log of the topic was reset',
   slow_consumer: 'this page was too slow for them',
   unproven: 'the server cannot tell',
 };

@@ -35,12 +35,12 @@ class CatchingUp:
     Args:
         layout: Names of keys.
         reader: Of the logs.
-        tracks: Where each topic stands here.
+        tracks: Where each topic is here.
         deliveries: Is given what was missed.
         matching: Whether a topic is wanted here.
         roster: Looks for changes of members at the same time.
         life: Is told where Redis has lost something.
-        silence: Milliseconds after which a log that nobody writes is forgotten.
+        silence: Milliseconds after which a log that no one writes is forgotten.
         tasks: Keeps the sweeps.
     """
 
@@ -94,7 +94,7 @@ class CatchingUp:
     def sure(self, topic: str) -> bool:
         """Whether this node has heard all that the topic's shard published up to now."""
         shard = self._layout.shard(topic)
-        # Nobody was subscribed before this node looked for the first time.
+        # No one was subscribed before this node looked for the first time.
         return shard not in self._caught_up or self._begun[shard] == self._proven[shard]
 
     async def restored(self, shards: Sequence[int]) -> None:

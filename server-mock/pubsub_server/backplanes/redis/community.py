@@ -23,11 +23,11 @@ class Community:
         max_members: Of one topic.
         per_user: Open connections of one user.
         per_org: Of one organization.
-        org_limits: Of certain organizations, in place of ``per_org``.
-        rate_user: Publishes a second of a user over REST.
+        org_limits: Of certain organizations, instead of ``per_org``.
+        rate_user: Publishes per second of a user over REST.
         rate_service: Of a service.
         rate_burst: Milliseconds of the rate that may come at once.
-        rate_bulk: Publishes a second of who publishes in bulk, by batches over REST.
+        rate_bulk: Publishes per second of who publishes in bulk, by batches over REST.
     """
 
     heartbeat: float

@@ -1,4 +1,4 @@
-"""One connection to Redis that listens, and that says so when it is lost."""
+"""One connection to Redis that listens, and that says it when it is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Ear:
     """One connection that listens.
 
-    The `PubSub` of redis-py is of no use here: it reconnects by itself, and nobody learns that
+    The `PubSub` of redis-py is of no use here: it reconnects by itself, and no one learns that
     something may have been missed in between.
 
     Args:

@@ -1,4 +1,4 @@
-"""One connection that listens to what this node's clients need, made anew when it is lost."""
+"""One connection that listens to what this node's clients need, made again when it is lost."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Feed:
         begun: Callable[[], None] = lambda: None,
     ) -> None:
         self._link = link
-        # Nobody else publishes there: what comes is what this feed has sent.
+        # No one else publishes there: what comes is what this feed has sent.
         self._own = f"{bases[0]}:alive:{secrets.token_hex(8)}"
         self._take = take
         self._restored = restored
@@ -295,7 +295,7 @@ class Feed:
     def _complete(self) -> None:
         if self._unconfirmed or self._adding:
             return
-        # All that is wanted comes, by whatever way somebody was waiting for it.
+        # All that is wanted comes, by whatever way someone was waiting for it.
         for futures in self._waiters.values():
             _resolve(futures)
         self._waiters.clear()

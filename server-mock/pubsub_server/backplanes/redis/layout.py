@@ -14,7 +14,7 @@ class Layout:
 
     Args:
         prefix: What all names begin with; services that share a Redis take different ones.
-        shards: How many; the same on every node, for ever.
+        shards: How many; the same on every node, forever.
 
     Attributes:
         prefix: As given.

@@ -1,6 +1,6 @@
 """That this node lives, and that others do not: beats, and what is done after a node that died.
 
-A node that was silent for too long may have been given up by the others. It begins anew under
+A node that was silent for too long may have been given up by the others. It starts again under
 another name then, writes what it holds under that, and gives its old name up itself; so nothing
 that was written under a name comes back after the name was given up.
 """
@@ -37,7 +37,7 @@ class Heir(Protocol):
     """Something that writes under the name of the node."""
 
     def renew(self, former: Sequence[str]) -> asyncio.Future[None]:
-        """The node has another name; write everything anew. Done when it is written.
+        """The node has another name; write everything again. Done when it is written.
 
         Args:
             former: Names under which some of it may stand.
@@ -173,7 +173,7 @@ class Life:
         self.node = node = _name()
         self._since = None
         self._lost.clear()
-        logger.warning("the others may not know this node any more; it begins anew")
+        logger.warning("the other nodes may have removed this node; it registers again")
         former = tuple(self._former)
         written = asyncio.gather(*(heir.renew(former) for heir in self._heirs))
         written.add_done_callback(lambda _: self._written(node, former))
@@ -208,7 +208,7 @@ class Life:
                     for heir in self._heirs:
                         heir.recorded("leave", topic.decode(), client_id.decode(), "", shown)
         if not await self._link.strike(self._layout.nodes, name):
-            # Another node was faster, and has said so.
+            # Another node was faster, and has said it.
             return
         if await self._link.strike(self._layout.left, name):
             logger.info("node %s has left, and %d members with it", name, gone)

@@ -1,6 +1,6 @@
 """Limits that hold on all nodes together: open connections, and publishes over REST.
 
-While Redis is away each node goes by its own counts: nobody is refused who might be let in.
+While Redis is away each node goes by its own counts: no one is refused who might be let in.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
         life: The name of this node.
         per_user: Connections of one user.
         per_org: Connections of one organization.
-        org_limits: Connections of certain organizations, in place of `per_org`.
+        org_limits: Connections of certain organizations, instead of `per_org`.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
                 arguments += (bases.setdefault(base, len(bases) + 1), name, count, most)
             said, *answers = await self._link.call("counts.lua", list(bases), arguments)
             if said == b"dead":
-                # All is written anew when the node has another name.
+                # All is written again when the node has another name.
                 if node == self._life.node:
                     self._life.lose()
                 return totals
@@ -215,10 +215,10 @@ class SharedRateLimiter(RateLimiter):
         link: To Redis.
         layout: Names of keys.
         life: Knows whether Redis is there.
-        user: Publishes a second of users and agents.
-        service: Publishes a second of services and admins.
+        user: Publishes per second of users and agents.
+        service: Publishes per second of services and admins.
         burst: Milliseconds of the rate that may come at once; at least one message may.
-        bulk: Publishes a second of who publishes in bulk, by batches over REST.
+        bulk: Publishes per second of who publishes in bulk, by batches over REST.
     """
 
     def __init__(

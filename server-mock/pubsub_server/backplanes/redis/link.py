@@ -147,7 +147,7 @@ class Link:
         )
 
     async def keep_first(self, key: str, value: str) -> str:
-        """Set a key that nobody has set; what it holds then."""
+        """Set a key that no one has set; what it holds then."""
         found: bytes | None = await self._at(
             key, lambda readers: readers.set(key, value, nx=True, get=True)
         )

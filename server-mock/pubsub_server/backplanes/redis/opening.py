@@ -91,7 +91,7 @@ async def open_backplane(
         await link.close()
         if "unexpected keyword argument" not in str(error):
             raise
-        # redis-py hands what stands behind `?` on to its connections.
+        # redis-py hands what is behind `?` on to its connections.
         option = str(error).rpartition("argument ")[2]
         raise UnusableError(f"there is no option {option} of a connection to Redis") from None
     return RedisBackplane(
@@ -106,10 +106,10 @@ async def open_backplane(
 
 
 def _see_database(url: str) -> None:
-    # redis-py takes what is no number for 0, without a word.
+    # redis-py takes what is not a number for 0, without a word.
     path = urlsplit(url).path.strip("/")
     if not url.startswith("unix:") and path and not path.isdecimal():
-        raise UnusableError("what stands behind the port is the number of a database, such as /0")
+        raise UnusableError("the path of the URL is the number of a database, such as /0")
 
 
 def _compare(layout: Layout, found: str) -> None:

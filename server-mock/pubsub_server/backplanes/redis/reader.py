@@ -282,8 +282,8 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
     entries: list[Entry] = []
     mark = wanted.after.get(topic)
     if mark is not None and stood is not None and mark <= stood < log.start - 1:
-        # Where the numbering began anew is yet to be delivered here. Behind a message of the former
-        # one it shows as a jump then.
+        # Where the numbering started again is yet to be delivered here. Behind a message of the
+        # former one it shows as a jump then.
         entries = [each for each in log.entries if mark < (each.seq or 0) <= stood]
         lacking = stood - mark - len(entries)
         short = lacking > 0

@@ -100,7 +100,7 @@ class Log:
     entries: Sequence[Entry]
 
     def behind(self, after: int, now: int) -> tuple[list[Entry], bool, bool]:
-        """What a reader that stands at this position lacks.
+        """What a reader that is at this position lacks.
 
         Returns:
             The messages; whether some of what it lacks is gone; whether the position is of another

@@ -23,7 +23,7 @@ _KNOWN: Final = {
 
 
 class RefusedError(RedisError):
-    """Redis is there and refuses: until an operator has mended it, or until it is over.
+    """Redis is there and refuses: until an operator has fixed it, or until it is over.
 
     Args:
         why: A clause for users and operators.

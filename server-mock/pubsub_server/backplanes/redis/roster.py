@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 CALL_CHANGES: Final = 500
 WAITING_CHANGES: Final = 100_000
-"""Changes that wait for Redis; with more the node writes all its members anew instead."""
+"""Changes that wait for Redis; with more the node writes all its members again instead."""
 READ_TOPICS: Final = 100
 MARGIN_MS: Final = 10_000
 """How long a connection may have been dead without being known to be."""
@@ -172,7 +172,7 @@ class RedisRoster:
                         pause = AGAIN_AFTER
                         continue
                     if self._closed or node != self._life.node:
-                        # With another name all that is held is written anew.
+                        # With another name all that is held is written again.
                         for step in again:
                             _finish(step)
                         if self._closed:
@@ -359,12 +359,12 @@ class RedisRoster:
             async with asyncio.timeout(self._patience):
                 return await work
         except (TimeoutError, *LINK_ERRORS):
-            said = "the store cannot be reached, so nobody knows who is present"
+            said = "the store cannot be reached, so the members are unknown"
             raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
 
 
 async def _all(waiting: Sequence[asyncio.Future[None]]) -> None:
-    # A join goes on though nobody waits for it any more.
+    # A join goes on though no one waits for it any more.
     await asyncio.wait(waiting)
 
 

@@ -79,7 +79,7 @@ def broken() -> Generator[None]:
     """Let a transport that fails show as what it is.
 
     Raises:
-        RedisConnectionError: In place of `BROKEN`.
+        RedisConnectionError: Instead of `BROKEN`.
     """
     try:
         yield
@@ -88,7 +88,7 @@ def broken() -> Generator[None]:
 
 
 def lost(error: Exception) -> RedisConnectionError:
-    """What is raised in place of one of `BROKEN`."""
+    """What is raised instead of one of `BROKEN`."""
     return RedisConnectionError(f"{type(error).__name__}: {error}")
 
 
@@ -121,7 +121,7 @@ class Server:
         return self._client(1, socket_timeout=None, socket_connect_timeout=ANSWER_WITHIN)
 
     async def drop(self) -> None:
-        """Dial anew from now on: the others are lost as well, or lead to who may not write."""
+        """Dial again from now on: the others are lost as well, or lead to who may not write."""
         for client in (self.writer, self.readers):
             await client.connection_pool.disconnect(inuse_connections=False)
 
@@ -195,7 +195,7 @@ class Slots:
         """The server that has this key.
 
         Raises:
-            RedisError: Nobody knows.
+            RedisError: No one knows.
         """
         slot = key_slot(key.encode())
         if self._stale or self._owners[slot] is None:

@@ -19,7 +19,7 @@ HELD_MAX: Final = 10_000
 
 
 class Track:
-    """Where one topic stands on this node.
+    """Where one topic is on this node.
 
     Attributes:
         topic: Which.
@@ -61,7 +61,7 @@ class Tracks:
     """All topics of one node.
 
     Args:
-        remembered: Topics that nobody subscribes to by name; those of patterns.
+        remembered: Topics that no one subscribes to by name; those of patterns.
     """
 
     def __init__(self, remembered: int) -> None:
@@ -78,7 +78,7 @@ class Tracks:
 
     @property
     def named(self) -> Iterable[Track]:
-        """Those that somebody subscribes to by name."""
+        """Those that someone subscribes to by name."""
         return self._named.values()
 
     @property
@@ -94,7 +94,7 @@ class Tracks:
     # ------------------------------------------------------------ who wants what
 
     def join(self, topic: str) -> None:
-        """Somebody subscribes to it by name: it is opened, and what comes waits until it is."""
+        """Someone subscribes to it by name: it is opened, and what comes waits until it is."""
         track = self._others.pop(topic, None)
         if track is None:
             track = Track(topic)
@@ -102,7 +102,7 @@ class Tracks:
         self._named[topic] = track
 
     def leave(self, topic: str, *, keep: bool) -> None:
-        """Nobody does any more: it is forgotten, unless patterns may match it."""
+        """No one does any more: it is forgotten, unless patterns may match it."""
         track = self._named.pop(topic)
         if keep and track.last is not None:
             self._remember(track)
@@ -193,7 +193,7 @@ class Tracks:
     # ------------------------------------------------------------ replays
 
     def begin(self) -> Journal:
-        """Note from now on where topics stood before they moved."""
+        """Note from now on where topics was before they moved."""
         journal = Journal()
         self._journals.add(journal)
         return journal

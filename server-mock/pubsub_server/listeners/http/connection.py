@@ -262,7 +262,7 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What is no HTTP, or what failed outside of a handler, as a problem document."""
+        """What is not HTTP, or what failed outside of a handler, as a problem document."""
         if request.writer.output_size > 0:
             raise ConnectionError("the response has begun; the connection is cut")
         identifier = new_request_id()

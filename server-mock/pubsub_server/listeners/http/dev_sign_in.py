@@ -51,7 +51,7 @@ class DevSignIn:
     Args:
         settings: With `dev`.
         key: Signs development tokens.
-        owner: User id of the process at the other end; None where nobody can tell.
+        owner: User id of the process at the other end; None where no one can tell.
     """
 
     def __init__(

@@ -124,7 +124,7 @@ class HttpListener:
         self.stopped = True
         manager = self._runner.server
         if manager is not None:
-            # It waits twice, for handlers and for connections, and takes 0 for ever.
+            # It waits twice, for handlers and for connections, and takes 0 forever.
             await manager.shutdown(max(seconds / 2, SHORTEST))
         await self._runner.cleanup()
 

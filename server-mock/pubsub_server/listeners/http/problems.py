@@ -39,8 +39,8 @@ def problem(
     Args:
         error: What went wrong.
         request_id: Becomes `instance`, and is in the header `X-Request-Id` and in the log.
-        status: In place of the status of the table, for example 405 or 415.
-        remedy: In place of the remedy of the error and of the table.
+        status: Instead of the status of the table, for example 405 or 415.
+        remedy: Instead of the remedy of the error and of the table.
         headers: Further headers.
     """
     record = CODES.get(error.code, CODES["internal"])

@@ -51,7 +51,7 @@ def token(request: web.BaseRequest) -> str:
     """The token of the header `Authorization`.
 
     Raises:
-        ServiceError: `unauthenticated`; with a hint where one stands in the address, which is
+        ServiceError: `unauthenticated`; with a hint where one is in the address, which is
             never accepted, because addresses end up in logs.
     """
     values = request.headers.getall("Authorization", [])
@@ -181,7 +181,7 @@ def gone(request: web.Request) -> asyncio.Future[None]:
 
 
 class UnsupportedMedia(ServiceError):
-    """The body is no JSON by its content type; HTTP 415."""
+    """The body is not JSON by its content type; HTTP 415."""
 
 
 async def json_object(request: web.BaseRequest, limit: int, seconds: float) -> Mapping[str, object]:

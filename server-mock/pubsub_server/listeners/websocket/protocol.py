@@ -87,7 +87,7 @@ class SocketProtocol(asyncio.Protocol):
         # Its own parser while a frame or a fragmented message is half read.
         self._parser: Protocol | None = None
         self._unread = 0
-        # Why nothing is read at the moment: HELD, FROZEN, or 0.
+        # Why nothing is read now: HELD, FROZEN, or 0.
         self._unwilling = 0
         self._fragments: list[bytes] | None = None
         self._closing = False
