@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from spec._generate.defaults import Constant, Group
-    from spec._generate.errors import Errors
+    from spec._generate.errors import Errors, Record
     from spec._generate.lifecycle import Lifecycle, Row
 
 # Errors that the client makes without further words. All others come with a message of their own,
@@ -145,7 +145,7 @@ def errors(table: Errors) -> str:
         "    Object.entries(rows).map(([code, [next, close]]) => {",
         "      const [remedy, meaning] = DEVELOPMENT",
         "        ? words[code as Code]",
-        "        : [`docs/errors.md says what to do about \`${code}\`.`];",
+        "        : [`docs/errors.md says what to do about \\`${code}\\`.`];",
         "      const retryable = next === 'again';",
         "      const action = retryable ? 'retry' : next;",
         "      const record = { code, error, retryable, action, remedy, close, meaning };",
@@ -201,7 +201,7 @@ def _constant_doc(constant: Constant, indent: str) -> list[str]:
     return [f"{indent}/** {constant.doc}. */"] if constant.doc else []
 
 
-def _words(record: ErrorRecord) -> list[str]:
+def _words(record: Record) -> list[str]:
     """The remedy, and the meaning where the client itself says no more."""
     return [record.remedy, record.meaning] if record.code in _SAID_ALONE else [record.remedy]
 
