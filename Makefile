@@ -96,9 +96,9 @@ coverage: setup ## how much of both languages the tests reach; the least covered
 # ---------------------------------------------------------------- check
 
 CHECKS := check-words check-format check-mypy check-pyright check-js check-spec check-wheels check-package check-sizes docs
-BIOME := js tests/js tests/browser tests/package tests/conformance tests/bench/node server-mock/console \
+BIOME := js tests/js tests/types tests/browser tests/package tests/conformance tests/bench/node server-mock/console \
          examples/demo/browser examples/react scripts/dashboard
-TSC := js tests/js tests/browser tests/package server-mock/console examples/demo/browser
+TSC := js tests/js tests/types tests/browser tests/package server-mock/console examples/demo/browser
 
 .PHONY: check check-python check-packages $(CHECKS)
 check-packages:

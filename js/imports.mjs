@@ -12,7 +12,7 @@ import { build } from 'esbuild';
  * that is named with its folder is a room of its own.
  */
 const LAYERS = [
-  ['index', 'react', 'testing', 'webhooks'],
+  ['ai-sdk', 'index', 'react', 'testing', 'webhooks'],
   ['signed', 'streams'],
   ['client'],
   ['topic'],

@@ -143,7 +143,8 @@ export class StreamWriter implements AsyncDisposable {
   /**
    * Write everything that an iterator gives, and complete the stream.
    *
-   * When a reader cancels, the iterator is closed at once.
+   * When a reader cancels, the iterator is closed at once. A source with a `finishReason` and a `usage`
+   * says itself why it ended.
    *
    * @throws PubSubError With the code `cancelled`: a reader has cancelled the stream.
    * @throws What the iterator throws; the stream is aborted with the reason `error`.
@@ -170,7 +171,8 @@ export class StreamWriter implements AsyncDisposable {
       await this.abort('error');
       throw error;
     }
-    await this.complete(options);
+    const { finishReason, usage } = source as { finishReason?: string; usage?: unknown };
+    await this.complete({ finishReason: finishReason ?? options.finishReason, usage });
   }
 
   /**

@@ -1,0 +1,171 @@
+/** Parts of an answer as chunks of a message of the AI SDK; pure. */
+
+import type { Part } from '../streams/parts.js';
+import type { StreamEnd } from '../streams/reader.js';
+
+const REASONS: readonly string[] = ['stop', 'length', 'content-filter', 'tool-calls', 'error'];
+
+/** A chunk of a message of the AI SDK (its `UIMessageChunk`), of those that an answer becomes. */
+export type ChatChunk =
+  | { readonly type: 'start'; readonly messageId: string }
+  | { readonly type: 'text-start' | 'text-end'; readonly id: string }
+  | { readonly type: 'text-delta'; readonly id: string; readonly delta: string }
+  | { readonly type: 'reasoning-start' | 'reasoning-end'; readonly id: string }
+  | { readonly type: 'reasoning-delta'; readonly id: string; readonly delta: string }
+  | { readonly type: 'tool-input-start'; readonly toolCallId: string; readonly toolName: string }
+  | {
+      readonly type: 'tool-input-delta';
+      readonly toolCallId: string;
+      readonly inputTextDelta: string;
+    }
+  | {
+      readonly type: 'tool-input-available';
+      readonly toolCallId: string;
+      readonly toolName: string;
+      readonly input: unknown;
+    }
+  | {
+      readonly type: 'tool-input-error';
+      readonly toolCallId: string;
+      readonly toolName: string;
+      readonly input: unknown;
+      readonly errorText: string;
+    }
+  | {
+      readonly type: 'tool-output-available';
+      readonly toolCallId: string;
+      readonly output: unknown;
+    }
+  | {
+      readonly type: 'source-url';
+      readonly sourceId: string;
+      readonly url: string;
+      readonly title?: string;
+    }
+  | { readonly type: 'file'; readonly url: string; readonly mediaType: string }
+  | { readonly type: `data-${string}`; readonly id: string; readonly data: unknown }
+  | { readonly type: 'finish'; readonly finishReason: FinishReason }
+  | { readonly type: 'abort'; readonly reason: string }
+  | { readonly type: 'error'; readonly errorText: string };
+
+type FinishReason = 'stop' | 'length' | 'content-filter' | 'tool-calls' | 'error' | 'other';
+
+/** What one message was given so far. */
+export class Chunks {
+  private _shown: Part[] = [];
+  private _tries = 0;
+
+  /** @param _message Id of the message. */
+  constructor(private readonly _message: string) {}
+
+  /** The message begins. */
+  begin(): ChatChunk[] {
+    return [{ type: 'start', messageId: this._message }];
+  }
+
+  /** What the message lacks of an answer so far; an answer that began anew follows what there is. */
+  show(parts: readonly Part[]): ChatChunk[] {
+    const chunks: ChatChunk[] = [];
+    const isLonger = this._shown.every((part, n) => continues(parts[n], part));
+    if (!isLonger) {
+      chunks.push(...this._close());
+      this._shown = [];
+      this._tries += 1;
+    }
+    for (const [n, part] of parts.entries()) {
+      const before = this._shown[n];
+      if (!before) {
+        chunks.push(...this._close(), ...this._opened(part, n));
+        this._shown.push({ ...part, text: '' });
+      }
+      const grown = (part.text ?? '').slice(before?.text?.length ?? 0);
+      if (grown) chunks.push(...this._grown(part, n, grown));
+      this._shown[n] = part;
+    }
+    return chunks;
+  }
+
+  /** The message ends. */
+  end(end: StreamEnd): ChatChunk[] {
+    const chunks = this._close();
+    if (end.kind === 'done') {
+      const reason = end.reason.replaceAll('_', '-');
+      const finishReason = (REASONS.includes(reason) ? reason : 'other') as FinishReason;
+      chunks.push({ type: 'finish', finishReason });
+    } else if (end.by || end.reason === 'cancelled') {
+      chunks.push({ type: 'abort', reason: end.reason });
+    } else {
+      chunks.push({ type: 'error', errorText: `The answer ended early: ${end.reason}` });
+    }
+    return chunks;
+  }
+
+  private _id(n: number): string {
+    return `${this._message}-${this._tries}-${n}`;
+  }
+
+  private _opened(part: Part, n: number): ChatChunk[] {
+    const id = this._id(n);
+    switch (part.type) {
+      case 'text':
+      case 'reasoning':
+        return [{ type: `${part.type}-start`, id }];
+      case 'tool-call': {
+        const { toolCallId, toolName } = named(part);
+        return [{ type: 'tool-input-start', toolCallId, toolName }];
+      }
+      case 'tool-result': {
+        const { toolCallId } = named(part);
+        return [{ type: 'tool-output-available', toolCallId, output: part['output'] }];
+      }
+      case 'citation': {
+        const { url, title } = part;
+        const more = title === undefined ? {} : { title: String(title) };
+        return [{ type: 'source-url', sourceId: id, url: String(url), ...more }];
+      }
+      case 'image':
+        return [{ type: 'file', url: String(part['url']), mediaType: 'image/*' }];
+      default:
+        return part.text ? [] : [{ type: `data-${part.type}`, id, data: part }];
+    }
+  }
+
+  private _grown(part: Part, n: number, delta: string): ChatChunk[] {
+    const id = this._id(n);
+    if (part.type === 'text' || part.type === 'reasoning')
+      return [{ type: `${part.type}-delta`, id, delta }];
+    if (part.type === 'tool-call') {
+      const { toolCallId } = named(part);
+      return [{ type: 'tool-input-delta', toolCallId, inputTextDelta: delta }];
+    }
+    return [{ type: `data-${part.type}`, id, data: part }];
+  }
+
+  /** The last part grows no more. */
+  private _close(): ChatChunk[] {
+    const n = this._shown.length - 1;
+    const part = this._shown[n];
+    if (part?.type === 'text' || part?.type === 'reasoning')
+      return [{ type: `${part.type}-end`, id: this._id(n) }];
+    if (part?.type !== 'tool-call') return [];
+    const call = named(part);
+    try {
+      return [{ type: 'tool-input-available', ...call, input: JSON.parse(part.text || '{}') }];
+    } catch {
+      const errorText = 'The arguments are not whole.';
+      return [{ type: 'tool-input-error', ...call, input: part.text, errorText }];
+    }
+  }
+}
+
+/** Whether a part is one that was shown, and more of it. */
+const continues = (part: Part | undefined, shown: Part): boolean =>
+  !!part &&
+  part.type === shown.type &&
+  part['id'] === shown['id'] &&
+  (part.text ?? '').startsWith(shown.text ?? '');
+
+const named = ({ id, name }: Part): { toolCallId: string; toolName: string } => ({
+  toolCallId: String(id),
+  toolName: String(name),
+});

@@ -1,0 +1,149 @@
+/** `HanzoChatTransport`: answers of a chat of the AI SDK come over a topic. */
+
+import type { PubSub } from '../client.js';
+import { PubSubError } from '../errors.js';
+import { readStream, type StreamReader } from '../streams/reader.js';
+import { Reading } from '../streams/reading.js';
+import { type ChatChunk, Chunks } from './chunks.js';
+
+/** Messages of a topic that are asked for: what a server keeps by default. */
+const RETAINED = 100;
+
+/** What `HanzoChatTransport` takes. */
+export interface HanzoChatTransportOptions {
+  /** Reads the answers. */
+  readonly client: PubSub;
+  /** The topic of a chat, by its id. */
+  readonly topic: (chatId: string) => string;
+  /**
+   * The route that begins an answer: it gets `{id, messages, trigger, messageId}` by POST, starts a
+   * writer, and answers `{"stream": writer.id}` at once. Default `/api/chat`.
+   */
+  readonly api?: string | undefined;
+  /** Headers of each request to the route, or what gives them. */
+  readonly headers?: HeadersInit | (() => HeadersInit | Promise<HeadersInit>) | undefined;
+  /** Only frames of this sender count; default: of the sender of the first frame. */
+  readonly sender?: string | undefined;
+  /** In place of the global `fetch`. */
+  readonly fetch?: typeof globalThis.fetch | undefined;
+}
+
+/** What the AI SDK asks of a transport. */
+export interface ChatRequest {
+  readonly chatId: string;
+  readonly abortSignal?: AbortSignal | undefined;
+  readonly headers?: Record<string, string> | Headers | undefined;
+  readonly body?: object | undefined;
+  readonly metadata?: unknown;
+}
+
+/**
+ * A transport for `useChat` and `Chat` of the AI SDK.
+ *
+ * `stop()` asks the writer to end the answer, in a tab that has resumed it, too. Leaving the page
+ * never does. With `resume: true` a chat shows a running answer from its beginning.
+ */
+export class HanzoChatTransport {
+  /** An answer that is resumed comes from its beginning. */
+  readonly resumeStreamIsReplay = true;
+
+  constructor(private readonly _options: HanzoChatTransportOptions) {}
+
+  /**
+   * Ask the route for an answer, and read it.
+   *
+   * @throws PubSubError The route refused, or did not name a stream.
+   */
+  async sendMessages({
+    chatId,
+    messages,
+    trigger,
+    messageId,
+    abortSignal,
+    headers,
+    body,
+  }: ChatRequest & {
+    readonly messages: readonly unknown[];
+    readonly trigger: string;
+    readonly messageId: string | undefined;
+  }): Promise<ReadableStream<ChatChunk>> {
+    const { api = '/api/chat', headers: own, fetch = globalThis.fetch } = this._options;
+    const sent = new Headers(typeof own === 'function' ? await own() : own);
+    for (const [name, value] of new Headers(headers)) sent.set(name, value);
+    sent.set('content-type', 'application/json');
+    const response = await fetch(api, {
+      method: 'POST',
+      headers: sent,
+      body: JSON.stringify({ ...body, id: chatId, messages, trigger, messageId }),
+      signal: abortSignal ?? null,
+    });
+    const answer: unknown = response.ok ? await response.json().catch(() => {}) : undefined;
+    const { stream } = Object(answer);
+    if (typeof stream !== 'string')
+      throw new PubSubError(
+        'invalid_payload',
+        `${api} answered ${response.status} and named no stream.`,
+        { remedy: 'Answer {"stream": writer.id} with the status 200.' },
+      );
+    return this._read(chatId, stream, abortSignal);
+  }
+
+  /** Follow the answer that is running; null where there is none. */
+  async reconnectToStream({
+    chatId,
+    abortSignal,
+  }: ChatRequest): Promise<ReadableStream<ChatChunk> | null> {
+    const { client, topic, sender } = this._options;
+    const reading = new Reading('latest', sender);
+    const messages = [];
+    for await (const message of client.history(topic(chatId), { limit: RETAINED }))
+      messages.push({ ...message, sender: message.sender?.id ?? '' });
+    reading.begin(messages, 0);
+    if (!reading.stream || reading.ended) return null;
+    return this._read(chatId, reading.stream, abortSignal);
+  }
+
+  private _read(
+    chatId: string,
+    id: string,
+    signal: AbortSignal | undefined,
+  ): ReadableStream<ChatChunk> {
+    const { client, topic, sender } = this._options;
+    const reader = readStream(client, topic(chatId), { id, sender });
+    // A stream that is not there yet is cancelled with its first frame.
+    const cancel = (): Promise<void> => reader.cancel('user').catch(() => {});
+    const isStopped = (): boolean => !!signal?.aborted;
+    signal?.addEventListener('abort', cancel, { once: true });
+    return new ReadableStream<ChatChunk>({
+      start: (controller) => {
+        void follow(reader, new Chunks(id), controller, isStopped, cancel).finally(() =>
+          signal?.removeEventListener('abort', cancel),
+        );
+      },
+      cancel: () => reader.close(),
+    });
+  }
+}
+
+async function follow(
+  reader: StreamReader,
+  chunks: Chunks,
+  controller: ReadableStreamDefaultController<ChatChunk>,
+  isStopped: () => boolean,
+  cancel: () => Promise<void>,
+): Promise<void> {
+  try {
+    for (const chunk of chunks.begin()) controller.enqueue(chunk);
+    let isFirst = true;
+    for await (const event of reader) {
+      if (isFirst && isStopped()) void cancel();
+      isFirst = false;
+      for (const chunk of chunks.show(reader.parts)) controller.enqueue(chunk);
+      if (event.kind === 'done' || event.kind === 'aborted')
+        for (const chunk of chunks.end(event)) controller.enqueue(chunk);
+    }
+    controller.close();
+  } catch (error) {
+    controller.error(error);
+  }
+}

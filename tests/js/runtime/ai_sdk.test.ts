@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { fromAISDK, HanzoChatTransport } from '../../../js/src/ai-sdk/index.js';
+import { readStream, type StreamWriter, writeStream } from '../../../js/src/streams/index.js';
+import { MemoryServer } from '../../../js/src/testing/index.js';
+
+// Its types do not pass the checks of this repository.
+const ai = await import('ai' as string);
+
+const topic = (chat: string): string => `chat.session.${chat}`;
+
+interface ShownPart {
+  readonly type: string;
+  readonly text?: string;
+  readonly input?: unknown;
+  readonly output?: unknown;
+  readonly url?: string;
+}
+
+interface Shown {
+  readonly id: string;
+  readonly role: string;
+  readonly parts: readonly ShownPart[];
+}
+
+/** A chat of the AI SDK, as its React and Vue packages make one of it. */
+function chat(server: MemoryServer, id: string, begin: () => Promise<StreamWriter>) {
+  const state = {
+    status: 'ready',
+    error: undefined as Error | undefined,
+    messages: [] as Shown[],
+    pushMessage: (message: Shown) => void state.messages.push(message),
+    popMessage: () => void state.messages.pop(),
+    replaceMessage: (n: number, message: Shown) => {
+      state.messages[n] = message;
+    },
+    snapshot: <T>(value: T): T => structuredClone(value),
+  };
+  const asked: unknown[] = [];
+  const transport = new HanzoChatTransport({
+    client: server.client(),
+    topic,
+    fetch: async (_, init) => {
+      asked.push(JSON.parse(String(init?.body)));
+      return Response.json({ stream: (await begin()).id });
+    },
+  });
+  const Chat: new (init: object) => unknown = class extends ai.AbstractChat {};
+  const made = new Chat({ id, transport, state, generateId: ai.generateId }) as {
+    sendMessage(message: { text: string }): Promise<void>;
+    resumeStream(): Promise<void>;
+    stop(): Promise<void>;
+  };
+  return { made, state, asked, transport, answer: () => state.messages.at(-1)?.parts ?? [] };
+}
+
+async function until(server: MemoryServer, isSo: () => boolean): Promise<void> {
+  for (let n = 0; !isSo() && n < 1_000; n += 1) await server.clock.advance(20);
+  assert.ok(isSo(), 'it did not happen in time');
+}
+
+test('an answer of a chat has its text, reasoning, tool calls, results and sources', async () => {
+  const server = await new MemoryServer().start();
+  const writing = server.client();
+  const one = chat(server, 'a', async () => {
+    const w = await writeStream(writing, topic('a'), { id: 'r1' });
+    void w.pipe(
+      fromAISDK(
+        (async function* () {
+          yield { type: 'start' };
+          yield { type: 'reasoning-delta', id: '0', text: 'They want rain.' };
+          yield { type: 'text-delta', id: '1', text: 'Let me ' };
+          yield { type: 'text-delta', id: '1', text: 'look.' };
+          yield { type: 'tool-input-start', id: 'c1', toolName: 'weather' };
+          yield { type: 'tool-input-delta', id: 'c1', delta: '{"city": "Kö' };
+          yield { type: 'tool-input-delta', id: 'c1', delta: 'ln"}' };
+          yield { type: 'tool-call', toolCallId: 'c1', toolName: 'weather', input: {} };
+          yield { type: 'tool-result', toolCallId: 'c1', output: { rain: true } };
+          yield { type: 'source', sourceType: 'url', url: 'https://example.com', title: 'W' };
+          yield { type: 'text-delta', id: '2', text: 'Rain.' };
+          yield { type: 'finish', finishReason: 'stop', totalUsage: { totalTokens: 3 } };
+        })(),
+      ),
+    );
+    return w;
+  });
+  void one.made.sendMessage({ text: 'weather?' });
+  await until(server, () => one.state.status === 'ready' && one.answer().length > 1);
+  const { parts, id } = one.state.messages.at(-1) as Shown;
+  assert.equal(id, 'r1');
+  assert.deepEqual(
+    parts.map(({ type, text, input, output, url }) => [type, text ?? input ?? url, output]),
+    [
+      ['reasoning', 'They want rain.', undefined],
+      ['text', 'Let me look.', undefined],
+      ['tool-weather', { city: 'Köln' }, { rain: true }],
+      ['source-url', 'https://example.com', undefined],
+      ['text', 'Rain.', undefined],
+    ],
+  );
+  assert.deepEqual(Object.keys(one.asked[0] as object).sort(), ['id', 'messages', 'trigger']);
+  const end = await readStream(server.client(), topic('a')).final();
+  assert.deepEqual(end.kind === 'done' && [end.reason, end.usage], ['stop', { totalTokens: 3 }]);
+  await server.stop();
+});
+
+test('a chat that resumes shows the answer from its beginning, and can stop it', async () => {
+  const server = await new MemoryServer().start();
+  const writer = await writeStream(server.client(), topic('b'), { id: 'r1' });
+  await writer.write('The first half, ');
+  await server.clock.advance(500);
+  const one = chat(server, 'b', async () => writer);
+  const resuming = one.made.resumeStream();
+  await until(server, () => one.answer()[0]?.text === 'The first half, ');
+  await writer.write('and more.');
+  await until(server, () => one.answer()[0]?.text === 'The first half, and more.');
+  assert.equal(one.state.status, 'streaming');
+  await one.made.stop();
+  await until(server, () => writer.signal.aborted);
+  await resuming;
+  const reading = readStream(server.client(), topic('b')).final();
+  await server.clock.advance(500);
+  const end = await reading;
+  assert.deepEqual([end.kind, end.text], ['aborted', 'The first half, and more.']);
+  await server.stop();
+});
+
+test('a chat that leaves does not stop the answer', async () => {
+  const server = await new MemoryServer().start();
+  const writer = await writeStream(server.client(), topic('c'), { id: 'r1' });
+  await writer.write('On and on.');
+  await server.clock.advance(500);
+  const { transport } = chat(server, 'c', async () => writer);
+  const asked = transport.reconnectToStream({ chatId: 'c' });
+  await server.clock.advance(500);
+  const stream = await asked;
+  await stream?.cancel();
+  await server.clock.advance(500);
+  assert.equal(writer.signal.aborted, false);
+  const ending = writer.complete();
+  await server.clock.advance(500);
+  await ending;
+  const later = transport.reconnectToStream({ chatId: 'c' });
+  await server.clock.advance(500);
+  assert.equal(await later, null);
+  await server.stop();
+});
+
+test('a route that names no stream is told with a remedy', async () => {
+  const server = await new MemoryServer().start();
+  const transport = new HanzoChatTransport({
+    client: server.client(),
+    topic,
+    fetch: async () => Response.json({}),
+  });
+  const request = { chatId: 'd', messages: [], trigger: 'submit-message', messageId: undefined };
+  await assert.rejects(transport.sendMessages(request), /named no stream.*writer\.id/s);
+  await server.stop();
+});
