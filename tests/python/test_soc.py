@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -125,3 +126,9 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     monkeypatch.delitem(sys.modules, "hanzoai.pubsub.soc")
     with pytest.raises(UsageError, match=r"hanzoai\.pubsub\[signed\]"):
         __import__("hanzoai.pubsub.soc")
+
+
+def test_a_program_that_turns_warnings_into_errors_ends_as_any_other() -> None:
+    program = "from hanzoai.pubsub import soc; print(soc.owner_of(bytes(31) + bytes([1])).hex())"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -17,6 +17,7 @@ Needs the extra ``signed``: ``pip install 'hanzoai.pubsub[signed]'``.
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -42,7 +43,11 @@ _SAFE: Final = 2**53
 
 def _load(name: str) -> Any:
     try:
-        return import_module(name)
+        with warnings.catch_warnings():
+            # Types that SWIG generates have no `__module__`. Python warns of it, and with -W error
+            # the process would crash when it ends.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return import_module(name)
     except ImportError as error:
         raise UsageError(
             f"Signed messages need the package of the module `{name}`.",

@@ -276,7 +276,7 @@ class Settings(BaseModel):
     dev: Switch = Field(
         default=False,
         description="Development mode: accept tokens of `hanzo-pubsub token`, listen on "
-        "loopback only, and let every user use `demo.**` and `dev.**`.",
+        "loopback only, and let every user use `demo.**`, `dev.**` and `signed.**`.",
     )
     dev_key_file: Path | None = Field(
         default=None,

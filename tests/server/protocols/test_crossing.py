@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
-from hanzoai.pubsub import PermissionDenied, PubSubClient
+from hanzoai.pubsub import PermissionDenied, PubSubClient, soc
 from hanzoai.pubsub.payload_bytes import bytes_of, value_of
 from pubsub_server.testing import running_server
 from tests.server.protocols.peers import EventPeer, HubPeer, events, hub, until
@@ -26,8 +28,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "protocols.md"
 BEGIN, END = "<!-- matrix: written by tests/server/protocols/test_crossing.py -->\n", "<!-- end -->"
 TOPIC, SECRET = "demo.crossing", "secret.plans"
 VALUES = [b'{"n":1}', b"text", b"17", b'{ "spaced": 1 }', b"\xff\x00", b""]
-WRITERS = ("REST", "WebSocket", "event stream", "hub", "mesh")
-READERS = ("WebSocket", "SSE", "REST history", "event stream", "hub", "mesh")
+WRITERS = ("REST", "WebSocket", "event stream", "hub", "mesh", "signed")
+READERS = ("WebSocket", "SSE", "REST history", "event stream", "hub", "mesh", "signed")
+KEY, ID = b"\1" * 32, bytes(32)
+OWNER = soc.owner_of(KEY)
+ADDRESS = soc.topic_address(ID, OWNER).hex()
+SIGNED = f"signed.{ADDRESS}"
 MESH: dict[str, Any] = {"backplane": "mesh", "mesh_listen": "0"}
 
 
@@ -40,6 +46,7 @@ class Town:
         self.http = http
         self.event_url = server.server.others["event_stream"]
         self.hub_url = server.server.others["hub"]
+        self.signed_url = server.server.others["signed"]
 
     async def post(self, topic: str, data: bytes) -> httpx.Response:
         body = {"type": "t", "data": value_of(data)}
@@ -48,11 +55,15 @@ class Town:
 
 async def town(stack: AsyncExitStack, kind: str) -> Town:
     who = {"user": "alice", "kind": kind}
+    identities = {"event_stream": who, "hub": who}
+    if kind == "service":
+        identities["signed"] = who
     server = await stack.enter_async_context(
         running_server(
             event_stream="0",
             hub="0",
-            listener_identities={"event_stream": who, "hub": who},
+            signed=True,
+            listener_identities=identities,
             publish_rate_user=1e6,
             publish_rate_service=1e6,
             **MESH,
@@ -118,12 +129,70 @@ async def test_every_value_goes_from_each_protocol_to_each_other() -> None:
                     (await pushes.pushed())[1],
                     bytes_of((await anext(aiter(distant))).data),
                 ]
-                for name, heard in zip(READERS, got, strict=True):
+                for name, heard in zip(READERS[:-1], got, strict=True):
                     cells[writer, name] = cells.get((writer, name), 0) + (heard == data)
+        await signed_values(here, stack, streaming, far, cells)
         assert set(cells.values()) == {len(VALUES)}
     async with AsyncExitStack() as stack:
         denied = await denials(await town(stack, "user"), stack)
     written(matrix(cells, denied))
+
+
+async def signed_values(
+    here: Town,
+    stack: AsyncExitStack,
+    streaming: PubSubClient,
+    far: PubSubClient,
+    cells: dict[tuple[str, str], int],
+) -> None:
+    """Signed messages from and to every protocol; what they carry is proved at the end."""
+    before = here.server.stats.subscriptions
+    opened = await stack.enter_async_context(here.ps.subscribe(SIGNED))
+    streamed = await stack.enter_async_context(streaming.subscribe(SIGNED))
+    reader = await stack.enter_async_context(events(here.event_url, SIGNED.encode()))
+    pushes = await stack.enter_async_context(hub(here.hub_url))
+    await pushes.subscribe(SIGNED.encode())
+    distant = await stack.enter_async_context(far.subscribe(SIGNED))
+    sender = await stack.enter_async_context(events(here.event_url, b"demo.sender"))
+    publisher = await stack.enter_async_context(hub(here.hub_url))
+    rights = f"?gsoc-eth-address={OWNER.hex()}&gsoc-topic={ID.hex()}"
+    socket = await stack.enter_async_context(connect(here.signed_url + ADDRESS + rights))
+    await until(lambda: here.server.stats.subscriptions == before + 6)
+
+    def event(frame: bytes) -> dict[str, Any]:
+        return {"type": "t", "data": soc.to_data(frame, ID, OWNER)}
+
+    def encoded(frame: bytes) -> bytes:
+        return bytes_of(soc.to_data(frame, ID, OWNER))
+
+    async def send_signed(frame: bytes) -> None:
+        sender.event(SIGNED.encode(), encoded(frame))
+
+    writers: dict[str, Callable[[bytes], Awaitable[object]]] = {
+        "REST": lambda frame: here.post(SIGNED, encoded(frame)),
+        "WebSocket": lambda frame: here.ps.publish(SIGNED, event(frame)),
+        "event stream": send_signed,
+        "hub": lambda frame: publisher.publish(encoded(frame), SIGNED.encode()),
+        "mesh": lambda frame: far.publish(SIGNED, event(frame)),
+        "signed": socket.send,
+    }
+    for writer, write in writers.items():
+        for data in VALUES:
+            frame = soc.sign(KEY, ID, data)
+            await write(frame)
+            live = [(await anext(aiter(each))).data for each in (opened, streamed, distant)]
+            page = (await here.http.get(f"/v1/topics/{SIGNED}/history?limit=1")).json()
+            bodies = [(await reader.next())[1], (await pushes.pushed())[1]]
+            carried = [*live, page["messages"][-1]["data"], *map(value_of, bodies)]
+            frames = [soc.from_data(each).frame for each in carried]
+            frames.append(bytes(await socket.recv(decode=False)))
+            proved = [
+                soc.verify(each, ID, bytes.fromhex(ADDRESS)).payload == data for each in frames
+            ]
+            cells[writer, "signed"] = cells.get((writer, "signed"), 0) + all(proved)
+            if writer == "signed":
+                for name in READERS[:-1]:
+                    cells[writer, name] = cells.get((writer, name), 0) + all(proved)
 
 
 async def send(peer: EventPeer, data: bytes) -> None:
@@ -160,6 +229,12 @@ async def denials(here: Town, stack: AsyncExitStack) -> tuple[dict[str, str], di
     reading["hub"] = f"count {count}"
     writing["hub"] = f"count {await client.publish(b'x', topic)}"
     assert here.server.stats.published == 0
+    rights = f"?gsoc-eth-address={OWNER.hex()}&gsoc-topic={ID.hex()}"
+    for table, rest in ((reading, ""), (writing, rights)):
+        try:
+            await stack.enter_async_context(connect(here.signed_url + ADDRESS + rest))
+        except InvalidStatus as error:
+            table["signed"] = f"status {error.response.status_code}"
     # The rules of a node judge its own clients: what another node forwards has been allowed there.
     reading["mesh"] = writing["mesh"] = "by the other node"
     return writing, reading
