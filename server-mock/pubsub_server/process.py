@@ -11,6 +11,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
+from pubsub_server import stream_capacity
 from pubsub_server.observe.descriptors import raise_limit
 from pubsub_server.server import Server, server_version
 from pubsub_server.workers.meeting import Meeting
@@ -57,6 +58,8 @@ async def run(
         print(ready_line(server), file=out or sys.stdout, flush=True)
         who = "" if worker is None else f"worker {worker[1]}: "
         _LOG.info("%sready: %s and %s", who, server.http, server.ws)
+        if worker is None or worker[1] == 0:
+            _LOG.info("%s", stream_capacity.describe(settings))
         await end.wait()
         _LOG.info("%sshutting down", who)
     finally:

@@ -1,0 +1,39 @@
+"""How many token streams one service can publish at once under the settings of a server.
+
+The rates are those of the SDK's writers: one token a window, and a snapshot of the whole text every
+1.5 seconds, less often where the window is wide.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pubsub_server.settings.config import Settings
+
+WINDOWS: Final = (40, 100, 500)
+"""Milliseconds between two tokens, from the writers' default to their widest window."""
+
+SNAPSHOT_EVERY: Final = 41
+"""Messages of a stream among which one snapshot is, at most."""
+
+
+def streams_at_once(rate: float, window: int) -> int:
+    """Streams that fit into so many publishes a second with a window of so many milliseconds."""
+    between_snapshots = max(1_500, min(5_000, 1_500 * window // 40))
+    return int(rate / (1_000 / window + 1_000 / between_snapshots))
+
+
+def describe(settings: Settings) -> str:
+    """What a service can stream, in one line."""
+    rate = settings.publish_rate_service
+    counts = [(streams_at_once(rate, window), window) for window in WINDOWS]
+    fits = [f"{count} with new text every {window} ms" for count, window in counts if count]
+    line = f"token streams: a service publishes {rate:g} messages per second, enough for "
+    line += (", ".join(fits) or "no stream at once") + " (publish_rate_service)"
+    if settings.history_max_messages < SNAPSHOT_EVERY:
+        line += (
+            f"; topics keep {settings.history_max_messages} messages, so a reader that joins late"
+            " waits up to 1.5 s for the text (history_max_messages)"
+        )
+    return line

@@ -1,0 +1,32 @@
+"""What a server says of token streams when it starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from pubsub_server.settings.config import Settings
+from pubsub_server.stream_capacity import describe, streams_at_once
+
+
+@pytest.mark.parametrize(("window", "count"), [(40, 3), (100, 9), (250, 23), (500, 45)])
+def test_the_streams_of_a_token_are_those_of_the_docs(window: int, count: int) -> None:
+    assert streams_at_once(100, window) == count
+
+
+def test_a_server_says_what_a_service_can_stream() -> None:
+    assert describe(Settings()) == (
+        "token streams: a service publishes 100 messages per second, enough for 3 with new text "
+        "every 40 ms, 9 with new text every 100 ms, 45 with new text every 500 ms "
+        "(publish_rate_service)"
+    )
+
+
+def test_a_history_too_short_for_late_readers_is_named() -> None:
+    assert "history_max_messages" not in describe(Settings())
+    said = describe(Settings(history_max_messages=20))
+    assert "topics keep 20 messages" in said
+    assert "history_max_messages" in said
+
+
+def test_a_rate_too_low_for_any_stream_is_named() -> None:
+    assert "no stream at once" in describe(Settings(publish_rate_service=1))
