@@ -6,6 +6,8 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from hanzoai.pubsub import PresenceChange, PubSubClient, users_of
 from tests.cluster.fleet import BOUND, TIMEOUT, meeting, node_process, nodes, peer, present, stream
 from tests.cluster.waiting import until
@@ -292,6 +294,43 @@ async def test_a_store_that_forgets_everything_is_told_who_is_there(store: Store
             await redis.flushall()
         await until(lambda: _users(a), ["ann", "bob"])
         await until(lambda: _users(b), ["ann", "bob"])
+
+
+@pytest.mark.parametrize("by", [TOPIC, "demo.*"])
+async def test_members_of_a_node_that_dies_as_the_store_forgets_everything_are_shown_gone(
+    store: Store, by: str
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, 1) as (a,),
+        node_process(store) as doomed,
+        peer(a, a.token("bob")) as bob,
+        peer(a, a.token("sam")) as sam,
+    ):
+        await sam.subscribe(TOPIC)
+        await bob.subscribe(by)
+        assert "sam" in users(await snapshot(bob))
+        async with peer(doomed, a.token("ann")) as ann:
+            await ann.subscribe(TOPIC)
+            assert (await change(bob, "join"))["user_id"] == "ann"
+            await doomed.end(signal.SIGKILL)
+            async with store.client() as redis:
+                await redis.flushall()
+        there = {"ann", "sam"}
+        while "ann" in there:
+            frame = await bob.next()
+            if frame["type"] == "presence.snapshot":
+                there = set(users(frame["members"]))
+            for kind, user in changes([frame]):
+                (there.add if kind == "join" else there.discard)(user)
+        # Who is there stays.
+        assert "sam" in there
+        wanted = {"bob", "sam"} if by == TOPIC else {"sam"}
+
+        async def there_now() -> set[Any]:
+            return set(await _users(a))
+
+        await until(there_now, wanted)
 
 
 async def test_changes_that_a_cut_connection_missed_are_shown(store: Store) -> None:
