@@ -67,13 +67,13 @@ class World:
         self.count = 0
 
     async def add(self) -> None:
-        """Start a node that knows one other."""
+        """Start a node that knows all that run: one alone could die before it names the others."""
         stack = AsyncExitStack()
         proxy = Proxy(self.network)
         await proxy.start()
         stack.push_async_callback(proxy.stop)
         proxy.target = f"127.0.0.1:{free_port()}"
-        known = [self.random.choice(self.stations).proxy.address] if self.stations else []
+        known = [each.proxy.address for each in self.stations]
         here = await stack.enter_async_context(
             node(
                 *known,
