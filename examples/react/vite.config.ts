@@ -10,6 +10,8 @@ const alias = existsSync(sources)
   ? [
       { find: /^@hanzoai\/pubsub$/, replacement: `${sources}/index.ts` },
       { find: /^@hanzoai\/pubsub\/react$/, replacement: `${sources}/react/index.ts` },
+      { find: /^@hanzoai\/pubsub\/signed$/, replacement: `${sources}/signed/index.ts` },
+      { find: /^@hanzoai\/pubsub\/soc$/, replacement: `${sources}/soc.ts` },
     ]
   : [];
 
