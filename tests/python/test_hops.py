@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hanzoai.pubsub import PubSub, PubSubClient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from types import FrameType
 
     from hanzoai.pubsub.testing.threaded import ThreadedServer
@@ -40,7 +40,7 @@ def shown(way: str) -> list[str]:
 
 
 @contextmanager
-def traced() -> Iterator[list[str]]:
+def traced() -> Generator[list[str]]:
     """The functions of the package that this thread enters, each named once, in order."""
     names: dict[str, None] = {}
 
