@@ -12,7 +12,7 @@ import { build } from 'esbuild';
  * that is named with its folder is a room of its own.
  */
 const LAYERS = [
-  ['ai-sdk', 'index', 'react', 'testing', 'webhooks'],
+  ['ai-sdk', 'index', 'react', 'svelte', 'testing', 'vue', 'webhooks'],
   ['signed', 'streams'],
   ['client'],
   ['topic'],
@@ -40,7 +40,7 @@ const LAYERS = [
 const NEVER_LAZY = ['session', 'dialects', 'topics', 'errors', 'generated'];
 
 /** Packages that rooms import; users of these install them. */
-const PACKAGES = { react: /^react(\/|$)/, soc: /^@noble\/(curves|hashes)\// };
+const PACKAGES = { react: /^react(\/|$)/, vue: /^vue$/, soc: /^@noble\/(curves|hashes)\// };
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const layerOf = new Map(LAYERS.flatMap((rooms, layer) => rooms.map((room) => [room, layer])));

@@ -1,0 +1,120 @@
+/** What a page shows of one stream, drawn by frames: the one implementation under each framework. */
+
+import type { PubSub } from '../client.js';
+import { UsageError } from '../errors.js';
+import type { Part } from './parts.js';
+import type { ReadStreamOptions, StreamEnd, StreamReader } from './reader.js';
+
+/** Milliseconds after which something is shown where no frame is drawn: in hidden pages. */
+const HIDDEN = 100;
+
+/** How far a stream is. */
+export type StreamStatus =
+  | 'idle'
+  | 'waiting'
+  | 'streaming'
+  | 'stalled'
+  | 'done'
+  | 'aborted'
+  | 'failed';
+
+/** What a page shows of a stream. */
+export interface StreamState {
+  /** The text so far: a prefix of the answer, unless `stale`. */
+  readonly text: string;
+  /** The parts so far, with the text among them. */
+  readonly parts: readonly Part[];
+  /** Whether tokens are missing; the next snapshot ends that. */
+  readonly stale: boolean;
+  /**
+   * `idle` without a topic, `waiting` before the first frame, `stalled` while nothing comes,
+   * `failed` with an `error`.
+   */
+  readonly status: StreamStatus;
+  /** How it ended. */
+  readonly end: StreamEnd | undefined;
+  /** Why there is nothing to read. */
+  readonly error: Error | undefined;
+}
+
+/** What a reader of a page takes. */
+export type StreamOptions = Omit<ReadStreamOptions, 'signal'>;
+
+/** @internal Before there is a topic. */
+export const IDLE: StreamState = {
+  text: '',
+  parts: [],
+  stale: false,
+  status: 'idle',
+  end: undefined,
+  error: undefined,
+};
+
+/** @internal A stream that is shown. */
+export class StreamView {
+  private readonly _over = new AbortController();
+  private _reader: StreamReader | undefined;
+  private _state: StreamState = { ...IDLE, status: 'waiting' };
+  private _isDue = false;
+
+  /** @param _show Called with each state, at most once a frame. */
+  constructor(
+    client: PubSub,
+    topic: string,
+    options: StreamOptions,
+    private readonly _show: (state: StreamState) => void,
+  ) {
+    _show(this._state);
+    this._follow(client, topic, options).catch((error: unknown) =>
+      this._change({ status: 'failed', error: error as Error }),
+    );
+  }
+
+  /** Ask the writer to end the stream; see `StreamReader.cancel`. */
+  async cancel(reason?: string): Promise<void> {
+    await this._known.cancel(reason);
+  }
+
+  /** Send something to the program that writes; see `StreamReader.steer`. */
+  async steer(data: unknown): Promise<void> {
+    await this._known.steer(data);
+  }
+
+  /** Leave; the stream goes on. */
+  leave(): void {
+    this._over.abort();
+  }
+
+  private get _known(): StreamReader {
+    if (this._reader) return this._reader;
+    throw new UsageError('There is no stream yet that could be cancelled or steered.', {
+      remedy: 'Wait for the status `streaming`.',
+    });
+  }
+
+  private async _follow(client: PubSub, topic: string, options: StreamOptions): Promise<void> {
+    const { readStream } = await import('./reader.js');
+    const { signal } = this._over;
+    if (signal.aborted) return;
+    this._reader = readStream(client, topic, { ...options, signal });
+    for await (const event of this._reader) {
+      const { kind } = event;
+      if (kind === 'done' || kind === 'aborted') this._change({ status: kind, end: event });
+      else this._change({ status: kind === 'stalled' ? kind : 'streaming' });
+    }
+  }
+
+  private _change(changes: Partial<StreamState>): void {
+    this._state = { ...this._state, ...changes };
+    if (this._isDue) return;
+    this._isDue = true;
+    const draw = (): void => {
+      if (!this._isDue || this._over.signal.aborted) return;
+      this._isDue = false;
+      const { text = '', parts = [], stale = false } = this._reader ?? {};
+      this._show({ ...this._state, text, parts, stale });
+    };
+    globalThis.requestAnimationFrame?.(draw);
+    setTimeout(draw, HIDDEN);
+  }
+}

@@ -1,0 +1,55 @@
+/** Token streams in Svelte: `const answer = streamStore(ps, topic)`, then `$answer.text`. */
+
+import type { PubSub } from '../client.js';
+import { UsageError } from '../errors.js';
+import { IDLE, type StreamOptions, type StreamState, StreamView } from '../streams/view.js';
+
+export type { StreamOptions, StreamState, StreamStatus } from '../streams/view.js';
+
+/** A store of Svelte: `$store` in a component subscribes to it. */
+export interface StreamStore {
+  /** Called with the state at once, and with each one after it; gives what ends that. */
+  subscribe(run: (state: StreamState) => void): () => void;
+  /** Ask the writer to end the stream; see `StreamReader.cancel`. */
+  cancel(reason?: string): Promise<void>;
+  /** Send something to the program that writes; see `StreamReader.steer`. */
+  steer(data: unknown): Promise<void>;
+}
+
+/**
+ * A stream as a store: it is read while somebody subscribes, and its text grows with the frames of
+ * the page. Leaving does not cancel it.
+ *
+ * @param topic A topic without wildcards.
+ */
+export function streamStore<Topics extends object>(
+  client: PubSub<Topics>,
+  topic: string,
+  options: StreamOptions = {},
+): StreamStore {
+  const runs = new Set<(state: StreamState) => void>();
+  let state = IDLE;
+  let view: StreamView | undefined;
+  const show = (shown: StreamState): void => {
+    state = shown;
+    for (const run of runs) run(state);
+  };
+  const known = (): StreamView => {
+    if (view) return view;
+    throw new UsageError('Nobody subscribes to the store.', { remedy: 'Use `$store` first.' });
+  };
+  return {
+    subscribe(run) {
+      if (!runs.size) view = new StreamView(client as unknown as PubSub, topic, options, show);
+      runs.add(run);
+      run(state);
+      return () => {
+        if (!runs.delete(run) || runs.size) return;
+        view?.leave();
+        view = undefined;
+      };
+    },
+    cancel: async (reason) => known().cancel(reason),
+    steer: async (data) => known().steer(data),
+  };
+}

@@ -1,0 +1,59 @@
+/** Token streams in Vue: `const { state, cancel } = useStream(ps, topic)`. */
+
+import {
+  type MaybeRefOrGetter,
+  onScopeDispose,
+  type ShallowRef,
+  shallowRef,
+  toValue,
+  watch,
+} from 'vue';
+
+import type { PubSub } from '../client.js';
+import { UsageError } from '../errors.js';
+import { IDLE, type StreamOptions, type StreamState, StreamView } from '../streams/view.js';
+
+export type { StreamOptions, StreamState, StreamStatus } from '../streams/view.js';
+
+/** What `useStream` gives. */
+export interface UsedStream {
+  /** What is shown; it changes at most once a frame. */
+  readonly state: Readonly<ShallowRef<StreamState>>;
+  /** Ask the writer to end the stream; see `StreamReader.cancel`. */
+  readonly cancel: (reason?: string) => Promise<void>;
+  /** Send something to the program that writes; see `StreamReader.steer`. */
+  readonly steer: (data: unknown) => Promise<void>;
+}
+
+/**
+ * Follow a stream until the scope ends, which does not cancel it. Another topic begins anew.
+ *
+ * @param topic A topic without wildcards, or a ref or getter of one; with null nothing is read.
+ */
+export function useStream<Topics extends object>(
+  client: PubSub<Topics>,
+  topic: MaybeRefOrGetter<string | null | undefined>,
+  options: StreamOptions = {},
+): UsedStream {
+  const state = shallowRef(IDLE);
+  let view: StreamView | undefined;
+  const follow = (name: string | null | undefined): void => {
+    view?.leave();
+    const show = (shown: StreamState): void => {
+      state.value = shown;
+    };
+    view = name ? new StreamView(client as unknown as PubSub, name, options, show) : undefined;
+    if (!view) state.value = IDLE;
+  };
+  watch(() => toValue(topic), follow, { immediate: true });
+  onScopeDispose(() => view?.leave());
+  const known = (): StreamView => {
+    if (view) return view;
+    throw new UsageError('There is no topic.', { remedy: 'Wait until there is one.' });
+  };
+  return {
+    state,
+    cancel: async (reason) => known().cancel(reason),
+    steer: async (data) => known().steer(data),
+  };
+}

@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { effectScope, shallowRef } from 'vue';
+
+import { type StreamWriter, writeStream } from '../../../js/src/streams/index.js';
+import { type StreamState, streamStore } from '../../../js/src/svelte/index.js';
+import { MemoryServer } from '../../../js/src/testing/index.js';
+import { useStream } from '../../../js/src/vue/index.js';
+
+const TOPIC = 'chat.session.abc';
+
+async function until(server: MemoryServer, isSo: () => boolean): Promise<void> {
+  for (let n = 0; !isSo() && n < 1_000; n += 1) {
+    await server.clock.advance(20);
+    await setImmediate();
+  }
+  assert.ok(isSo(), 'it did not happen in time');
+}
+
+/** A writer, and what ends it while time passes. */
+async function begun(server: MemoryServer, id: string): Promise<StreamWriter> {
+  const writer = await writeStream(server.client(), TOPIC, { id });
+  await writer.write(`${id} begins, `);
+  return writer;
+}
+
+test('a store of Svelte shows the answer as it grows, and cancels it', async () => {
+  const server = await new MemoryServer().start();
+  const writer = await begun(server, 'r1');
+  const store = streamStore(server.client(), TOPIC);
+  await assert.rejects(store.cancel(), /Nobody subscribes/);
+  const states: StreamState[] = [];
+  const leave = store.subscribe((state) => void states.push(state));
+  assert.equal(states.at(-1)?.status, 'waiting');
+  await until(server, () => states.at(-1)?.text === 'r1 begins, ');
+  assert.equal(states.at(-1)?.status, 'streaming');
+  void writer.write('and grows.');
+  await until(server, () => states.at(-1)?.text === 'r1 begins, and grows.');
+  const other: StreamState[] = [];
+  store.subscribe((state) => void other.push(state))();
+  assert.equal(other[0]?.text, 'r1 begins, and grows.');
+  void store.cancel('user');
+  await until(server, () => states.at(-1)?.status === 'aborted');
+  assert.equal(states.at(-1)?.end?.reason, 'user');
+  leave();
+  await server.stop();
+});
+
+test('a store that nobody subscribes to any more leaves, and the answer goes on', async () => {
+  const server = await new MemoryServer().start();
+  const writer = await begun(server, 'r1');
+  const store = streamStore(server.client(), TOPIC);
+  let text = '';
+  const leave = store.subscribe((state) => {
+    text = state.text;
+  });
+  await until(server, () => text !== '');
+  leave();
+  await assert.rejects(store.cancel(), /Nobody subscribes/);
+  await server.clock.advance(500);
+  assert.equal(writer.signal.aborted, false);
+  await server.stop();
+});
+
+test('useStream of Vue follows the topic that a ref names, and leaves with its scope', async () => {
+  const server = await new MemoryServer().start();
+  const writer = await begun(server, 'r1');
+  const topic = shallowRef<string | null>(null);
+  const scope = effectScope();
+  const used = scope.run(() => useStream(server.client(), topic));
+  assert.ok(used);
+  const { state, cancel } = used;
+  assert.equal(state.value.status, 'idle');
+  await assert.rejects(cancel(), /no topic/);
+  topic.value = TOPIC;
+  await until(server, () => state.value.text === 'r1 begins, ');
+  void cancel('user');
+  await until(server, () => state.value.status === 'aborted');
+  assert.equal(writer.signal.aborted, true);
+  topic.value = null;
+  await until(server, () => state.value.status === 'idle');
+  scope.stop();
+  await server.stop();
+});
