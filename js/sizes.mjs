@@ -100,7 +100,7 @@ async function measure(folder, code, splitting = true) {
     format: 'esm',
     platform: 'browser',
     target: 'es2020',
-    external: ['react'],
+    external: ['react', 'vue'],
     legalComments: 'none',
     define: { 'process.env.NODE_ENV': '"production"' },
     metafile: true,
