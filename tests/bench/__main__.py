@@ -29,6 +29,7 @@ from tests.bench import (
     http,
     latency,
     memory,
+    mesh,
     receive,
     report,
     scale,
@@ -56,6 +57,7 @@ ROOMS = {
     "crossing": crossing.measure,
     "typescript": typescript.measure,
     "sp": sp.measure,
+    "mesh": mesh.measure,
     "spark": spark.measure,
     "spark-engine": spark_engine.measure,
 }
@@ -71,6 +73,7 @@ SELF_CONTAINED = {
     "latency-large",
     "typescript",
     "sp",
+    "mesh",
     "spark",
     "spark-engine",
 }

@@ -15,6 +15,7 @@ from tests.bench import (
     fanout,
     http,
     latency,
+    mesh,
     sp,
     spark,
     spark_engine,
@@ -71,6 +72,7 @@ def render(run: Json) -> str:
         "crossing": crossing.render,
         "typescript": typescript.render,
         "sp": sp.render,
+        "mesh": mesh.render,
         "spark": spark.render,
         "spark-engine": spark_engine.render,
     }
