@@ -63,7 +63,7 @@ export class Chunks {
     return [{ type: 'start', messageId: this._message }];
   }
 
-  /** What the message lacks of an answer so far; an answer that began anew follows what there is. */
+  /** What the message lacks of an answer so far; an answer that started again follows what there is. */
   show(parts: readonly Part[]): ChatChunk[] {
     const chunks: ChatChunk[] = [];
     const isLonger = this._shown.every((part, n) => continues(parts[n], part));

@@ -24,7 +24,7 @@ export interface HanzoChatTransportOptions {
   readonly headers?: HeadersInit | (() => HeadersInit | Promise<HeadersInit>) | undefined;
   /** Only frames of this sender count; default: of the sender of the first frame. */
   readonly sender?: string | undefined;
-  /** In place of the global `fetch`. */
+  /** Instead of the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch | undefined;
 }
 

@@ -33,13 +33,11 @@ TopicPattern = TypeAliasType(
 """Topic name in which whole segments may be `*` (exactly one segment) or `**` (one or more). HIP-56 Wildcard Subscriptions."""
 
 
-Timestamp = TypeAliasType(
-    "Timestamp", Annotated[int, Field(strict=True, ge=0, le=9007199254740991)]
-)
+Timestamp = TypeAliasType("Timestamp", Annotated[int, Field(ge=0, le=9007199254740991)])
 """Unix epoch, milliseconds."""
 
 
-Seq = TypeAliasType("Seq", Annotated[int, Field(strict=True, ge=0, le=9007199254740991)])
+Seq = TypeAliasType("Seq", Annotated[int, Field(ge=0, le=9007199254740991)])
 """Position of a message in the log of its topic: contiguous, +1 per message. A new log starts at its Unix milliseconds x 1000. At most 2^53-1."""
 
 
