@@ -22,6 +22,9 @@ PACKAGE = str(ROOT / "python" / "hanzoai" / "pubsub")
 RECEIVE = 10
 """Functions that a received message may pass."""
 
+PUBLISH = 50
+"""Functions until the first byte of a publish is written."""
+
 WAITS = {
     "Subscription._wait_entry",
     "Subscription.start",
@@ -85,3 +88,18 @@ async def test_a_message_passes_few_functions_on_its_way_to_the_program(
     way = [name for name in found if name not in WAITS]
     assert sorted(way) == sorted(shown("Receive, Python"))
     assert len(way) <= RECEIVE
+
+
+async def test_a_publish_passes_the_shown_functions_until_it_is_written(
+    pubsub_server: ThreadedServer,
+) -> None:
+    token = pubsub_server.admin_token()
+    async with PubSubClient(token=token, **pubsub_server.options) as ps:
+        await ps.publish("hops", {"type": "t", "data": 0})
+        with traced() as found:
+            await ps.publish("hops", {"type": "t", "data": 1})
+    way = found[: found.index("_Connection.write_all") + 1]
+    # An id of another millisecond begins with other characters.
+    way = [name for name in way if not name.startswith("IdMaker._begin")]
+    assert way == shown("Publish, Python")
+    assert len(way) <= PUBLISH

@@ -289,7 +289,8 @@ class Operations:
         via: Via,
     ) -> Published:
         """Publish one message, or change the presence that it stands for."""
-        check_choice("via", via, get_args(Via))
+        if via != "auto":
+            check_choice("via", via, get_args(Via))
         one = self.publisher.prepare(topic, message, ttl, id)
         if one.publication.type == PRESENCE_UPDATE and via != "rest":
             await self.update_presence(topic, one.publication.data, timeout=timeout)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.generated.wire import Publication
     from hanzoai.pubsub.runtime.driver import Driver
     from hanzoai.pubsub.runtime.http_operations import HttpApi
     from hanzoai.pubsub.session.ports import Outcome
@@ -59,7 +60,8 @@ class Publisher:
     @property
     def max_payload(self) -> int:
         """Bytes of the largest payload that the server takes."""
-        return self._driver.limits.max_payload or self._options.max_payload
+        peer = self._driver.peer
+        return (peer and peer.limits.max_payload) or self._options.max_payload
 
     def prepare(
         self, topic: str | None, message: Outgoing, ttl: int | None = None, id: str | None = None
@@ -166,7 +168,11 @@ class Publisher:
         background: bool,
     ) -> tuple[Outcome, bool]:
         queue = self._options.send_queue
-        size = sum(item.size for item in items)
+        size = 0
+        publications: list[Publication] = []
+        for item in items:
+            size += item.size
+            publications.append(item.publication)
         began = self._clock.now()
         if queue.policy == "block":
             if not await self._backpressure.enter(len(items), size, seconds):
@@ -180,9 +186,9 @@ class Publisher:
         driver = self._driver
         ref = driver.number()
         policy = "error" if queue.policy == "block" else queue.policy
-        publications = tuple(item.publication for item in items)
-        driver.remember_own(item.id for item in items)
-        request = Publish(ref, publications, size, policy, key, batch, background)
+        if not self._options.echo:
+            driver.remember_own(item.id for item in items)
+        request = Publish(ref, tuple(publications), size, policy, key, batch, background)
         settled = driver.publish(request)
         self._backpressure.check()
         expired = False

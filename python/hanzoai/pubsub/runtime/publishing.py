@@ -130,15 +130,18 @@ def _fields(message: object) -> dict[str, Any]:
             remedy='Publish {"type": ..., "data": ...}.',
             field="message",
         )
-    fields = {str(name): value for name, value in cast("Mapping[object, Any]", message).items()}
-    for name in fields:
+    fields: dict[str, Any] = {}
+    for given, value in cast("Mapping[object, Any]", message).items():
+        name = str(given)
         if name not in _FIELDS:
             raise InvalidOption(
                 f"The message has a field `{name[:64]}`.",
                 remedy=f"Its fields are {', '.join(_FIELDS)}; put everything else into `data`.",
                 field=name,
             )
-    return {name: value for name, value in fields.items() if name == "data" or value is not None}
+        if name == "data" or value is not None:
+            fields[name] = value
+    return fields
 
 
 def of_item(error: PubSubError, number: int) -> PubSubError:

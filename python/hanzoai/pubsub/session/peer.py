@@ -28,6 +28,7 @@ class Peer:
         idempotent: It publishes an id once.
         batch: It takes `publish` with `messages`.
         incremental: Subscriptions may come and go one by one; False for an event stream.
+        burst: Publishes that may go at once; see `burst_of`.
         rate: Publishes per second that it allows; None or 0 for no limit that is known.
         history: Messages that it retains a topic.
         node: The node whose positions it gives; None where positions hold on every node.
@@ -47,19 +48,19 @@ class Peer:
     rate: int | None = None
     history: int = LIMITS.history_max_messages
     node: str | None = None
+    burst: int = field(init=False)
 
-    @property
-    def burst(self) -> int:
-        """Publishes that may go at once: a tenth less than the server allows.
-
-        Budgets of two clocks that are equal meet at zero, where the network's jitter alone makes
-        the server refuse; and what was refused comes after what follows it.
-        """
-        return burst_of(self.rate or 0)
+    def __post_init__(self) -> None:
+        # Read with each publish.
+        object.__setattr__(self, "burst", burst_of(self.rate or 0))
 
 
 def burst_of(rate: int) -> int:
-    """Publishes that may go at once where so many a second are allowed; see `Peer.burst`."""
+    """Publishes that may go at once where so many per second are allowed: a tenth less.
+
+    Budgets of two clocks that are equal meet at zero, where the network's jitter alone makes the
+    server refuse; and what was refused comes after what follows it.
+    """
     return rate - min(max(1, rate // 10), rate // 2)
 
 

@@ -19,20 +19,24 @@ class PublishState:
         sent: Something of it may be published already.
         doubted: It was in flight when a connection was lost: no refusal tells what became of it.
         awaited: Slots that the server has still to answer.
+        left: How many slots have no answer.
     """
 
-    __slots__ = ("awaited", "doubted", "number", "publish", "results", "sent")
+    __slots__ = ("awaited", "doubted", "left", "number", "publish", "results", "sent")
 
     def __init__(self, number: int, publish: Publish) -> None:
         self.number = number
         self.publish = publish
         self.results: list[PublishResult | None] = [None] * len(publish.messages)
+        self.left = len(publish.messages)
         self.sent = False
         self.doubted = False
         self.awaited: set[int] = set()
 
     def open(self) -> list[int]:
         """Slots without an answer."""
+        if len(self.results) == self.left:
+            return list(range(self.left))
         return [n for n, result in enumerate(self.results) if result is None]
 
 

@@ -7,7 +7,7 @@ the queue on a drop if the peer publishes an id once, and is unknown otherwise. 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.generated.wire import ErrorInfo, PublishFrame, PublishResult
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
@@ -232,6 +232,7 @@ class Publishes:
             if result.error is None and result.id is None:
                 result = result.model_copy(update={"id": entry.publish.messages[index].id})
             entry.results[index] = result
+            entry.left -= 1
         self._advance(entry, pause)
         return True
 
@@ -252,6 +253,7 @@ class Publishes:
             entry.results[slot] = PublishResult(
                 error=ErrorInfo(code=frame.code, message=frame.message, remedy=frame.remedy)
             )
+            entry.left -= 1
             self._advance(entry, None)
         return True
 
@@ -312,14 +314,14 @@ class Publishes:
             self.pause(pause)
         if entry.awaited:
             pass  # the answers of other messages of the same publish are to come
-        elif entry.open():
-            entry.sent = entry.doubted or len(entry.open()) < len(entry.results)
+        elif entry.left:
+            entry.sent = entry.doubted or entry.left < len(entry.results)
             self._drop(entry)
             self._requeue(entry)
         else:
             self._drop(entry)
-            results = tuple(result for result in entry.results if result is not None)
-            self._ports.settle(entry.publish.ref, Acked(results))
+            results = cast("list[PublishResult]", entry.results)  # each slot is answered
+            self._ports.settle(entry.publish.ref, Acked(tuple(results)))
         self._pump()
 
     def _requeue(self, entry: PublishState) -> None:

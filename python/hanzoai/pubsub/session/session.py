@@ -124,7 +124,7 @@ class Session:
 
     def publish(self, request: Publish) -> None:
         """Publish; the port `settle` gets the outcome."""
-        if self.lifecycle.is_draining or self.state in FINAL:
+        if self.lifecycle.is_draining or self.lifecycle.state in FINAL:
             self._ports.settle(request.ref, _CLOSED)
         else:
             self.publishes.publish(request)
@@ -247,7 +247,7 @@ class Session:
                 self.lifecycle.fire("pong", event)
             case ErrorFrame():
                 self._error(frame, event)
-            case _ if self.peer is None:
+            case _ if self._context.peer is None:
                 pass
             case _:
                 self.lifecycle.proves_well()

@@ -139,12 +139,12 @@ class WebSocketTransport:
         if not self._outgoing:
             asyncio.get_running_loop().call_soon(self._write)
         for frame in frames:
-            data = _encoded(frame)
-            if data is None:
-                # Payloads are checked when they are published; this one changed since.
-                logger.error("a frame of type %s cannot be written as JSON", frame.type)
-            else:
-                self._outgoing.append(data)
+            try:
+                self._outgoing.append(encode(frame))
+            except ValueError:
+                # Payloads are checked when they are published; this one changed since. The
+                # exception is left out: it would show the payload.
+                logger.error("a frame of type %s cannot be written as JSON", frame.type)  # noqa: TRY400
 
     async def receive(self) -> Sequence[ServerFrame]:
         """Wait for frames: what has arrived, at most 32, in order.
@@ -229,13 +229,6 @@ class WebSocketTransport:
         if 300 <= status < 400:
             reason = f"{reason} Redirects are not followed: they would carry the token away."
         return TransportFailed(code, reason, retry_after_of(headers.get("Retry-After")))
-
-
-def _encoded(frame: ClientFrame) -> bytes | None:
-    try:
-        return encode(frame)
-    except ValueError:
-        return None
 
 
 class _Connect(connect):

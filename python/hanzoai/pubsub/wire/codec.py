@@ -108,7 +108,7 @@ def encode(frame: ClientFrame) -> bytes:
     Raises:
         ValueError: A payload holds what JSON cannot; `check_publication` finds that earlier.
     """
-    return to_json(frame)
+    return frame.__pydantic_serializer__.to_json(frame, exclude_none=True)
 
 
 def to_json(value: Model) -> bytes:
