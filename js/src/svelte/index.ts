@@ -17,7 +17,7 @@ export interface StreamStore {
 }
 
 /**
- * A stream as a store: it is read while somebody subscribes, and its text grows with the frames of
+ * A stream as a store: it is read while someone subscribes, and its text grows with the frames of
  * the page. Leaving does not cancel it.
  *
  * @param topic A topic without wildcards.
@@ -36,7 +36,7 @@ export function streamStore<Topics extends object>(
   };
   const known = (): StreamView => {
     if (view) return view;
-    throw new UsageError('Nobody subscribes to the store.', { remedy: 'Use `$store` first.' });
+    throw new UsageError('No one subscribes to the store.', { remedy: 'Use `$store` first.' });
   };
   return {
     subscribe(run) {

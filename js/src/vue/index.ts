@@ -26,7 +26,7 @@ export interface UsedStream {
 }
 
 /**
- * Follow a stream until the scope ends, which does not cancel it. Another topic begins anew.
+ * Follow a stream until the scope ends, which does not cancel it. Another topic starts again.
  *
  * @param topic A topic without wildcards, or a ref or getter of one; with null nothing is read.
  */
