@@ -250,13 +250,11 @@ async def _zenoh(role: str, port: int, messages: int, control: Connection) -> No
     async def publish(data: str) -> None:
         session.put(name, data)
 
+    def take(sample: Any) -> None:
+        latencies.append(time.monotonic_ns() - int(sample.payload.to_bytes()[:20]))
+
     if role == "receive":
-        session.declare_subscriber(
-            name,
-            lambda sample: latencies.append(
-                time.monotonic_ns() - int(sample.payload.to_bytes()[:20])
-            ),
-        )
+        session.declare_subscriber(name, take)
     await _play(role, messages, control, publish, latencies)
     await asyncio.to_thread(session.close)
 
