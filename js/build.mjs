@@ -35,6 +35,9 @@ function run(command, parameters, options = {}) {
 
 const TARGET = 'es2022';
 
+/** The constant of src/build.ts is defined, so that what it excludes is not even parsed. */
+const BUILD = /^import \{ DEVELOPMENT \} from '[^']*';$/m;
+
 /** What the first entry loads at once for the client. */
 const CLIENT = './src/client.ts';
 
@@ -58,8 +61,8 @@ function staysWhole(alone) {
     name: 'what is loaded at once stays whole',
     setup({ onResolve, onLoad }) {
       onLoad({ filter: /\.tsx?$/, namespace: 'file' }, ({ path }) => {
-        if (!alone.has(path)) return undefined;
-        const contents = `${readFileSync(path, 'utf8')}\nimport 'all at once';\n`;
+        const source = readFileSync(path, 'utf8').replace(BUILD, '');
+        const contents = alone.has(path) ? `${source}\nimport 'all at once';\n` : source;
         return { contents, loader: path.endsWith('x') ? 'tsx' : 'ts' };
       });
       const whole = { path: 'all at once', namespace: 'whole', sideEffects: true };
@@ -101,6 +104,7 @@ async function buildModules(outdir, define) {
     mangleCache: {},
     metafile: true,
     write: false,
+    plugins: [staysWhole(new Set())],
   });
   const lazy = Object.values(metafile.inputs)
     .flatMap(({ imports }) => imports)
@@ -190,8 +194,8 @@ function buildTypes() {
 }
 
 rmSync(dist, { recursive: true, force: true });
-await buildModules('dist', { PUBSUB_PRODUCTION: 'undefined' });
-await buildModules('dist/production', { PUBSUB_PRODUCTION: 'true' });
+await buildModules('dist', { DEVELOPMENT: 'true' });
+await buildModules('dist/production', { DEVELOPMENT: 'false' });
 dropBareImports();
 await buildCommonJs();
 buildTypes();

@@ -1,6 +1,4 @@
-/** Which build of the package this is. */
-
-declare const PUBSUB_PRODUCTION: true | undefined;
+/** Which build of the package this is; `build.mjs` defines it where the package is built. */
 
 /**
  * The build of the export conditions `development` and `node`: it has every word and option check.
@@ -8,4 +6,4 @@ declare const PUBSUB_PRODUCTION: true | undefined;
  * The production build for browsers has codes, fields and the checks that protect: URL, token,
  * topic, payload.
  */
-export const DEVELOPMENT: boolean = typeof PUBSUB_PRODUCTION === 'undefined';
+export const DEVELOPMENT: boolean = true;

@@ -11,6 +11,7 @@ import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
 import { operations } from './runtime/loading.js';
 import {
   checkPublishing,
+  NONE,
   type PublishOptions,
   publish,
   publishMany,
@@ -194,7 +195,7 @@ export class PubSub<Topics extends object = AnyTopics> {
   async publish<Topic extends string>(
     topic: Topic & Allowed<Topics, Topic>,
     message: Outgoing<PayloadOf<Topics, Topic>>,
-    options: PublishOptions = {},
+    options: PublishOptions = NONE,
   ): Promise<Published> {
     const driver = this._live;
     checkPublishing(options);

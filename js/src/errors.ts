@@ -34,6 +34,7 @@
  * belongs to a code.
  */
 
+import { DEVELOPMENT } from './build.js';
 import { CODES, type Code, type ErrorName } from './generated/errors.js';
 import type { Gap } from './session/ports.js';
 
@@ -89,6 +90,7 @@ export class PubSubError extends Error {
     const said = message || (known?.meaning ?? `Error \`${code}\`.`);
     const { topic } = details;
     const lacks =
+      DEVELOPMENT &&
       topic &&
       new.target.prototype.name === 'PermissionDenied' &&
       !said.split(SEPARATORS).includes(topic);
@@ -157,6 +159,10 @@ export class PayloadTooLarge extends CodedError {
       readonly limit?: number | undefined;
     } = {},
   ) {
+    if (!DEVELOPMENT) {
+      super(message, details);
+      return;
+    }
     const [size, limit] = [details.size, details.limit].map((n) => n?.toLocaleString('en-US'));
     const sizes = `The payload has ${size} bytes of JSON; the limit is ${limit}.`;
     super(message ?? (size && limit ? sizes : message), details);

@@ -6,6 +6,7 @@
  * the next message.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError, SlowConsumer } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
 import type { ReceiveQueue } from '../settings/options.js';
@@ -239,6 +240,7 @@ function denialError(denied: readonly Denial[], topics: readonly string[]): PubS
     topic: topics[0],
   };
   const told = fromCode(code, message || `Refused: ${topic}.`, { topic });
+  if (!DEVELOPMENT) return told;
   const others = denied.slice(1).map((one) => one.topic);
   if (!others.length) return told;
   const more = others.length > NAMED ? ` and ${others.length - NAMED} more` : '';

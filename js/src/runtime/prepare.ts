@@ -1,9 +1,11 @@
 /** A message that a program hands to `publish`, as a publication that can be sent. */
 
 import { isPublication, type Publication } from '../generated/wire.js';
-import { compact } from '../wire/compact.js';
 import { messageId } from '../wire/ids.js';
 import { sizeOf } from '../wire/plain.js';
+
+/** What a message may have. */
+const FIELDS = ['topic', 'type', 'data', 'ttl', 'id', 'meta'];
 
 /** A publication that can be sent. */
 export interface Prepared {
@@ -28,18 +30,16 @@ export function prepare(
   limit: number,
   given: { readonly ttl?: number | undefined; readonly id?: string | undefined } = {},
 ): Prepared | undefined {
-  const { topic: named = topic, type, data, ttl, id: own, meta, ...others } = Object(message);
-  const id = given.id || own || messageId();
-  const publication = compact<Publication>({
-    topic: named,
-    type,
-    data,
-    ttl: given.ttl ?? ttl,
-    id,
-    meta,
-  });
-  const sizes = [data, ...(meta === undefined ? [] : [meta])].map(sizeOf);
-  const fits = sizes.every((size) => size <= limit) && !Object.keys(others).length;
-  if (!fits || (topic ?? named) !== named || !isPublication(publication)) return undefined;
-  return { publication, id, size: sizes.reduce((sum, size) => sum + size) };
+  const source: Readonly<Record<string, unknown>> = Object(message);
+  const { topic: named = topic, type, data, meta } = source;
+  const ttl = given.ttl ?? source['ttl'];
+  const id = given.id || (source['id'] as string | undefined) || messageId();
+  const publication: Record<string, unknown> = { topic: named, type, data, id };
+  if (ttl !== undefined) publication['ttl'] = ttl;
+  if (meta !== undefined) publication['meta'] = meta;
+  const bytes = sizeOf(data);
+  const more = meta === undefined ? 0 : sizeOf(meta);
+  const fits = bytes <= limit && more <= limit && (topic ?? named) === named;
+  if (!fits || !Object.keys(source).every((name) => FIELDS.includes(name))) return undefined;
+  return isPublication(publication) ? { publication, id, size: bytes + more } : undefined;
 }

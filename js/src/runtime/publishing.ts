@@ -39,8 +39,12 @@ export interface PublishOptions extends Waiting {
   readonly via?: Via | undefined;
 }
 
+/** @internal The options of a call that names none. */
+export const NONE: PublishOptions = {};
+
 /** @internal Refuse options that no publish takes. */
 export function checkPublishing(options: PublishOptions): void {
+  if (options === NONE) return;
   checkCall(options, ['ttl', 'id', 'key', 'background', 'via']);
   const { key = '', via = 'auto' } = options;
   checkChoice('via', via, ['auto', 'socket', 'rest']);

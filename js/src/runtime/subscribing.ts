@@ -6,7 +6,7 @@ import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
 import { isPattern, isTopic } from '../topics.js';
 import type { AnyPayload, Since } from '../values.js';
 import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
-import { HISTORY_MAX, PATTERNS_MAX } from './bounds.js';
+import { HISTORY_MAX, isTime, PATTERNS_MAX } from './bounds.js';
 import type { Driver } from './driver.js';
 import {
   type GapHandler,
@@ -19,7 +19,6 @@ import { Inbox } from './inbox.js';
 import { operations } from './loading.js';
 import { background } from './parts.js';
 import { Subscription } from './subscription.js';
-import { isTime } from './times.js';
 import { onAbort, type Waiting, within } from './waiting.js';
 
 /** Arguments in which nothing is wrong; what is wrong with others, `refuseSubscription` knows. */

@@ -2,15 +2,7 @@
 
 import { InvalidOption } from '../errors.js';
 import { kind } from '../settings/checks.js';
-import { isCount } from '../wire/guard.js';
-
-/** The earliest Unix time in milliseconds, of 1973: a lower number counts seconds. */
-const EARLIEST = 1e11;
-
-/** Whether it is a Unix time in milliseconds; 0 is one, for the beginning. */
-export function isTime(ms: number): boolean {
-  return isCount(ms) && (ms === 0 || ms >= EARLIEST);
-}
+import { isTime } from './bounds.js';
 
 /**
  * Read a time: Unix milliseconds or a date.

@@ -43,16 +43,30 @@ export function within<T>(
   clock?: Clock,
   milliseconds = 0,
 ): Promise<T | undefined> {
-  let end = (): void => {};
-  const givenUp = new Promise<undefined>((resolve, reject) => {
-    const abort = (): void => reject(signal?.reason);
-    const timer = clock?.callLater(milliseconds, () => resolve(undefined));
-    if (signal?.aborted) abort();
-    const ignore = onAbort(signal, abort);
-    end = () => {
+  return new Promise((resolve, reject) => {
+    const end = (): void => {
       timer?.cancel();
-      ignore();
+      ignore?.();
     };
+    const timer = clock?.callLater(milliseconds, () => {
+      end();
+      resolve(undefined);
+    });
+    const abort = (): void => {
+      end();
+      reject(signal?.reason);
+    };
+    const ignore = signal && onAbort(signal, abort);
+    promise.then(
+      (value) => {
+        end();
+        resolve(value);
+      },
+      (error: unknown) => {
+        end();
+        reject(error);
+      },
+    );
+    if (signal?.aborted) abort();
   });
-  return Promise.race([promise, givenUp]).finally(end);
 }

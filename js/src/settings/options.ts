@@ -232,28 +232,30 @@ const COUNT: Range = [1, 1_000_000, 'a number'];
 const BYTES: Range = [1, 2 ** 30, 'bytes'];
 const MESSAGES: Range = [1, 1_000_000, 'messages'];
 
-const SETTINGS: Readonly<Record<keyof Settings, Kind>> = {
-  fetchTimeout: TIME,
-  openTimeout: TIME,
-  operationTimeout: TIME,
-  closeTimeout: TIME,
-  pingInterval: TIME,
-  pongTimeout: TIME,
-  suspendAfter: TIME,
-  refreshMargin: TIME,
-  fallbackAfter: TIME,
-  upgradeAfter: TIME,
-  fallbackFailures: COUNT,
-  shortLife: COUNT,
-  rememberedIds: COUNT,
-  rememberedTopics: COUNT,
-  heldMessages: COUNT,
-  overlap: [0, 3_600_000, 'milliseconds'],
-  maxFrame: [1_024, 2 ** 30, 'bytes'],
-  maxPayload: BYTES,
-  restAttempts: [1, 100, 'a number'],
-  historyPage: [1, LIMITS.historyPageMax, 'messages'],
-};
+const SETTINGS: Readonly<Partial<Record<keyof Settings, Kind>>> = DEVELOPMENT
+  ? {
+      fetchTimeout: TIME,
+      openTimeout: TIME,
+      operationTimeout: TIME,
+      closeTimeout: TIME,
+      pingInterval: TIME,
+      pongTimeout: TIME,
+      suspendAfter: TIME,
+      refreshMargin: TIME,
+      fallbackAfter: TIME,
+      upgradeAfter: TIME,
+      fallbackFailures: COUNT,
+      shortLife: COUNT,
+      rememberedIds: COUNT,
+      rememberedTopics: COUNT,
+      heldMessages: COUNT,
+      overlap: [0, 3_600_000, 'milliseconds'],
+      maxFrame: [1_024, 2 ** 30, 'bytes'],
+      maxPayload: BYTES,
+      restAttempts: [1, 100, 'a number'],
+      historyPage: [1, LIMITS.historyPageMax, 'messages'],
+    }
+  : {};
 const CONSOLE: Logger = {
   warn: (...said) => console.warn(...said),
   error: (...said) => console.error(...said),
@@ -264,24 +266,26 @@ const RETRY: Readonly<Record<keyof RetryOptions, Kind>> = {
   stableAfter: TIME,
 };
 const QUEUE = { messages: MESSAGES, bytes: BYTES };
-const ARGUMENTS = [
-  'url',
-  'token',
-  'getToken',
-  'transport',
-  'restUrl',
-  'allowInsecure',
-  'name',
-  'echo',
-  'shareTabs',
-  'recover',
-  'sendQueue',
-  'receiveQueue',
-  'retry',
-  'WebSocket',
-  'fetch',
-  'logger',
-];
+const ARGUMENTS: readonly string[] = DEVELOPMENT
+  ? [
+      'url',
+      'token',
+      'getToken',
+      'transport',
+      'restUrl',
+      'allowInsecure',
+      'name',
+      'echo',
+      'shareTabs',
+      'recover',
+      'sendQueue',
+      'receiveQueue',
+      'retry',
+      'WebSocket',
+      'fetch',
+      'logger',
+    ]
+  : [];
 
 /**
  * @internal Join what was given, the environment and the defaults, and check it all.
@@ -324,11 +328,7 @@ export function readOptions(
   checkFunction('WebSocket', WebSocket);
   checkFunction('fetch', fetch);
   return {
-    ...checkValues(
-      given,
-      { ...CLIENT, maxPayload: LIMITS.maxPayload },
-      DEVELOPMENT ? SETTINGS : {},
-    ),
+    ...checkValues(given, { ...CLIENT, maxPayload: LIMITS.maxPayload }, SETTINGS),
     socketUrl: found.socket,
     httpUrl: found.http,
     httpDerived: restUrl === undefined && !/^\s*http/i.test(String(url)),

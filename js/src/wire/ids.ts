@@ -18,6 +18,8 @@ function systemRandom(count: number): Uint8Array {
 /** Makes ids. */
 export class IdMaker {
   private _last = -1;
+  /** The time in its ten digits. */
+  private _time = '';
   private _digits: number[] = [];
 
   /**
@@ -40,11 +42,9 @@ export class IdMaker {
       if (at < 0) this._renew(this._last + 1);
       else this._digits[at] = (this._digits[at] ?? 0) + 1;
     }
-    let time = '';
-    for (let left = this._last, n = 0; n < TIME_DIGITS; n += 1, left = Math.floor(left / 32)) {
-      time = ALPHABET.charAt(left % 32) + time;
-    }
-    return time + this._digits.map((digit) => ALPHABET.charAt(digit)).join('');
+    let text = this._time;
+    for (const digit of this._digits) text += ALPHABET.charAt(digit);
+    return text;
   }
 
   /** A fresh message id, `msg_` and a ULID. */
@@ -54,6 +54,10 @@ export class IdMaker {
 
   private _renew(now: number): void {
     this._last = now;
+    this._time = '';
+    for (let left = now, n = 0; n < TIME_DIGITS; n += 1, left = Math.floor(left / 32)) {
+      this._time = ALPHABET.charAt(left % 32) + this._time;
+    }
     this._digits = Array.from(this._random(RANDOM_DIGITS), (byte) => byte & 31);
   }
 }

@@ -13,7 +13,18 @@ const UNPAIRED = /\p{Surrogate}/u;
  * undefined is absent, as it is for `JSON.stringify`.
  */
 export function sizeOf(value: unknown): number {
-  return isPlain(value, 0) ? new TextEncoder().encode(JSON.stringify(value)).length : Number.NaN;
+  return isPlain(value, 0) ? bytesOf(JSON.stringify(value)) : Number.NaN;
+}
+
+/** Bytes of a text in UTF-8, whose surrogates are in pairs. */
+function bytesOf(text: string): number {
+  let bytes = text.length;
+  for (let at = 0; at < text.length; at += 1) {
+    const unit = text.charCodeAt(at);
+    // Each half of a pair stands for two of its four bytes.
+    if (unit > 0x7f) bytes += unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 2 : 1;
+  }
+  return bytes;
 }
 
 /** Whether a text has its surrogates in pairs, without which UTF-8 cannot carry it. */
