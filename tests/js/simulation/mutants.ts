@@ -76,7 +76,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a way that was found is not looked for again': {
     file: 'session/routes.ts',
-    from: 'this._trie.insert(pattern, one);\n    this._known.clear();',
+    from: 'this._trie.insert(pattern, one);\n    this.known.clear();',
     to: 'this._trie.insert(pattern, one);',
   },
 
