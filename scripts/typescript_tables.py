@@ -129,7 +129,9 @@ def _ranges() -> dict[str, str]:
     options = (SOURCES / OPTIONS).read_text(encoding="utf-8")
     named = dict(re.findall(r"const ([A-Z]+): Range = \[(.*?)\];", checks + options))
     found: dict[str, str] = {}
-    for name, kind in re.findall(r"^  (\w+): ([A-Z]+|\[[^\]]+\]),$", options, re.MULTILINE):
+    for name, kind in re.findall(r"^ +(\w+): ([A-Z]+|\[[^\]]+\]),$", options, re.MULTILINE):
+        if kind not in named and not kind.startswith("["):
+            continue
         inside = named.get(kind, kind.strip("[]"))
         low, high, unit = (part.strip() for part in inside.split(","))
         first, last = (_NUMBERS.get(n) or f"{int(n):,}" for n in (low, high))
