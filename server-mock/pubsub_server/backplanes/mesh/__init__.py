@@ -1,1 +1,1 @@
-"""Nodes that find each other and forward what somebody wants, without a store in between."""
+"""A mesh: nodes that connect directly and forward messages to interested nodes, without a store."""

@@ -1,4 +1,4 @@
-"""Which peers want which topics."""
+"""Interest: which peers subscribe to which topics, and what this node subscribes to."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class InterestTable(Generic[P]):
         self._names.pop(peer, None)
 
     def peers(self, topic: str) -> tuple[P, ...]:
-        """Who wants a message of this topic, each once."""
+        """The peers that subscribe to a topic, each once."""
         found = self._routes.get(topic)
         if found is None:
             found = tuple(dict.fromkeys(self._trie.match(topic)))

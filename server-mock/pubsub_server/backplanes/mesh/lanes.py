@@ -1,7 +1,7 @@
-"""What this node tells one peer of its interest, and whether the peer has acknowledged it.
+"""The interest that this node announces to one peer, and the acknowledgements of the peer.
 
-An acknowledgement names no request, so each kind of request has one frame on its way at most. What
-is wanted meanwhile goes out together with the next one.
+An acknowledgement has no request id, so at most one request of each kind is unacknowledged. Changes
+that come in the meantime go out together in the next request.
 """
 
 from __future__ import annotations

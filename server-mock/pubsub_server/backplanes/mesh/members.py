@@ -1,4 +1,4 @@
-"""Which nodes there are, and when to dial whom; pure."""
+"""Known addresses of nodes, and when to dial each of them; pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Members:
     """Addresses of nodes, learned from the settings and from peers.
 
     Args:
-        configured: Dialed for ever.
+        configured: Dialed without limit.
         random: From 0 inclusive to 1 exclusive; spreads attempts.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The mesh: dials and accepts, keeps one connection with each node, and forwards what it wants."""
+"""The mesh: dials and accepts, keeps one connection per node, and forwards what the node wants."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Mesh:
     Args:
         terms: Of this node. Its address may lack a host or have port 0; `start` completes it.
         receiver: Gets what others forward.
-        peers: Addresses that are dialed for ever.
+        peers: Addresses that are dialed without limit.
         interests: Topics and patterns that a peer may want.
         linger: See `interest.Wanted`.
         queue_bytes: See `Link`.
