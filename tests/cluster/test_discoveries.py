@@ -152,6 +152,30 @@ async def test_the_first_message_of_a_topic_without_history_lacks_nothing() -> N
         assert node.seen == [START, START + 1]
 
 
+async def test_what_a_node_holds_and_the_log_has_lost_is_delivered_and_is_no_hole() -> None:
+    async with room() as node:
+        await fresh(node)
+        track = node.tracks.get(TOPIC)
+        assert track is not None
+        track.last, track.held = START, [entry(START + 1), entry(START + 2)]
+        node.shelf.put(START + 2, START + 3)
+        node.deliveries.heal(track)
+        await node.tasks.wait(5)
+        assert node.seen == [START + 1, START + 2, START + 3]
+
+
+async def test_a_hole_behind_what_a_node_holds_is_told() -> None:
+    async with room() as node:
+        await fresh(node)
+        track = node.tracks.get(TOPIC)
+        assert track is not None
+        track.last, track.held = START, [entry(START + 1)]
+        node.shelf.put(START + 3, START + 3)
+        node.deliveries.heal(track)
+        await node.tasks.wait(5)
+        assert node.seen == [TOPIC, START + 1, START + 3]
+
+
 async def test_a_log_that_began_anew_and_is_whole_is_no_hole() -> None:
     async with room() as node:
         node.tracks.join(TOPIC)

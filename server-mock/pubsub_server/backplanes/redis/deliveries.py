@@ -149,8 +149,8 @@ class Deliveries:
             found = () if log is None else log.entries
             if log is not None:
                 first = max(track.last, log.start - 1) + 1
-                known = {entry.seq for entry in (*found[:1], *(track.held or [])[:1])}
-                if first <= log.last and first not in known:
+                known = {entry.seq or 0 for entry in (*found, *(track.held or []))}
+                if sum(first <= seq <= log.last for seq in known) <= log.last - first:
                     self._lack(track.topic)
             self._pass_on(track, None if log is None else log.last, found)
 
