@@ -19,7 +19,7 @@ export interface StreamView extends StreamState {
 /**
  * Follow a stream: its text grows with the frames of the page, and no delta is left out.
  *
- * A component that goes does not cancel it. Another `id` or `sender` begins anew.
+ * A component that goes does not cancel it. Another `id` or `sender` replaces the stream.
  *
  * @param topic A topic without wildcards; with null nothing is read.
  */

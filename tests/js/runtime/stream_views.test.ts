@@ -29,7 +29,7 @@ test('a store of Svelte shows the answer as it grows, and cancels it', async () 
   const server = await new MemoryServer().start();
   const writer = await begun(server, 'r1');
   const store = streamStore(server.client(), TOPIC);
-  await assert.rejects(store.cancel(), /Nobody subscribes/);
+  await assert.rejects(store.cancel(), /No one subscribes/);
   const states: StreamState[] = [];
   const leave = store.subscribe((state) => void states.push(state));
   assert.equal(states.at(-1)?.status, 'waiting');
@@ -57,7 +57,7 @@ test('a store that nobody subscribes to any more leaves, and the answer goes on'
   });
   await until(server, () => text !== '');
   leave();
-  await assert.rejects(store.cancel(), /Nobody subscribes/);
+  await assert.rejects(store.cancel(), /No one subscribes/);
   await server.clock.advance(500);
   assert.equal(writer.signal.aborted, false);
   await server.stop();
