@@ -19,7 +19,7 @@ SNAPSHOT_EVERY: Final = 41
 
 
 def streams_at_once(rate: float, window: int) -> int:
-    """Streams that fit into this publish rate per second with a window of this many milliseconds."""
+    """Streams that fit into this publish rate per second, for a window in milliseconds."""
     between_snapshots = max(1_500, min(5_000, 1_500 * window // 40))
     return int(rate / (1_000 / window + 1_000 / between_snapshots))
 
