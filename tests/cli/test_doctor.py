@@ -356,6 +356,7 @@ async def test_an_unencrypted_url_of_another_machine_is_refused(
         ("Bearer abc def\nghi", "token_malformed"),
         (token(expires_in=-5), "token_expired"),
     ],
+    ids=["unsigned", "malformed", "expired"],
 )
 async def test_what_is_wrong_with_a_token_is_seen_without_its_key(bearer: str, code: str) -> None:
     async with Fake().run() as (http, ws):
