@@ -16,6 +16,7 @@ const PEERS: Record<string, RegExp> = {
   './react': /^react(\/|$)/,
   './signed': /^@noble\//,
   './soc': /^@noble\//,
+  './vue': /^vue$/,
 };
 const entries = Object.keys(manifest.exports).filter((name) => name !== './package.json');
 
