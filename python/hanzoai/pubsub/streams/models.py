@@ -167,9 +167,10 @@ class LangChainEvents(ModelEvents):
     def take(self, event: Any) -> list[Piece]:
         """The pieces that a chunk adds."""
         if isinstance(event, tuple):  # of a graph: the chunk, and where it comes from
-            event = event[0]
+            pair: tuple[Any, ...] = event
+            event = pair[0]
         content = _get(event, "content")
-        blocks: Any = content if isinstance(content, list) else [content]
+        blocks: list[Any] = content if isinstance(content, list) else [content]
         pieces: list[Piece] = [piece for block in blocks for piece in self._block(block)]
         for call in _get(event, "tool_call_chunks") or ():
             key = _get(call, "index")
