@@ -167,10 +167,9 @@ class LangChainEvents(ModelEvents):
     def take(self, event: Any) -> list[Piece]:
         """The pieces that a chunk adds."""
         if isinstance(event, tuple):  # of a graph: the chunk, and where it comes from
-            pair: tuple[Any, ...] = event
-            event = pair[0]
+            event = cast("Any", event)[0]
         content = _get(event, "content")
-        blocks: list[Any] = content if isinstance(content, list) else [content]
+        blocks = cast("Any", content) if isinstance(content, list) else [content]
         pieces: list[Piece] = [piece for block in blocks for piece in self._block(block)]
         for call in _get(event, "tool_call_chunks") or ():
             key = _get(call, "index")
