@@ -69,7 +69,7 @@ def test_rows_that_are_gone_fail_the_query_or_are_left_out(lab: Lab, log: bool) 
     assert topic in text
     assert "failOnDataLoss=false" in text
     if log:
-        assert f"began anew at position {kept[0]}" in text
+        assert f"restarted at position {kept[0]}" in text
     else:
         assert f"positions {lost[0]} to {lost[-1]} (5 rows)" in text
 

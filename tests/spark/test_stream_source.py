@@ -190,7 +190,7 @@ def test_a_topic_that_is_gone_for_long_leaves_the_offsets(service: Service) -> N
 
 def test_a_loss_says_whether_the_log_began_anew(service: Service) -> None:
     service.standings = {"a.x": Standing(50, 60)}
-    with pytest.raises(DataLossError, match="began anew at position 50") as caught:
+    with pytest.raises(DataLossError, match="restarted at position 50") as caught:
         stream().latestOffset({"a.x": 10}, LIMIT)
     assert (caught.value.first, caught.value.last) == (11, 49)
     reader = stream(failOnDataLoss="false")
