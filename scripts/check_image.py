@@ -97,17 +97,17 @@ def serve(image: Image, root: Path) -> None:
     user, _, group = image.user.partition(":")
     inside = [
         "mount --make-rprivate /",
-        "mount -t tmpfs tmpfs /mnt && mkdir /mnt/root",
-        "mount --bind / /mnt/root && mount -o remount,bind,ro /mnt/root",
-        "mount -t proc proc /mnt/root/proc",
-        "mount --rbind /dev /mnt/root/dev",
+        "mount -t tmpfs tmpfs /mnt && mkdir /mnt/image",
+        "mount --bind / /mnt/image && mount -o remount,bind,ro /mnt/image",
+        "mount -t proc proc /mnt/image/proc",
+        "mount --rbind /dev /mnt/image/dev",
         # Only what the image needs is visible of /tmp: its own files.
-        f"mount --bind {shlex.quote(str(root))} /mnt/root{root}",
-        f"mount -o remount,bind,ro /mnt/root{root}",
+        f"mount --bind {shlex.quote(str(root))} /mnt/image{root}",
+        f"mount -o remount,bind,ro /mnt/image{root}",
         *_python_for_everyone(),
         shlex.join(
             [
-                *("exec", "chroot", f"--userspec={user}:{group}", "/mnt/root"),
+                *("exec", "chroot", f"--userspec={user}:{group}", "/mnt/image"),
                 *("/usr/bin/env", "-C", "/", "-i", "HOME=/nonexistent"),
                 *(f"{name}={_below(value, root)}" for name, value in image.env.items()),
                 *image.entrypoint,
@@ -138,10 +138,10 @@ def serve(image: Image, root: Path) -> None:
 def _python_for_everyone() -> list[str]:
     """Show this Python where its folder is closed to others, as that of root is."""
     prefix = Path(sys.base_prefix).resolve()
-    top = f"/mnt/root/{prefix.parts[1]}"
+    top = f"/mnt/image/{prefix.parts[1]}"
     if Path("/", prefix.parts[1]).stat().st_mode & 0o001:
         return []
-    place = shlex.quote(f"/mnt/root{prefix}")
+    place = shlex.quote(f"/mnt/image{prefix}")
     return [
         f"mount -t tmpfs -o mode=755 tmpfs {top}",
         f"mkdir -p {place}",

@@ -23,7 +23,7 @@ from tests.python.sse.rig import BASE, TOKEN, Answer, Client, Peer, message, num
         (httpx.Response(503, headers={"Retry-After": "2"}), 1013, 2.0, "HTTP 503"),
         (httpx.Response(500), None, None, "HTTP 500"),
         (httpx.Response(302), None, None, "HTTP 302"),
-        (httpx.Response(200, json={}), None, None, "no event stream"),
+        (httpx.Response(200, json={}), None, None, "not an event stream"),
         (httpx.ConnectError("x"), None, None, "127.0.0.1"),
     ],
 )
