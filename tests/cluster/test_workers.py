@@ -466,7 +466,9 @@ async def test_whatever_is_1_or_0_is_known_as_such(tmp_path: Path) -> None:
     try:
         async with running_server(redis_url=store.url) as server:
             names = {
-                each.name for each in server.server.instruments() if each.help.endswith("1 or 0.")
+                each.name
+                for each in server.server.instruments()
+                if re.fullmatch(r"1 if .*, otherwise 0\.", each.help)
             }
     finally:
         await store.end()
