@@ -38,7 +38,7 @@ interface Happened {
 /**
  * Watch the platform.
  *
- * @param client Is told of `woke`; a connection that stands is left alone, if it can be trusted.
+ * @param client Receives `woke`. An open connection that can be trusted stays open.
  * @param signal Stops it.
  */
 export function watch(client: Watched, signal: AbortSignal): void {

@@ -17,7 +17,7 @@ export interface Cause {
   readonly retryAfter?: number | undefined;
 }
 
-/** What the lifecycle is told of: the reason, and what the event carries. */
+/** What the lifecycle receives: the reason, and what the event carries. */
 export interface Occasion extends Cause {
   /** What kind of event it is, where that matters. */
   readonly kind?: 'dropped' | 'frame' | 'tokenFailed' | undefined;

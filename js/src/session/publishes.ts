@@ -211,7 +211,7 @@ export class Publishes {
   pause(milliseconds = 0): void {
     const { rate = 0, burst = 0 } = this._context.peer ?? {};
     this.paused = true;
-    // Below nothing by the tenth that is kept back, else the server is at its limit for ever.
+    // Go below zero by the tenth that is kept back; otherwise the server stays at its limit.
     this._budget = Math.min(this._budget, (burst - rate) * 1000);
     this._context.timers.postpone('pace', Math.min(MAX_PAUSE, milliseconds || PAUSE));
   }
