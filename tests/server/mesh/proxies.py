@@ -65,8 +65,12 @@ class Proxy:
         task = asyncio.ensure_future(self._join(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([task])
+        try:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        finally:
+            # A task that is cancelled before its first step closes nothing.
+            writer.transport.abort()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         other: asyncio.StreamWriter | None = None
@@ -95,9 +99,8 @@ class Proxy:
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
-            for end in (writer, other):
-                if end is not None:
-                    end.transport.abort()
+            if other is not None:
+                other.transport.abort()
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, one: str, two: str
