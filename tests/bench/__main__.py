@@ -30,6 +30,7 @@ from tests.bench import (
     latency,
     memory,
     mesh,
+    publish,
     receive,
     report,
     scale,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 ROOMS = {
     "receive": receive.measure,
+    "publish": publish.measure,
     "latency": latency.measure,
     "latency-large": latency.measure_large,
     "connecting": connecting.measure,
@@ -74,6 +76,7 @@ SELF_CONTAINED = {
     "typescript",
     "sp",
     "mesh",
+    "publish",
     "spark",
     "spark-engine",
 }

@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from websockets.frames import Frame
+from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
@@ -46,7 +46,7 @@ def _answer(connection: socket.socket, answers: Callable[[str], Iterator[Json]])
         for event in protocol.events_received():
             if isinstance(event, Request):
                 protocol.send_response(protocol.accept(event))
-            elif isinstance(event, Frame) and event.data:
+            elif isinstance(event, Frame) and event.opcode is Opcode.TEXT:
                 for answer in answers(bytes(event.data).decode()):
                     protocol.send_text(json.dumps(answer, separators=(",", ":")).encode())
         connection.sendall(b"".join(protocol.data_to_send()))

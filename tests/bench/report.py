@@ -16,6 +16,7 @@ from tests.bench import (
     http,
     latency,
     mesh,
+    publish,
     sp,
     spark,
     spark_engine,
@@ -60,6 +61,7 @@ def render(run: Json) -> str:
     """The generated part of the page."""
     rooms = {
         "receive": _receive,
+        "publish": publish.render,
         "latency": latency.render,
         "latency-large": latency.render_large,
         "connecting": _connecting,

@@ -24,12 +24,6 @@ RECEIVERS = {
     "nats.js, for await": "nats",
     "nats.js, callback": "nats",
 }
-PUBLISHERS = {
-    "ws + JSON, answers by ref": "hip56",
-    "@hanzoai/pubsub": "hip56",
-    "centrifuge-js": "centrifugo",
-    "nats.js, request": "nats",
-}
 PAGES = {"WebSocket + JSON.parse": "hip56", "@hanzoai/pubsub, for await": "hip56"}
 PACKAGES = ("ws", "centrifuge", "@nats-io/transport-node")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -44,26 +38,22 @@ def measure(*, quick: bool) -> Json:
         "date": datetime.now(UTC).date().isoformat(),
         "node": _version(node),
         "packages": {name: _package(name) for name in PACKAGES},
-        "receive": _rounds("blasters", "receivers", RECEIVERS, count, rounds),
-        "publish": _rounds("answerers", "publishers", PUBLISHERS, count // 8, rounds),
+        "receive": _rounds("receivers", RECEIVERS, count, rounds),
     }
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser:
-        found = _rounds("blasters", "browser", PAGES, count // 4, 2 if quick else 3)
+        found = _rounds("browser", PAGES, count // 4, 2 if quick else 3)
         room["browser"] = {"version": _version(browser), **found}
         room["handover"] = _handover(5 if quick else 20)
     room["load"] = [*load, round(os.getloadavg()[0], 2)]
     return room
 
 
-def _rounds(
-    servers: str, clients: str, contenders: Mapping[str, str], count: int, rounds: int
-) -> Json:
+def _rounds(clients: str, contenders: Mapping[str, str], count: int, rounds: int) -> Json:
     node = _program("node")
 
     def run(name: str) -> Mapping[str, float]:
-        fed = (str(count),) if servers == "blasters" else ()
-        with worker(f"tests.bench.{servers}", contenders[name], *fed) as server:
+        with worker("tests.bench.blasters", contenders[name], str(count)) as server:
             port = server.read()["port"]
             script = f"tests/bench/node/{clients}.mjs"
             with worker(node, script, name, str(port), str(count)) as client:
@@ -117,7 +107,7 @@ def render(room: Json) -> str:
         f"{room['load'][0]:.1f} when it began and {room['load'][1]:.1f} when it ended; the run "
         "itself makes 2 of it. CPU time of the process that is measured, all its threads, after "
         "the first tenth of the messages; medians, and in brackets the least and the most of all "
-        f"rounds.\n\n{_receiving(room['receive'])}\n\n{_publishing(room['publish'])}"
+        f"rounds.\n\n{_receiving(room['receive'])}"
     )
     if "browser" not in room:
         return text
@@ -141,15 +131,6 @@ def _receiving(found: Json) -> str:
         "but the first decodes the JSON of each, reads a field of it and checks the order; "
         f"{found['rounds']} rounds.\n\n"
         f"{_table(found, 'ws + JSON.parse', '@hanzoai/pubsub, for await')}\n\n{verdict}"
-    )
-
-
-def _publishing(found: Json) -> str:
-    return (
-        f"Publishing: {found['messages']:,} messages, 32 at a time without an answer, each "
-        "acknowledged by the server before its promise resolves (NATS: request and reply, as "
-        f"JetStream does it); {found['rounds']} rounds.\n\n"
-        f"{_table(found, 'ws + JSON, answers by ref', '@hanzoai/pubsub')}"
     )
 
 

@@ -1,5 +1,5 @@
-// Clients for Node that publish, with some publishes at a time unanswered.
-// Usage: node publishers.mjs NAME PORT COUNT; prints {cpu_us, per_second}.
+// Clients for Node that publish, with so many publishes at a time unanswered.
+// Usage: node publishers.mjs NAME PORT COUNT WINDOW; prints {cpu_us, per_second}.
 
 import { connect } from '@nats-io/transport-node';
 import { Centrifuge } from 'centrifuge';
@@ -8,7 +8,7 @@ import { PubSub } from '../../../js/dist/index.js';
 import { run, TOPIC } from './meter.mjs';
 
 /** Publishes at a time. */
-const WINDOW = 32;
+const WINDOW = Number(process.argv[5]);
 
 const dataOf = (index) => ({ content: ' straightforward', index });
 

@@ -1,0 +1,113 @@
+"""What an acknowledged publish costs a client, in Python and in Node, beside the named peers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from tests.bench.processes import ROOT, Json, interleave, worker
+from tests.bench.publishers import CONTENDERS
+from tests.bench.tables import measured, met, rounds_of, spread, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WINDOWS = (32, 1)
+"""Publishes without an answer at a time."""
+
+NODE = {
+    "ws + JSON, answers by ref": "hip56",
+    "@hanzoai/pubsub": "hip56",
+    "centrifuge-js": "centrifugo",
+    "nats.js, request": "nats",
+}
+LANGUAGES = {
+    "Python": ("websockets + json, answers by ref", "hanzoai.pubsub"),
+    "TypeScript": ("ws + JSON, answers by ref", "@hanzoai/pubsub"),
+}
+"""The bare loop of each, and the SDK."""
+TO_BARE = 1.3
+SECONDS = 100
+"""Of all rounds of one table: on a busy machine there are fewer."""
+
+
+def measure(*, quick: bool) -> Json:
+    count, rounds = (5_000, 2) if quick else (15_000, 5)
+    node = shutil.which("node")
+    room: Json = {"messages": count, "rounds": rounds, "Python": {}, "TypeScript": {}}
+    if node:
+        subprocess.run([node, "js/build.mjs"], cwd=ROOT, check=True)
+    for window in WINDOWS:
+        python = {name: protocol for name, (protocol, _) in CONTENDERS.items()}
+        room["Python"][window] = _rounds(("tests.bench.publishers",), python, count, window, rounds)
+        if node:
+            script = (node, "tests/bench/node/publishers.mjs")
+            room["TypeScript"][window] = _rounds(script, NODE, count, window, rounds)
+    return room
+
+
+def _rounds(
+    client: tuple[str, ...], contenders: Mapping[str, str], count: int, window: int, rounds: int
+) -> Json:
+    def run(name: str) -> Mapping[str, float]:
+        with worker("tests.bench.answerers", contenders[name]) as server:
+            port = server.read()["port"]
+            with worker(*client, name, str(port), str(count), str(window)) as publisher:
+                return publisher.read()
+
+    return interleave(list(contenders), rounds, run, SECONDS)
+
+
+# ---------------------------------------------------------------- the page
+
+
+def render(room: Json) -> str:
+    """The tables of both languages."""
+    parts = [
+        "### Publishing\n\n"
+        f"{room['messages']:,} messages, each acknowledged by the server before its call returns "
+        "(NATS: request and reply, as JetStream does it); 32 at a time without an answer, and one "
+        "at a time. CPU time of the client's process, all its threads, after the first tenth of "
+        f"the messages; {rounds_of(room)}, in brackets the least and the most.{measured(room)}"
+    ]
+    for language, (bare, ours) in LANGUAGES.items():
+        if room[language]:
+            parts.append(_table(room[language], bare, ours))
+            parts.append(_verdict(room[language], bare, ours))
+    return "\n\n".join(parts)
+
+
+def _table(found: Json, bare: str, ours: str) -> str:
+    rows: list[list[str]] = []
+    for window, contenders in found.items():
+        floor = contenders[bare]["median"]["cpu_us"]
+        own = contenders[ours]["median"]["cpu_us"]
+        for name, one in contenders.items():
+            cost = one["median"]["cpu_us"]
+            rows.append(
+                [
+                    name,
+                    str(window),
+                    spread(cost, one["values"]["cpu_us"], 1),
+                    f"{one['median']['per_second']:,.0f}",
+                    f"{cost / floor:.2f}",
+                    f"{cost / own:.2f}",
+                ]
+            )
+    head = ["client", "at a time", "CPU µs a publish", "publishes/s", "to bare", f"to {ours}"]
+    return table(head, rows)
+
+
+def _verdict(found: Json, bare: str, ours: str) -> str:
+    said: list[str] = []
+    for window, contenders in found.items():
+        cost = {name: one["median"]["cpu_us"] for name, one in contenders.items()}
+        ratio = cost[ours] / cost[bare]
+        peers = min(value for name, value in cost.items() if name not in (bare, ours))
+        said.append(
+            f"at {window} at a time {met(ratio <= TO_BARE)}: {ratio:.2f}, and ahead of the peers "
+            f"{met(cost[ours] < peers)}: the best of them costs {peers / cost[ours]:.2f} times as "
+            "much"
+        )
+    return f"Target: at most {TO_BARE} times the bare loop; {'; '.join(said)}."
