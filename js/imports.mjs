@@ -13,6 +13,7 @@ import { build } from 'esbuild';
  */
 const LAYERS = [
   ['ai-sdk', 'index', 'react', 'svelte', 'testing', 'vue', 'webhooks'],
+  ['models'],
   ['signed', 'streams'],
   ['client'],
   ['topic'],

@@ -3,8 +3,9 @@
  * whose answers survive a reload and can be stopped from any tab, and its streams as pieces.
  */
 
+export type { ModelSource } from '../models/source.js';
 export type { ChatChunk } from './chunks.js';
-export { fromAISDK, type ModelSource } from './source.js';
+export { fromAISDK } from './source.js';
 export {
   type ChatRequest,
   HanzoChatTransport,

@@ -1,14 +1,8 @@
 /** What `streamText` of the AI SDK gives, as pieces for `StreamWriter.pipe`. */
 
-import type { Part, Piece } from '../streams/parts.js';
-
-/** Pieces of one answer; `pipe` reads from it why the model ended. */
-export interface ModelSource extends AsyncIterable<Piece> {
-  /** Why the model ended; undefined where it has not said. */
-  readonly finishReason: string | undefined;
-  /** What it counted; undefined where it has not said. */
-  readonly usage: unknown;
-}
+import { Pieces } from '../models/pieces.js';
+import { type ModelEvents, type ModelSource, sourceOf } from '../models/source.js';
+import type { Piece } from '../streams/parts.js';
 
 /** An event of `fullStream`, by the fields that are read. */
 type StreamPart = { readonly type: string; readonly [field: string]: unknown };
@@ -21,50 +15,35 @@ type StreamPart = { readonly type: string; readonly [field: string]: unknown };
  * @throws What the model failed with.
  */
 export function fromAISDK(stream: AsyncIterable<StreamPart>): ModelSource {
-  const events = new Events();
-  return {
-    get finishReason() {
-      return events.finishReason;
-    },
-    get usage() {
-      return events.usage;
-    },
-    async *[Symbol.asyncIterator]() {
-      for await (const event of stream) yield* events.take(event);
-    },
-  };
+  return sourceOf(stream, new AISDKEvents());
 }
 
-class Events {
+class AISDKEvents implements ModelEvents<StreamPart> {
   finishReason: string | undefined;
   usage: unknown;
-  private _open = '';
-  private readonly _calls = new Set<unknown>();
+  private readonly _pieces = new Pieces();
 
   take(event: StreamPart): Piece[] {
+    const { _pieces: pieces } = this;
     const { type, id, text } = event;
     switch (type) {
       case 'text-delta':
-        this._open = 'text';
-        return text ? [String(text)] : [];
+        return pieces.text(text);
       case 'reasoning-delta':
-        return this._grow('reasoning', { type: 'reasoning' }, text);
+        return pieces.reasoning(text);
       case 'tool-input-start':
-        this._calls.add(id);
-        return this._grow(`call ${id}`, { type: 'tool-call', id, name: event['toolName'] }, '');
+        return pieces.call(id, id, event['toolName'], '');
       case 'tool-input-delta':
-        return this._grow(`call ${id}`, { type: 'tool-call', id }, event['delta']);
+        return pieces.call(id, id, undefined, event['delta']);
       case 'tool-call': {
         const { toolCallId, toolName: name, input } = event;
-        if (this._calls.has(toolCallId)) return [];
-        return this._whole({ type, id: toolCallId, name, text: JSON.stringify(input ?? {}) });
+        if (pieces.hasCall(toolCallId)) return [];
+        return pieces.whole({ type, id: toolCallId, name, text: JSON.stringify(input ?? {}) });
       }
       case 'tool-result':
-        return this._whole({ type, id: event['toolCallId'], output: event['output'] });
-      case 'source': {
-        const { url, title } = event;
-        return url ? this._whole({ type: 'citation', url, ...(title ? { title } : {}) }) : [];
-      }
+        return pieces.whole({ type, id: event['toolCallId'], output: event['output'] });
+      case 'source':
+        return pieces.citation(event['url'], event['title']);
       case 'finish':
         this.finishReason = event['finishReason'] as string;
         this.usage = event['totalUsage'];
@@ -76,17 +55,5 @@ class Events {
       default:
         return [];
     }
-  }
-
-  private _whole(part: Part): Piece[] {
-    this._open = '';
-    return [part];
-  }
-
-  private _grow(key: string, part: Part, grown: unknown): Piece[] {
-    const text = String(grown ?? '');
-    const isSame = this._open === key;
-    this._open = key;
-    return isSame ? [{ text }] : [{ ...part, text }];
   }
 }

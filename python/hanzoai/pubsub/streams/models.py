@@ -16,10 +16,20 @@ of its own with the `id` of its call.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.streams.parts import Piece
+
+_OPENAI_CALLS: Final = {
+    "function_call": "arguments",
+    "mcp_call": "arguments",
+    "custom_tool_call": "input",
+}
+"""Items of an answer that call a tool, with the field that has their arguments."""
+
+_ANTHROPIC_CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
+"""Content blocks that call a tool."""
 
 
 class ModelError(RuntimeError):
@@ -89,6 +99,9 @@ class OpenAIEvents(ModelEvents):
         pieces: list[Piece] = []
         for choice in (_get(chunk, "choices") or ())[:1]:
             delta = _get(choice, "delta")
+            # Not of OpenAI: DeepSeek, vLLM and OpenRouter name them so.
+            thought = _get(delta, "reasoning_content") or _get(delta, "reasoning")
+            pieces += self._reasoning(thought)
             pieces += self._text(_get(delta, "content")) + self._text(_get(delta, "refusal"))
             for call in _get(delta, "tool_calls") or ():
                 asked = _get(call, "function")
@@ -106,12 +119,17 @@ class OpenAIEvents(ModelEvents):
                 return self._reasoning(delta)
             case "output_text.annotation.added":
                 return self._citation(_get(event, "annotation"))
-            case "output_item.added" if _get(item := _get(event, "item"), "type") == (
-                "function_call"
+            case "output_item.added":
+                item = _get(event, "item")
+                field = _OPENAI_CALLS.get(_get(item, "type"))
+                if field is not None:
+                    at, id = _get(event, "output_index"), _get(item, "call_id") or _get(item, "id")
+                    return self._call(at, id, _get(item, "name"), _get(item, field))
+            case (
+                "function_call_arguments.delta"
+                | "mcp_call_arguments.delta"
+                | "custom_tool_call_input.delta"
             ):
-                at, name = _get(event, "output_index"), _get(item, "name")
-                return self._call(at, _get(item, "call_id"), name, _get(item, "arguments"))
-            case "function_call_arguments.delta":
                 return self._call(_get(event, "output_index"), None, None, delta)
             case "completed" | "incomplete":
                 response = _get(event, "response")
@@ -136,7 +154,7 @@ class AnthropicEvents(ModelEvents):
                 self.usage = _json(_get(_get(event, "message"), "usage"))
             case "content_block_start":
                 block = _get(event, "content_block")
-                if _get(block, "type") in ("tool_use", "server_tool_use"):
+                if _get(block, "type") in _ANTHROPIC_CALLS:
                     return self._call(at, _get(block, "id"), _get(block, "name"), "")
             case "content_block_delta":
                 match _get(delta, "type"):
@@ -186,7 +204,9 @@ class LangChainEvents(ModelEvents):
             return self._text(block)
         match _get(block, "type"):
             case "text":
-                return self._text(_get(block, "text"))
+                cited = _get(block, "annotations") or _get(block, "citations") or ()
+                sources = [piece for one in cited for piece in self._citation(one)]
+                return self._text(_get(block, "text")) + sources
             case "reasoning" | "thinking":
                 return self._reasoning(_get(block, "reasoning") or _get(block, "thinking"))
             case _:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.testing import MemoryServer
 
-HERE = Path(__file__).parent
-EXPECTED: dict[str, Any] = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))
+RECORDED = Path(__file__).parents[2] / "spec" / "models"
+EXPECTED: dict[str, Any] = json.loads((RECORDED / "expected.json").read_text(encoding="utf-8"))
 TOPIC = "chat.session.abc"
 EVENTS = {"content-type": "text/event-stream"}
 ASK: Any = {"model": "m", "stream": True}
@@ -39,12 +39,12 @@ SAID: Any = [{"role": "user", "content": "weather?"}]
 
 
 def answer(recording: str) -> Callable[[httpx2.Request], httpx2.Response]:
-    body = (HERE / f"{recording}.sse").read_bytes()
+    body = (RECORDED / f"{recording}.sse").read_bytes()
     return lambda _: httpx2.Response(200, headers=EVENTS, content=body)
 
 
 def anthropic_client() -> anthropic.AsyncAnthropic:
-    body = (HERE / "anthropic.sse").read_bytes()
+    body = (RECORDED / "anthropic.sse").read_bytes()
     transport = httpx2.MockTransport(lambda _: httpx2.Response(200, headers=EVENTS, content=body))
     http = httpx2.AsyncClient(transport=transport)
     return anthropic.AsyncAnthropic(api_key="k", base_url="http://model.test", http_client=http)
@@ -121,12 +121,14 @@ async def test_a_langchain_model_is_published_as_it_streams(pubsub_memory: Memor
     assert final.text == "Let me look. Rain."
 
 
-def test_chunks_of_langchain_hold_reasoning_and_tool_calls() -> None:
+def test_chunks_of_langchain_hold_reasoning_citations_and_tool_calls() -> None:
     def call(args: str, id: str | None = None, name: str | None = None) -> AIMessageChunk:
         chunk: Any = {"index": 0, "id": id, "name": name, "args": args, "type": "tool_call_chunk"}
         return AIMessageChunk(content="", tool_call_chunks=[chunk])
 
     thought = AIMessageChunk(content=[{"type": "thinking", "thinking": "They want the weather."}])
+    source: Any = {"type": "citation", "url": "https://example.com/w", "title": "Weather"}
+    cited = AIMessageChunk(content=[{"type": "text", "text": "", "annotations": [source]}])
     end = AIMessageChunk(
         content="",
         response_metadata={"finish_reason": "tool_calls"},
@@ -135,18 +137,19 @@ def test_chunks_of_langchain_hold_reasoning_and_tool_calls() -> None:
     chunks = [
         thought,
         AIMessageChunk(content="Let me look 👩‍👧. "),
+        cited,
         call("", "call_1", "weather"),
         call('{"city": "Kö'),
         call('ln"}'),
         end,
     ]
-    source = from_langchain(chunks)
+    answer = from_langchain(chunks)
     parts: list[Any] = []
-    for piece in source:
+    for piece in answer:
         grow(parts, piece)
     assert parts == EXPECTED["anthropic"]["parts"]
-    assert source.finish_reason == "tool_calls"
-    assert tokens(source.usage) == 12
+    assert answer.finish_reason == "tool_calls"
+    assert tokens(answer.usage) == 12
 
 
 async def test_a_model_that_fails_in_mid_answer_aborts_the_stream(

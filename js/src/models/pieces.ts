@@ -1,0 +1,54 @@
+/** Pieces of one answer, in which a part continues while nothing else comes between. */
+
+import type { Part, Piece } from '../streams/parts.js';
+
+/** @internal Joins what a model gives in steps; pure. */
+export class Pieces {
+  private _open = '';
+  private readonly _calls = new Map<string, Part>();
+
+  /** Text of the answer. */
+  text(text: unknown): Piece[] {
+    if (!text) return [];
+    this._open = 'text';
+    return [String(text)];
+  }
+
+  /** What the model thinks aloud. */
+  reasoning(text: unknown): Piece[] {
+    return text ? this.grow('reasoning', { type: 'reasoning' }, text) : [];
+  }
+
+  /** A call of a tool that begins, or more of its arguments; `key` tells calls apart. */
+  call(key: unknown, id: unknown, name: unknown, text: unknown): Piece[] {
+    const known = this._calls.get(String(key));
+    if (known && !text) return [];
+    const part = known ?? { type: 'tool-call', id: id || String(key), name: name || '' };
+    this._calls.set(String(key), part);
+    return this.grow(`call ${key}`, part, text);
+  }
+
+  /** Whether a call has begun. */
+  hasCall(key: unknown): boolean {
+    return this._calls.has(String(key));
+  }
+
+  /** Where something in the answer comes from; nothing without an address. */
+  citation(url: unknown, title: unknown): Piece[] {
+    return url ? this.whole({ type: 'citation', url, ...(title ? { title } : {}) }) : [];
+  }
+
+  /** A part that does not grow. */
+  whole(part: Part): Piece[] {
+    this._open = '';
+    return [part];
+  }
+
+  /** Text that continues the part of `key`, or begins `part` again after another one. */
+  grow(key: string, part: Part, grown: unknown): Piece[] {
+    const text = String(grown ?? '');
+    const isSame = this._open === key;
+    this._open = key;
+    return isSame ? [{ text }] : [{ ...part, text }];
+  }
+}

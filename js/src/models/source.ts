@@ -1,0 +1,91 @@
+/** The stream of a model's client as a source for `StreamWriter.pipe`. */
+
+import type { Piece } from '../streams/parts.js';
+
+/** Pieces of one answer; `pipe` reads from it why the model ended. */
+export interface ModelSource extends AsyncIterable<Piece> {
+  /** Why the model ended; undefined where it has not said. */
+  readonly finishReason: string | undefined;
+  /** What it counted, as JSON; undefined where it has not said. */
+  readonly usage: unknown;
+}
+
+/** The model reported an error in the middle of its answer. */
+export class ModelError extends Error {
+  override readonly name = 'ModelError';
+}
+
+/** @internal What the events of one answer become. */
+export interface ModelEvents<Event> {
+  readonly finishReason: string | undefined;
+  readonly usage: unknown;
+  /** The pieces that an event adds. */
+  take(event: Event): Piece[];
+}
+
+/** What ends the request of a stream; streams of `openai` and `@anthropic-ai/sdk` have one. */
+interface Abortable {
+  readonly controller?: { abort?: () => void } | undefined;
+}
+
+/**
+ * @internal A source that reads `stream`.
+ *
+ * Leaving it ends the request of the stream at once, also while an event is awaited: a generator
+ * would end it after that event.
+ */
+export function sourceOf<Event>(
+  stream: AsyncIterable<Event>,
+  events: ModelEvents<Event>,
+): ModelSource {
+  return {
+    get finishReason() {
+      return events.finishReason;
+    },
+    get usage() {
+      return events.usage;
+    },
+    [Symbol.asyncIterator]() {
+      const iterator = stream[Symbol.asyncIterator]();
+      const ready: Piece[] = [];
+      const leave = async (): Promise<IteratorResult<Piece>> => {
+        (stream as Abortable).controller?.abort?.();
+        await iterator.return?.();
+        return { done: true, value: undefined };
+      };
+      return {
+        async next() {
+          for (;;) {
+            const value = ready.shift();
+            if (value !== undefined) return { done: false, value };
+            const { done, value: event } = await iterator.next();
+            if (done) return { done, value: undefined };
+            try {
+              ready.push(...events.take(event));
+            } catch (error) {
+              await leave();
+              throw error;
+            }
+          }
+        },
+        return: leave,
+      };
+    },
+  };
+}
+
+/** @internal A field of what may be an object. */
+export const get = (value: unknown, field: string): unknown =>
+  (value as Readonly<Record<string, unknown>> | null | undefined)?.[field];
+
+/** @internal A field that is a text. */
+export function textIn(value: unknown, field: string): string | undefined {
+  const found = get(value, field);
+  return typeof found === 'string' && found ? found : undefined;
+}
+
+/** @internal A field that is a list; empty where there is none. */
+export function listIn(value: unknown, field: string): readonly unknown[] {
+  const found = get(value, field);
+  return Array.isArray(found) ? found : [];
+}

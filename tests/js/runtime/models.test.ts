@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { fromAISDK } from '../../../js/src/ai-sdk/index.js';
+import {
+  fromAnthropic,
+  fromOpenAI,
+  ModelError,
+  type ModelSource,
+} from '../../../js/src/models/index.js';
+import { type Part, readStream, writeStream } from '../../../js/src/streams/index.js';
+import { MemoryServer } from '../../../js/src/testing/index.js';
+import { load, SPEC } from '../files.js';
+
+// tests/types checks against the types of these packages, which do not pass the checks of this folder.
+const { default: OpenAI } = await import('openai' as string);
+const { default: Anthropic } = await import('@anthropic-ai/sdk' as string);
+const { streamText } = await import('ai' as string);
+const { MockLanguageModelV3, simulateReadableStream } = await import('ai/test' as string);
+
+interface Recorded {
+  readonly parts: readonly Part[];
+  readonly finish_reason: string;
+  readonly tokens: number;
+}
+
+const TOPIC = 'chat.session.abc';
+const EXPECTED = load<Record<string, Recorded>>('models', 'expected.json');
+const ASKED = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'weather?' }] };
+
+/** Options of a client that gets a recorded answer. */
+const recorded = (name: string) => ({
+  apiKey: 'k',
+  baseURL: 'http://model.test',
+  fetch: async () =>
+    new Response(readFileSync(join(SPEC, 'models', `${name}.sse`)), {
+      headers: { 'content-type': 'text/event-stream' },
+    }),
+});
+
+const SOURCES: Readonly<Record<string, (name: string) => Promise<ModelSource>>> = {
+  'openai-chat': async (name) =>
+    fromOpenAI(
+      await new OpenAI(recorded(name)).chat.completions.create({ ...ASKED, stream: true }),
+    ),
+  'openai-responses': async (name) =>
+    fromOpenAI(
+      await new OpenAI(recorded(name)).responses.create({ model: 'm', input: '?', stream: true }),
+    ),
+  anthropic: async (name) =>
+    fromAnthropic(await new Anthropic(recorded(name)).messages.create({ ...ASKED, stream: true })),
+  'the helper of anthropic': async () =>
+    fromAnthropic(new Anthropic(recorded('anthropic')).messages.stream(ASKED)),
+};
+
+/** Publishes what a source gives, and reads it. */
+async function published(source: ModelSource) {
+  const server = await new MemoryServer().start();
+  const writing = writeStream(server.client(), TOPIC, { id: 'r1', window: 0 });
+  const reading = writing.then(async (w) => {
+    await w.pipe(source);
+    return readStream(server.client(), TOPIC, { id: 'r1' }).final();
+  });
+  const ended = reading.then(
+    () => true,
+    () => true,
+  );
+  for (let isOver = false; !isOver; )
+    isOver = await Promise.race([ended, server.clock.advance(20).then(() => false)]);
+  await server.stop();
+  return reading;
+}
+
+for (const [name, source] of Object.entries(SOURCES))
+  test(`what a model answers is published part by part: ${name}`, async () => {
+    const { parts, finish_reason, tokens } = EXPECTED[name] ?? (EXPECTED['anthropic'] as Recorded);
+    const final = await published(await source(name));
+    assert.deepEqual([final.kind, final.parts], ['done', parts]);
+    const { reason, usage } = final as { reason?: string; usage?: Record<string, unknown> };
+    assert.equal(reason, finish_reason);
+    assert.equal(usage?.['output_tokens'] ?? usage?.['completion_tokens'], tokens);
+  });
+
+test('what streamText of the AI SDK gives is published part by part', async () => {
+  const total = { total: 7, noCache: 7, cacheRead: 0, cacheWrite: 0 };
+  const chunks = [
+    { type: 'stream-start', warnings: [] },
+    { type: 'reasoning-start', id: '0' },
+    { type: 'reasoning-delta', id: '0', delta: 'They want ' },
+    { type: 'reasoning-delta', id: '0', delta: 'the weather.' },
+    { type: 'reasoning-end', id: '0' },
+    { type: 'text-start', id: '1' },
+    { type: 'text-delta', id: '1', delta: 'Let me look 👩‍👧. ' },
+    { type: 'text-end', id: '1' },
+    { type: 'source', sourceType: 'url', id: 's', url: 'https://example.com/w', title: 'Weather' },
+    { type: 'tool-input-start', id: 'call_1', toolName: 'weather' },
+    { type: 'tool-input-delta', id: 'call_1', delta: '{"city": "Kö' },
+    { type: 'tool-input-delta', id: 'call_1', delta: 'ln"}' },
+    { type: 'tool-input-end', id: 'call_1' },
+    {
+      type: 'finish',
+      finishReason: { unified: 'tool-calls', raw: 'tool_use' },
+      usage: { inputTokens: total, outputTokens: { total: 12, text: 12, reasoning: 0 } },
+    },
+  ];
+  const model = new MockLanguageModelV3({
+    doStream: async () => ({
+      stream: simulateReadableStream({ chunks, initialDelayInMs: null, chunkDelayInMs: null }),
+    }),
+  });
+  const final = await published(fromAISDK(streamText({ model, prompt: 'weather?' }).fullStream));
+  assert.deepEqual(final.parts, EXPECTED['anthropic']?.parts);
+  const { reason, usage } = final as { reason?: string; usage?: Record<string, unknown> };
+  assert.deepEqual([reason, usage?.['outputTokens']], ['tool-calls', 12]);
+});
+
+test('a model that fails in mid-answer aborts the stream, and its request ends', async () => {
+  const controller = new AbortController();
+  async function* events() {
+    yield { type: 'response.output_text.delta', delta: 'Let me ' };
+    yield { type: 'error', message: 'The model is overloaded.' };
+  }
+  const stream = Object.assign(events(), { controller });
+  const server = await new MemoryServer().start();
+  const writer = await writeStream(server.client(), TOPIC, { id: 'r1', window: 0 });
+  const piping = assert.rejects(
+    writer.pipe(fromOpenAI(stream)),
+    (error) => error instanceof ModelError && error.message === 'The model is overloaded.',
+  );
+  await server.clock.advance(500);
+  await piping;
+  assert.equal(controller.signal.aborted, true);
+  const reading = readStream(server.client(), TOPIC, { id: 'r1' }).final();
+  await server.clock.advance(500);
+  const { kind, text } = await reading;
+  assert.deepEqual([kind, text], ['aborted', 'Let me ']);
+  await server.stop();
+});
+
+test('a cancelled stream ends the request of the model while it awaits an event', async () => {
+  let asked: AbortSignal | undefined;
+  const event = { type: 'response.output_text.delta', delta: 'on ' };
+  const openai = new OpenAI({
+    ...recorded(''),
+    fetch: async (_: unknown, { signal }: { signal: AbortSignal }) => {
+      asked = signal;
+      const body = new ReadableStream({
+        start: (stream) =>
+          stream.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(event)}\n\n`)),
+      });
+      return new Response(body, { headers: { 'content-type': 'text/event-stream' } });
+    },
+  });
+  const server = await new MemoryServer().start();
+  const writer = await writeStream(server.client(), TOPIC, { id: 'r1', window: 0 });
+  const answer = await openai.responses.create({ model: 'm', input: '?', stream: true });
+  const piping = assert.rejects(writer.pipe(fromOpenAI(answer)), { code: 'cancelled' });
+  for (let n = 0; writer.text !== 'on ' && n < 1_000; n += 1) await server.clock.advance(20);
+  assert.equal(asked?.aborted, false);
+  const cancelling = writer.cancel('user');
+  await server.clock.advance(500);
+  await Promise.all([cancelling, piping]);
+  assert.equal(asked?.aborted, true);
+  await server.stop();
+});

@@ -1,1 +1,0 @@
-"""Recorded answers of models, and the clients that read them."""
