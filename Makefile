@@ -9,7 +9,7 @@ BIN := .venv/bin
 NODE_BIN := node_modules/.bin
 PINS := requirements/constraints.txt
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
-# uv trusts what the system trusts, and asks the index that pip is told to ask.
+# uv trusts what the system trusts, and asks the index that pip is configured with.
 export UV_SYSTEM_CERTS := true
 ifdef PIP_INDEX_URL
 export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)

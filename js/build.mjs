@@ -90,7 +90,7 @@ async function buildModules(outdir, define) {
     platform: 'neutral',
     target: TARGET,
     define: { PACKAGE_VERSION: JSON.stringify(manifest.version), ...define },
-    // Names that begin with `_` are no part of the public face, and become short.
+    // Names that begin with `_` are not public, and become short.
     mangleProps: /^_[^_]/,
     minifySyntax: true,
     sourcemap: true,

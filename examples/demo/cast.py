@@ -240,7 +240,7 @@ async def sabotage(
 
 
 async def cut_pages(page: Page, stage: Stage, shares: Sequence[float]) -> None:
-    """Cut whoever watches in a browser at these shares of the text."""
+    """Cut the connections of browsers at these shares of the text."""
     for share in shares:
         await stage.reach(share)
         await page.cut()

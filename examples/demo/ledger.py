@@ -129,7 +129,7 @@ def judge(
         if told:
             wrong.append(f"{reading.name}: {told}")
         if reading.gaps:
-            wrong.append(f"{reading.name}: {_times(reading.gaps, 'gap')} told by the client")
+            wrong.append(f"{reading.name}: {_times(reading.gaps, 'gap')} reported by the client")
         if not reading.finished:
             wrong.append(f"{reading.name}: did not see the end of the stream")
     first = readings[0]

@@ -104,7 +104,7 @@ class Stage:
             await future
 
     async def reach(self, share: float) -> None:
-        """Wait until so much of the text is published."""
+        """Wait until this share of the text is published."""
         await self.until(lambda: self.progress >= share)
 
     def go_on(self) -> None:

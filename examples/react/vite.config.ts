@@ -15,7 +15,7 @@ const alias = existsSync(sources)
     ]
   : [];
 
-/** Tokens for development: whoever asks gets one. */
+/** Tokens for development: each request gets one. */
 function tokens(server: string): Plugin {
   return {
     name: 'pubsub-token',

@@ -54,7 +54,7 @@ export class PubSub<Topics extends object = AnyTopics> {
   /** @internal With a clock and transports of a test. */
   constructor(options: PubSubOptions, around: Surroundings);
   constructor(options: PubSubOptions = {}, around: Surroundings = platform) {
-    // It holds the token: not for inspectors, serializers and whoever copies an object.
+    // It holds the token: hide it from inspectors, serializers and copies of the object.
     const value = new Driver(readOptions(options), around);
     Object.defineProperties(this, { _driver: { value } });
   }
@@ -188,8 +188,8 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws QueueFull Too much waits to be sent (policy `error`), or it was dropped
    *   (`drop_oldest`).
    * @throws Superseded A newer message with its key took its place (`latest`).
-   * @throws OperationTimeout Not settled in time; `outcomeUnknown` says whether it may have been
-   *   published, `id` lets it be repeated.
+   * @throws OperationTimeout Not settled in time. `outcomeUnknown` is true if it may have been
+   *   published. Publish again with the same `id` to avoid a duplicate.
    * @throws ClosedError The client is closed.
    */
   async publish<Topic extends string>(

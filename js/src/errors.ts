@@ -58,7 +58,7 @@ export interface ErrorDetails {
   readonly cause?: unknown;
 }
 
-/** Likewise, of a class that knows its usual code. */
+/** Details of an error whose class has a usual code. */
 export interface CodedDetails extends ErrorDetails {
   /** Default that of the class. */
   readonly code?: string | undefined;
@@ -246,7 +246,7 @@ export interface ConnectionLimit extends LimitExceeded {
   readonly name: 'ConnectionLimit';
 }
 
-/** More publishes a second than allowed; see `retryAfter`. */
+/** More publishes per second than allowed; see `retryAfter`. */
 export const RateLimited: ErrorClass<RateLimited> = /* @__PURE__ */ classOf('RateLimited');
 export interface RateLimited extends PubSubError {
   readonly name: 'RateLimited';
@@ -331,7 +331,7 @@ export interface Unsupported extends PubSubError {
   readonly name: 'Unsupported';
 }
 
-/** The server cannot do this at the moment. */
+/** The server cannot do this now. */
 export const Unavailable: ErrorClass<Unavailable> = /* @__PURE__ */ classOf('Unavailable');
 export interface Unavailable extends PubSubError {
   readonly name: 'Unavailable';

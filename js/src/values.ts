@@ -107,7 +107,7 @@ export interface TokenContext {
   readonly attempt: number;
 }
 
-/** `getToken`: throws AuthRefused to stop for good; the signal tells that nobody waits any more. */
+/** `getToken`: throws AuthRefused to stop for good; the signal is aborted when no call waits any more. */
 export type TokenCallback = (
   context: TokenContext,
   options: { readonly signal: AbortSignal },
@@ -138,11 +138,11 @@ export interface Gap {
   readonly from: number | undefined;
   /** Position of the last missing message; undefined where unknown. */
   readonly to: number | undefined;
-  /** How many messages are missing; undefined where nobody can know. */
+  /** How many messages are missing; undefined if it cannot be known. */
   readonly missed: number | undefined;
   /**
-   * `history_trimmed`: no longer retained. `log_reset`: the log began anew. `slow_consumer`: the
-   * queue of this subscription was full. `unproven`: nobody can tell.
+   * `history_trimmed`: no longer retained. `log_reset`: the log restarted. `slow_consumer`: the
+   * queue of this subscription was full. `unproven`: a loss is possible.
    */
   readonly reason: GapReason;
 }

@@ -147,7 +147,7 @@ class Backplane(Protocol):
 
         Args:
             drafts: Checked and allowed publications.
-            sender: Kind and id of who publishes.
+            sender: Kind and id of the publisher.
             origin: The connection of a publisher that repeats what is not acknowledged. What waits
                 when it closes may be refused.
         """
@@ -165,8 +165,7 @@ class Backplane(Protocol):
     ) -> Replay | Awaitable[Replay]:
         """Retained messages of the topics and of whatever the patterns match, oldest first.
 
-        The subscriber is told from this call on what is delivered: what is answered later ends
-        where that begins.
+        From this call on, deliveries go to the subscriber. The replay ends where they begin.
         """
         ...
 

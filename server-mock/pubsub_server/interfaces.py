@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     """What became of publishes, at once or later."""
 
 
-# ---------------------------------------------------------------- who and what they may
+# ---------------------------------------------------------------- identity and permissions
 
 
 class Caller(NamedTuple):
@@ -134,7 +134,7 @@ class RateLimiter(Protocol):
 
 
 class ConnectionLimiter(Protocol):
-    """Connections a user and an organization, HIP-56 Security 7."""
+    """Connections per user and per organization, HIP-56 Security 7."""
 
     def acquire(self, identity: Identity, held: Identity | None = None) -> Awaitable[None] | None:
         """Count one connection.

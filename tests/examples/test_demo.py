@@ -74,7 +74,7 @@ async def test_a_real_loss_is_told_and_fails() -> None:
     assert process.returncode == 1
     assert "published 700 · received 700" not in out.decode()
     assert "lost" in err.decode()
-    assert "1 gap told by the client" in err.decode()
+    assert "1 gap reported by the client" in err.decode()
     assert alone(process)
 
 

@@ -8,7 +8,7 @@ export class TextView {
   private _follow = true;
 
   constructor(private readonly _root: HTMLElement) {
-    // Whoever scrolls up to read is not taken away from there.
+    // A reader who scrolled up stays there.
     _root.addEventListener('scroll', () => {
       this._follow = _root.scrollHeight - _root.scrollTop - _root.clientHeight < 80;
     });

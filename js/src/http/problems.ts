@@ -40,7 +40,7 @@ const WAIT_MAX = 3_600_000;
  * message}`, `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
  *
  * @param wall Unix milliseconds, for dates in `Retry-After`.
- * @param elsewhere Who answered, and what to do where that may be somebody else than the server.
+ * @param elsewhere Who answered, and the remedy if that may not be the server.
  */
 export function readError(
   response: Response,

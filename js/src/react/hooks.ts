@@ -68,8 +68,8 @@ export interface ConnectionView {
   /** Why there is no connection: what ended the last one, or the last attempt. */
   readonly failure: StateChange | undefined;
   /**
-   * Begin anew with another client, where this one has failed or was closed and the provider made
-   * it. A client that still tries needs no help.
+   * Replace the client if it failed or was closed, and the provider created it. A client that still
+   * tries needs no help.
    */
   readonly retry: () => void;
 }
@@ -165,7 +165,7 @@ export function useConnectionState(): StateName {
   return useOfClient(({ state }) => state, 'initialized');
 }
 
-/** The state of the client, why it is not connected, and a way to begin anew. */
+/** The state of the client, why it is not connected, and a function that starts again. */
 export function useConnection(): ConnectionView {
   const state = useConnectionState();
   const failure = useOfClient(({ lastFailure }) => lastFailure, undefined);
@@ -184,7 +184,7 @@ function useOfClient<T>(read: (client: PubSub) => T, before: T): T {
   );
 }
 
-/** Begin anew: the client, where that has ended, or the subscription of a key. */
+/** Start again: the client if it has ended, or else the subscription of a key. */
 function useRetry(key: string): () => void {
   const { client, renew } = usePlace();
   return useCallback(() => {
@@ -193,7 +193,7 @@ function useRetry(key: string): () => void {
   }, [client, renew, key]);
 }
 
-/** The one topic of a key; of another key, what is no topic. */
+/** The topic of a key with one topic; otherwise text that is not a topic. */
 function topicOf(key: string): string {
   return key && String(JSON.parse(key));
 }

@@ -25,8 +25,8 @@ export interface ProviderProps<Topics extends object = AnyTopics> {
   readonly client?: PubSub<Topics> | undefined;
   /**
    * Options of a client that the provider makes, and closes after it has gone. Those of the first
-   * rendering count; an object that stands outside the component keeps the client when it is
-   * mounted anew.
+   * rendering count; an object outside the component keeps the client when the component
+   * is mounted again.
    */
   readonly options?: PubSubOptions | undefined;
   readonly children?: ReactNode;
@@ -47,7 +47,7 @@ function leaseOf(options: PubSubOptions): Lease {
   return lease;
 }
 
-/** Keep the client of these options; what is returned lets it be closed after a while. */
+/** Keep the client of these options. The returned function closes it after a while. */
 function hold(options: PubSubOptions): () => void {
   const lease = leaseOf(options);
   lease.holders += 1;
@@ -84,7 +84,7 @@ export function PubSubProvider({ client, options, children }: ProviderProps): Re
   useEffect(() => {
     if (client) return undefined;
     const release = hold(own);
-    // Hidden for so long that its client was closed.
+    // Its client was closed while it was hidden.
     if (leaseOf(own).client !== value) again();
     return release;
   }, [client, own, value]);

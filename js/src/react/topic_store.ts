@@ -219,7 +219,7 @@ export function createStore(
       stop();
     }
     if (!withPresence) return;
-    // Nobody says any more who is there.
+    // No subscription reports presence any more.
     present.clear();
     show({ members: IDLE.members });
   };

@@ -24,7 +24,7 @@ const NOT_LOADED: TransportEnd = {
 export interface ConnectionEvents {
   /** The session, made at the first use. */
   readonly session: Session;
-  /** Something that is no frame was left out, for this reason. */
+  /** An invalid frame was skipped, for this reason. */
   malformed(reason: string): void;
   /** The transport is open. */
   opened(incremental: boolean): void;

@@ -305,7 +305,7 @@ export class Driver implements Ports, ConnectionEvents {
     session.addPresence(await this.part(PARTS.presence(), options));
   }
 
-  /** Whether the connection stands, and was heard lately. */
+  /** Whether the connection is open, and the server was heard recently. */
   get standing(): boolean {
     const { pingInterval, pongTimeout } = this.options;
     return this.state === 'connected' && this._connection.idle <= pingInterval + pongTimeout;

@@ -40,7 +40,7 @@ export class Handlers {
 
   /**
    * @param given What the program passed to `subscribe`.
-   * @param _listeners Told of gaps, and of what handlers throw.
+   * @param _listeners Get gaps, and what handlers throw.
    */
   constructor(
     readonly given: Given,

@@ -1,9 +1,9 @@
 /**
  * The bounded queue of one subscription: the driver puts in, one reader takes out.
  *
- * Three kinds of events wait in one order: messages, gaps, presence changes. Only messages are given
- * up when the queue is full, oldest first; what else was in front of them moves up and is told before
- * the next message.
+ * Three kinds of events wait in one order: messages, gaps, presence changes. A full queue
+ * drops only messages, oldest first; gaps and presence changes before them move up and are delivered
+ * before the next message.
  */
 
 import { DEVELOPMENT } from '../build.js';
@@ -17,7 +17,7 @@ import { Stream } from './stream.js';
 /** Bytes of a decoded message beside its payload. */
 const OVERHEAD = 400;
 
-/** Topics whose gaps are told one by one while nobody reads; further ones are told together. */
+/** Topics whose gaps are reported one by one while no one reads; further gaps are combined. */
 const TOPICS = 1_000;
 
 /** Topics whose position is kept; the one not heard of for longest is forgotten. */
@@ -34,7 +34,7 @@ export class Inbox extends Stream<SubscriptionEvent> {
   denied: readonly Denial[] = [];
   /** Set while a bound is reached; the reader of the transport then gives way. */
   full = false;
-  /** Where presence changes go: here, if nobody else takes them. */
+  /** Where presence changes go: here, unless another inbox takes them. */
   presence: Inbox = this;
   /** True when the server has answered, or the subscription has ended before. */
   readonly answered: Promise<true>;
@@ -45,7 +45,7 @@ export class Inbox extends Stream<SubscriptionEvent> {
   private _bytes = 0;
   /** What was overtaken by the loss of a message before it, one of a kind and topic. */
   private readonly _front = new Map<string, SubscriptionEvent>();
-  /** What the queue may hold at the moment: a replay may exceed the bound. */
+  /** What the queue may hold now: a replay may exceed the bound. */
   private _most: number;
   private _received = 0;
   private _handled = 0;

@@ -11,7 +11,7 @@ type Name = keyof ClientEvents;
 export class Listeners {
   private readonly _readers = new Map<Recent<unknown>, Name>();
 
-  /** @param logger Gets the errors that nobody listens to. */
+  /** @param logger Gets the errors that have no listener. */
   constructor(readonly logger: Logger) {}
 
   /** What happens from now on. */
@@ -25,7 +25,7 @@ export class Listeners {
   on<K extends Name>(name: K, handler: Handler<[ClientEvents[K]]>): () => void {
     const reader = this.open(name);
     const thrown = (error: unknown): void => {
-      // A listener of errors that throws must not be told of its own error.
+      // A listener of errors that throws must not get its own error.
       if (name === 'error') this.logger.error('A listener of errors threw', error);
       else this.report(error);
     };
@@ -55,7 +55,7 @@ export class Listeners {
     if (this.tell('error', error)) return;
     const { logger } = this;
     if (!(error instanceof PubSubError)) logger.error('A handler threw', error);
-    // A server that is restarted says so, and nobody has to do anything.
+    // A restarting server announces it, and no one has to act.
     else if (error.code === 'going_away') logger.warn(`${error.code}: ${error.message}`);
     else logger.error(`${error.code}: ${error.message}`);
   }

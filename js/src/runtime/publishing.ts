@@ -31,7 +31,7 @@ export interface PublishOptions extends Waiting {
   /** With the policy `latest`, a newer message of the key takes the place of one not sent yet. */
   readonly key?: string | undefined;
   /**
-   * Where the publish rate is used up, it gives way to other publishes of this client, which may then
+   * Send it after the other publishes of this client when the publish rate is used up. They may then
    * overtake it.
    */
   readonly background?: boolean | undefined;

@@ -1,4 +1,4 @@
-/** What is wrong with the arguments of `publish` and `subscribe`: loaded only to say so. */
+/** Errors about the arguments of `publish` and `subscribe`: loaded only when one is thrown. */
 
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
 import {
@@ -90,7 +90,7 @@ export function refuseMessage(
   throw new InvalidOption(`\`${field}\` ${said}.`, { field, topic: name });
 }
 
-/** Refuse what is no list of messages. */
+/** Refuse what is not a list of messages. */
 export function refuseMany(messages: unknown): never {
   throw invalid(
     'messages',

@@ -40,7 +40,7 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
   /** Replay what is newer: Unix milliseconds or a Date; 0 for all that is retained. */
   readonly since?: Since | undefined;
   /**
-   * Replay at most so many of the newest messages of each topic, 0 to 10,000. The server replays
+   * Replay at most this many of the newest messages per topic, 0 to 10,000. The server replays
    * what it retains (`ps.limits.history_max`); a warning in the log says where that is less.
    */
   readonly history?: number | undefined;
@@ -58,8 +58,8 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
    */
   readonly onGap?: GapHandler | undefined;
   /**
-   * Called once for each gap to load the state anew (REC-4), with the positions taken down before;
-   * then `onGap` is called, and what follows the gap is delivered.
+   * Called once for each gap, to load the state again (REC-4). The positions are taken before the
+   * call; then `onGap` is called, and the messages after the gap are delivered.
    */
   readonly stateLoader?: StateLoader | undefined;
   /** Whether to ask for presence; default where `onPresence` is given. */
@@ -116,14 +116,14 @@ export async function subscribe<Data>(
   const end = (): void => void subscription.unsubscribe();
   const ignore = onAbort(signal, end);
   if (onPresence && !onMessage) {
-    // Beside an iteration there is nobody else to call `onPresence`.
+    // An iteration does not call `onPresence`, so this inbox does.
     inbox.presence = new Inbox(request.topics, bounds);
   }
   driver.add(request, inbox);
   if (onMessage || onPresence) void handlers.run(inbox.presence);
   const { clock } = driver;
   if (!(await within(inbox.answered, signal, clock, patience))) {
-    // Without a handler there is nobody left who could read it.
+    // Without a handler, no one could read it any more.
     if (!onMessage) end();
     throw (await operations()).late(driver, patience, request.topics[0], Boolean(onMessage));
   }

@@ -1,4 +1,4 @@
-/** What a client stands on: time, randomness, how it reaches a server, what tells of sleep. */
+/** What a client needs of its platform: time, randomness, transports, and signals of sleep. */
 
 import { type Clock, SystemClock } from '../clock.js';
 import { InvalidOption } from '../errors.js';
@@ -28,7 +28,7 @@ export interface Surroundings {
   /**
    * Hear of a network that is back, of a page that is looked at again, and of the end of a sleep.
    *
-   * @param client Is told then, unless its connection stands.
+   * @param client Notified then, unless its connection is open.
    * @returns Stops it.
    */
   watch(client: Watched): () => void;
@@ -74,7 +74,7 @@ export const platform: Surroundings = {
   },
   watch(client) {
     const stop = new AbortController();
-    // Without it, what is lost is found by a ping that nobody answers.
+    // Without it, an unanswered ping detects the loss.
     background().then(
       ({ watch }) => watch(client, stop.signal),
       () => {},

@@ -20,7 +20,7 @@ export function unixMs(value: unknown, field = 'since'): number {
   }
   const whole = Math.round(ms);
   if (!isTime(whole)) {
-    throw new InvalidOption(`\`${field}\` is ${ms}, which is no Unix time in milliseconds.`, {
+    throw new InvalidOption(`\`${field}\` is ${ms}, which is not a Unix time in milliseconds.`, {
       remedy: 'Pass Unix milliseconds, as Date.now() gives them; 0 for the beginning.',
       field,
     });

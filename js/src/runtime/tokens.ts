@@ -40,9 +40,9 @@ export class TokenSource {
   }
 
   /**
-   * Ask the program for a token; whoever asks meanwhile gets the same answer.
+   * Ask the program for a token. Concurrent calls share the answer.
    *
-   * @param signal Gives up waiting; the callback is told when nobody waits any more.
+   * @param signal Stops the wait. The signal of the callback is aborted when no call waits any more.
    * @throws InvalidOption The callback returned something else than a token.
    */
   async fetch(reason: TokenReason, attempt: number, signal?: AbortSignal): Promise<Token> {

@@ -12,10 +12,10 @@ const SLEPT = 5_000;
 /** A timer so late tells it where both clocks go on in sleep; hidden pages are a minute late. */
 const LATE = 90_000;
 
-/** The client that is told. */
+/** The client that is notified. */
 export interface Watched {
   readonly clock: Clock;
-  /** Whether the connection stands, and was heard lately. */
+  /** Whether the connection is open, and the server was heard recently. */
   readonly standing: boolean;
   /** Whether the connection stands, and was heard since a time of the clock. */
   heardSince(time: number): boolean;

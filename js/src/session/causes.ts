@@ -11,7 +11,7 @@ export interface Cause {
   readonly code?: string | number | undefined;
   /** In words. */
   readonly reason?: string | undefined;
-  /** What to do about it, if the server said so. */
+  /** What to do about it, if the server sent a remedy. */
   readonly remedy?: string | undefined;
   /** Milliseconds the server asked to wait. */
   readonly retryAfter?: number | undefined;

@@ -142,19 +142,19 @@ export class SeqCursor implements Cursor {
     let { held } = replay;
     // `positions` names every topic there was, so what comes of another one is newer than this
     // subscription, whatever the clock of the node that stamped it. A part of an answer does not
-    // begin it: should the rest not come, nobody knows what there was.
+    // begin it: if the rest does not come, its content is unknown.
     if (!replay.more) this._since ??= Math.max(0, began - this._overlap);
     const marks = this.marks;
     const told = new Set<string>();
     /** Topics of which something was replayed. */
     const proven = new Set<string>();
 
-    /** Whether holes do not count: nobody was there to miss what had expired by then. */
+    /** Whether holes do not count: a new subscription misses nothing that had expired before. */
     const lenient = (topic: string) => first && (limit !== undefined || !this._asked.has(topic));
 
     /**
-     * The log of a topic stands at `seq`: by a message, or because the server says so; then what is
-     * not here by now is not going to come.
+     * The log of a topic is at `seq`, from a message or from the server's report. Messages up to it
+     * that are not here now will not come.
      *
      * @returns Whether that is news.
      */
@@ -186,7 +186,7 @@ export class SeqCursor implements Cursor {
       if (strict && last > mark._seq) {
         if (said && !whole) return false;
         // Both ends are of one log where it lacks something behind the position that was asked for,
-        // and behind what was replayed of it: their number is known, unless the log began anew.
+        // and behind what was replayed of it: their number is known, unless the log restarted.
         const known = !this._anew.has(topic) && (trimmed || (replayed && proven.has(topic)));
         const missed = known ? last - mark._seq : undefined;
         const reason = known ? 'history_trimmed' : 'unproven';

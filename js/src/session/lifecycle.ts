@@ -66,7 +66,7 @@ export class Lifecycle implements Steps<Occasion> {
   private readonly _steps: Steps<Occasion> = this;
   /** Subscriptions of the transport may come and go one by one. */
   private _incremental = true;
-  /** Apart for so long that history may be gone. */
+  /** Disconnected longer than history is certain to last. */
   private _overdue = false;
   /** Milliseconds that the token was said to last when it came. */
   private _life: number | undefined;
@@ -328,7 +328,7 @@ export class Lifecycle implements Steps<Occasion> {
     return this._context.options.transport === 'auto' && this._transport === 'websocket';
   }
 
-  /** Apart for so long that history may be gone. */
+  /** Disconnected longer than history is certain to last. */
   overdue(): boolean {
     return this._overdue;
   }
@@ -400,7 +400,7 @@ export class Lifecycle implements Steps<Occasion> {
     this._restart('expiry', expiresIn);
   }
 
-  /** Hold none; if the server refused it, the callback is told. */
+  /** Hold none; if the server refused it, tell the callback. */
   forgetToken({ kind }: Occasion): void {
     this.#token = this._life = undefined;
     if (kind === 'dropped' || kind === 'frame') this._rejected = true;
@@ -466,13 +466,13 @@ export class Lifecycle implements Steps<Occasion> {
     this.startSuspend();
   }
 
-  /** Ask for a sign of life; an event stream gives it unasked. */
+  /** Send a ping; an event stream sends heartbeats unasked. */
   sendPing(): void {
     this._pongLimit = this._context.options.pongTimeout;
     if (this._incremental) this._context.ports.send({ type: 'ping' });
   }
 
-  /** Ask for a sign of life that has to come soon: the connection may be gone. */
+  /** Send a ping with the short timeout: the connection may be gone. */
   check(): void {
     this._pongLimit = this._context.options.checkTimeout;
     this._context.ports.send({ type: 'ping' });
@@ -491,7 +491,7 @@ export class Lifecycle implements Steps<Occasion> {
    *
    * An event stream gives way at once. A WebSocket gives way after some failures between which the
    * HTTP address answered: an address that does not answer at all says nothing about WebSockets,
-   * and one without event streams is no way out.
+   * and one without event streams offers no alternative.
    */
   countFailure(occasion: Occasion): void {
     if (this._transport === 'sse') {
@@ -592,7 +592,7 @@ export class Lifecycle implements Steps<Occasion> {
     }
   }
 
-  /** Apart for so long counts as suspended. */
+  /** Start the timer after which a disconnected session is suspended. */
   startSuspend(): void {
     if (!this._context.timers.has('suspend') && !this._overdue) {
       this._context.timers.start('suspend', this._context.options.suspendAfter);
@@ -618,7 +618,7 @@ export class Lifecycle implements Steps<Occasion> {
     this.abandonFetch();
   }
 
-  /** End by an error that no retry mends. */
+  /** End with an error that a retry cannot fix. */
   fail({ code: given, reason: message = '', remedy }: Occasion): void {
     const code = typeof given === 'string' ? given : codeOf(given);
     this._end({ kind: 'rejected', code, message, remedy });

@@ -34,8 +34,8 @@ class Room {
  * A member is one connection of a user. A user joins with the first connection and leaves with the
  * last one; the others connect and disconnect.
  *
- * What was known before a reconnect stays until the snapshot that follows it; then only the
- * differences are told.
+ * The members known before a reconnect stay until the snapshot that follows it; then only the
+ * differences are reported.
  */
 export class PresenceMembers {
   private readonly _rooms = new Map<string, Room>();
@@ -121,7 +121,7 @@ export class PresenceMembers {
     return out;
   }
 
-  /** Forget the topics that nobody wants any more. */
+  /** Forget the topics that have no subscription any more. */
   keep(wanted: (topic: string) => boolean): void {
     for (const topic of this._rooms.keys()) {
       if (!wanted(topic)) this._rooms.delete(topic);
@@ -182,7 +182,7 @@ function inOrder(room: Room): PresenceMember[] {
   );
 }
 
-/** Whether anything but the time of the last sign of life is another. */
+/** Whether anything except `last_seen` differs. */
 function differs(a: PresenceMember, b: PresenceMember): boolean {
   return a !== b && !same({ ...a, last_seen: 0 }, { ...b, last_seen: 0 });
 }

@@ -73,7 +73,7 @@ class Statuses {
     this._byTopic.delete(topic);
   }
 
-  /** Forget the topics that nobody wants any more. */
+  /** Forget the topics that have no subscription any more. */
   keep(wanted: (topic: string) => boolean): void {
     for (const topic of this._byTopic.keys()) {
       if (topic !== undefined && !wanted(topic)) this._byTopic.delete(topic);

@@ -11,7 +11,7 @@ export interface Peer {
   readonly clientId: string;
   /** What it allows: rates, sizes, retention. */
   readonly limits: Limits | undefined;
-  /** Milliseconds that the token still lasts, if the server said so. */
+  /** Milliseconds until the token expires, if the server sent it. */
   readonly tokenLife: number | undefined;
   /** It speaks a version of the protocol beyond plain HIP-56. */
   readonly versioned: boolean;
@@ -23,7 +23,7 @@ export interface Peer {
   readonly acks: boolean;
   /** What was sent and not answered can be sent again under its id. */
   readonly resends: boolean;
-  /** Publishes a second that it allows; 0 for no limit that is known. */
+  /** Publishes per second that it allows; 0 if no limit is known. */
   readonly rate: number;
   /**
    * Publishes that may go at once: a tenth less than the server allows.

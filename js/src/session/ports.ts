@@ -155,6 +155,6 @@ export interface Ports {
   settle(ref: number, outcome: Outcome): void;
   /** The server sent an error that answers nothing in particular. */
   problem(problem: Problem): void;
-  /** The session has ended: as asked (undefined), or by an error that no retry mends. */
+  /** The session has ended: as asked (undefined), or with an error that a retry cannot fix. */
   finished(error: Rejected | undefined): void;
 }

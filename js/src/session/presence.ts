@@ -53,7 +53,7 @@ export class Presence {
     this._showAll(changes);
   }
 
-  /** Show a subscription nobody any more where it was refused for now. */
+  /** Show a subscription that was refused for now an empty member list. */
   hide(one: SubscriptionState): void {
     for (const topic of wants(one) ? this._members.occupied() : []) {
       if (one.takes(topic) && !this._leadsTo(one, topic)) {

@@ -207,7 +207,7 @@ export class Publishes {
     return true;
   }
 
-  /** Send nothing for so long. */
+  /** Send nothing for this time. */
   pause(milliseconds = 0): void {
     const { rate = 0, burst = 0 } = this._context.peer ?? {};
     this.paused = true;

@@ -13,7 +13,7 @@ export interface Subscribe {
   readonly topics: readonly string[];
   /** Replay what is newer than this, Unix milliseconds. */
   readonly since?: number | undefined;
-  /** Replay at most so many of the newest messages a topic. */
+  /** Replay at most this many of the newest messages per topic. */
   readonly history?: number | undefined;
   /** Replay what follows these positions, by concrete topic. */
   readonly after?: ReadonlyMap<string, number> | undefined;
@@ -35,6 +35,6 @@ export interface Publish {
   readonly key?: string | undefined;
   /** Sent as one frame with one answer an item. */
   readonly batch?: boolean | undefined;
-  /** Gives way to others where the rate is used up. */
+  /** Sent after the others when the rate is used up. */
   readonly background?: boolean | undefined;
 }

@@ -126,7 +126,7 @@ export class Session {
 
   // ---------------------------------------------------------------- from the world
 
-  /** The token callback answered a call; `expiresIn` in milliseconds, if it said so. */
+  /** The token callback answered a call; `expiresIn` in milliseconds, if it gave one. */
   token(call: number, token: string, expiresIn?: number): void {
     this.lifecycle.tokenAnswered(call, 'token', { token, expiresIn });
     this._end();

@@ -21,7 +21,7 @@ const MAX_WAIT = 60_000;
 /** Milliseconds to wait where a server refuses a subscription for now and names no time. */
 const REFUSED_FOR_NOW = 1_000;
 
-/** Types of messages about presence; they are no messages to users. */
+/** Types of messages about presence; users do not get them as messages. */
 const OF_PRESENCE = /^presence\.(join|update|leave)$/;
 
 /** All subscriptions of a session. */

@@ -16,7 +16,7 @@ export class Timers {
     return this._running.has(name);
   }
 
-  /** Start it, or start it anew. */
+  /** Start or restart it. */
   start(name: TimerName, after: number): void {
     this._running.delete(name);
     this._running.add(name);

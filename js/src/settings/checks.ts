@@ -149,7 +149,7 @@ export function kind(value: unknown): string {
 }
 
 /**
- * Check a token, whoever gave it, and take blanks and line ends off its ends.
+ * Check a token from any source, and strip blanks and line ends.
  *
  * @throws InvalidOption It cannot be a token. The error does not show it.
  */
@@ -176,7 +176,7 @@ export function bareToken(token: string): string {
   return token.replace(/^bearer(?: |$)/i, '').trim();
 }
 
-/** A name, as it is told to the server or to other tabs. */
+/** A name, as sent to the server or to other tabs. */
 export function checkName(name: unknown, field = 'name'): string {
   if (typeof name === 'string' && /^[^\p{Cc}]{1,128}$/u.test(name)) return name;
   throw invalid(field, 'is not a short printable string', 'Give 1 to 128 printable characters.');

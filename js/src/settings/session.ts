@@ -10,11 +10,11 @@ export interface SessionOptions {
   /** Asking for a token again may give another one; false for a fixed token. */
   readonly renewable: boolean;
   readonly transport: TransportChoice;
-  /** Told to the server in `auth`. */
+  /** Sent to the server in `auth`. */
   readonly clientName: string;
-  /** Likewise. */
+  /** Sent in `auth`. */
   readonly clientVersion: string | undefined;
-  /** Likewise. */
+  /** Sent in `auth`. */
   readonly clientLang: string | undefined;
   readonly fetchTimeout: number;
   readonly openTimeout: number;
@@ -36,9 +36,9 @@ export interface SessionOptions {
   readonly overlap: number;
   readonly rememberedIds: number;
   readonly rememberedTopics: number;
-  /** Unsent publishes, and once more as many sent and unanswered. */
+  /** Maximum unsent publishes, and maximum sent and unanswered ones. */
   readonly sendQueueMessages: number;
-  /** Likewise, in bytes. */
+  /** The same two limits in bytes. */
   readonly sendQueueBytes: number;
   readonly heldMessages: number;
   readonly paceInterval: number;

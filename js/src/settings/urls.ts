@@ -131,7 +131,7 @@ function base(url: URL): string {
   return at(url) + url.pathname.replace(/\/+$/, '');
 }
 
-/** Scheme, host and port, with another port in place of the usual one. */
+/** Scheme, host and port, with another port instead of the usual one. */
 function at(url: URL, scheme: string = url.protocol, usual?: string, other?: string): string {
   const { port, hostname, host } = url;
   return `${scheme}//${port && port === usual ? `${hostname}:${other}` : host}`;

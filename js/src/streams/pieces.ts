@@ -28,7 +28,7 @@ export function grow(parts: Part[], piece: Piece): void {
   else parts.push({ type: 'text', text });
 }
 
-/** An answer as frames carry it: `text` where it is nothing but text, or `parts`. */
+/** An answer as frames carry it: `text` if it is only text, or else `parts`. */
 export const bodyOf = (parts: readonly Part[]): JsonObject =>
   parts.every((part, n) => !n && part.type === 'text' && Object.keys(part).length === 2)
     ? { text: textOf(parts) }

@@ -28,7 +28,7 @@ export type StreamEnd = (
       readonly kind: 'aborted';
       /** Why: `error` where its program failed, what a reader passed to `cancel`, or a code. */
       readonly reason: string;
-      /** Id of the sender who cancelled it; empty where nobody did. */
+      /** Id of the sender who cancelled it; empty if it was not cancelled. */
       readonly by: string;
     }
 ) & {
@@ -70,7 +70,7 @@ export type StreamEvent =
       readonly last: number;
     }
   | {
-      /** No frame came for so many milliseconds: first 10,000, then twice as long each time. */
+      /** No frame came for `ms` milliseconds: first 10,000, then twice as long each time. */
       readonly kind: 'stalled';
       readonly ms: number;
     }
@@ -85,7 +85,7 @@ export interface ReadStreamOptions {
   readonly id?: string | undefined;
   /** Only frames of this sender count; default: of the sender of the first frame. */
   readonly sender?: string | undefined;
-  /** Called in place of publishing `stream.cancel`, where that goes through a route of your own. */
+  /** Called instead of publishing `stream.cancel`, for a cancel route of your own. */
   readonly onCancel?: ((stream: string, reason: string) => unknown) | undefined;
   /** Leaves, as `close()` does. */
   readonly signal?: AbortSignal | undefined;
@@ -109,7 +109,7 @@ export const incoming = ({ type, data, sender }: Message): Incoming => ({
  * One answer as it grows; `readStream` makes it.
  *
  * It follows the stream in the background. A program that reads slowly gets deltas joined, and a
- * snapshot in place of everything before it; so `text` and `final()` need no iteration. Leaving the
+ * snapshot instead of everything before it; so `text` and `final()` need no iteration. Leaving the
  * loop or closing the reader never cancels the stream.
  */
 export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable {
@@ -181,7 +181,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   /**
    * Ask the writer to end the stream; it then ends with `aborted`.
    *
-   * @param reason What the writer and all readers are told.
+   * @param reason Text for the writer and all readers.
    * @throws PermissionDenied This client may not publish to the topic.
    * @throws UsageError No stream is known yet, or its producer knows nothing of streams.
    */
@@ -280,7 +280,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
       for await (const message of this._client.history(this._topic, { limit: RETAINED }))
         messages.push(incoming(message));
     } catch {
-      // Without the history a gap is told, and the next snapshot mends it.
+      // Without the history, report a gap; the next snapshot closes it.
     }
     this._isHealing = false;
     this._perform(core, core.healed(messages, this._now));

@@ -25,7 +25,7 @@ const UNSENT = 65_536;
 const LARGEST = 196_608;
 /** Milliseconds without a successful publish after which the writer gives up. */
 const PATIENCE = 60_000;
-/** Milliseconds that a publish may be held back before the writer says so. */
+/** Milliseconds that a publish may be held back before the writer reports it. */
 const SLOW = 1_000;
 /** Seconds that tokens and snapshots are kept. */
 const TTL = 120;
@@ -56,7 +56,7 @@ export type EndKind = 'complete' | 'abort';
 
 /** @internal What a writer begins with. */
 export interface WritingOptions {
-  /** Number of the tokens that earlier writers published; undefined begins anew. */
+  /** Number of the tokens that earlier writers published; undefined starts a new stream. */
   readonly base?: number | undefined;
   /** What these tokens amount to. */
   readonly parts?: readonly Part[] | undefined;

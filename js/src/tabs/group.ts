@@ -47,7 +47,7 @@ export function endOf(token: string): number {
  * The name of the lock and the channel of the tabs that share a connection.
  *
  * It is a digest of the address, the name, and whom the token speaks for: all claims of a JWT but
- * those that change when it is issued anew, and the whole of a token that names no subject. So two
+ * those that change with each issue, and the whole of a token that names no subject. So two
  * users, or one user with other rights, never share, and the name gives no token away.
  */
 export async function groupOf(options: ClientOptions, token: string): Promise<string> {

@@ -14,7 +14,7 @@ const silent = new WeakMap<ClientOptions, string>();
 /**
  * A link to the tab that has the connection, which may be this one.
  *
- * Whoever holds the lock of the group runs the relay. The others wait for that lock, so that the
+ * The tab that holds the lock of the group runs the relay. The others wait for that lock, so that the
  * platform tells them when that tab is closed or has crashed; one that does not answer, or whose
  * connection is silent, loses the lock to one that asks. Every tab holds a lock of its own as well, by which the relay learns that
  * it has gone. Where the platform has no locks or channels, or the server does not say which answer

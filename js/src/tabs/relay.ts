@@ -46,7 +46,7 @@ export function startRelay(
   const anyTab = (test: (patterns: Patterns) => boolean | undefined): boolean =>
     [...tabs.values()].some(test);
 
-  /** Give up patterns; the server is told of those that no other tab has. */
+  /** Give up patterns; unsubscribe from those that no other tab has. */
   const leave = (patterns: Iterable<string>): void => {
     const topics = [...patterns].filter((pattern) => !anyTab((others) => others.has(pattern)));
     if (topics.length) send({ type: 'unsubscribe', topics });
@@ -77,7 +77,7 @@ export function startRelay(
       auth = { ...auth, ...frame };
       present();
     } else if (welcome) {
-      // That one is no news, so the server has given its answer before.
+      // That one is known, so the server has answered before.
       post({ to: tab, frame: { ...welcome, server_time: clock.wallMs() + ahead } });
     }
   };
@@ -144,7 +144,7 @@ export function startRelay(
   return (code) => {
     post({ end: MOVED });
     channel.close();
-    // Whoever goes on has the same client id: its presence is not to end in between.
+    // The next relay has the same client id: keep its presence meanwhile.
     upstream.close(tabs.size > 1 ? 4000 : code);
   };
 }

@@ -1,4 +1,4 @@
-/** Who a connection is: authentication, first and again, the end of a token, signs of life. */
+/** Who a connection is: authentication, first and again, the end of a token, heartbeats. */
 
 import type { SessionInfo } from '../generated/http.js';
 import type { AuthExpiringFrame, AuthOkFrame, Limits } from '../generated/wire.js';

@@ -33,7 +33,7 @@ export class Attendance {
     for (const seat of this._core.presence.leaveAll(clientId)) this._tell('leave', seat);
   }
 
-  /** The connection broke: others are told after the grace, if it does not come back. */
+  /** The connection broke: others learn it after the grace, if it does not come back. */
   lose(connection: Connection, grace: number): void {
     const { presence, clock } = this._core;
     presence.lose(

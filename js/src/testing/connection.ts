@@ -16,7 +16,7 @@ export interface Sink {
    * @param id Where an event stream resumes after it.
    */
   write(frame: ServerFrame, id?: string): void;
-  /** Ask for a sign of life, or give one. */
+  /** Send a ping or a heartbeat. */
   ping(): void;
   /** End the connection, after what was written. */
   close(code: number, reason: string): void;
@@ -30,11 +30,11 @@ export class Connection {
   /** What it is subscribed to, with whether presence is heard. */
   readonly patterns: Map<string, boolean> = new Map();
   closed = false;
-  /** When it is told that its token ends; infinite when it was, or nothing ends. */
+  /** When to announce the end of its token; infinite once announced, or without an end. */
   noticeAt: number = Number.POSITIVE_INFINITY;
   /** When it must be authenticated, and then when its token ends, by `Clock.now`. */
   deadline: number = Number.POSITIVE_INFINITY;
-  /** Time of the last sign of life. */
+  /** Time when it was last heard. */
   lastHeard: number;
   /** Looks after it. */
   timer: TimerHandle | undefined;

@@ -67,7 +67,7 @@ export class Hub {
     return connection;
   }
 
-  /** A sign of life came. */
+  /** The client was heard. */
   heard(connection: Connection): void {
     connection.lastHeard = this.core.clock.now();
   }

@@ -23,7 +23,7 @@ export interface End {
   readonly transport: 'websocket' | 'sse';
   /** A frame has arrived; with where an event stream resumes after it. */
   arrived(frame: ServerFrame, id: string | undefined): void;
-  /** The server has given a sign of life. */
+  /** The server was heard. */
   heard(): void;
   /** The connection has ended; without a code it broke. */
   ended(code: number | undefined, reason: string): void;

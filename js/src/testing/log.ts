@@ -277,7 +277,7 @@ export class Store {
   }
 }
 
-/** Whether somebody may read a topic. */
+/** Whether a user may read a topic. */
 export type MayRead = (topic: string) => boolean;
 
 /** Which page of history. */

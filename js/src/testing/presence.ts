@@ -64,7 +64,7 @@ export class Presence {
     });
   }
 
-  /** The client authenticated anew. */
+  /** The client authenticated again. */
   refresh(clientId: string, identity: Identity): void {
     const client = this._clients.get(clientId);
     if (client) client.identity = identity;
@@ -114,7 +114,7 @@ export class Presence {
    * The connection was lost: its places are kept for a while.
    *
    * @param grace Calls a function when that time is over.
-   * @param tell Is told then who left.
+   * @param tell Gets who left then.
    */
   lose(
     clientId: string,
@@ -136,7 +136,7 @@ export class Presence {
     });
   }
 
-  /** Whoever was lost is not waited for any more. */
+  /** Stop waiting for lost clients. */
   stop(): void {
     for (const { lapse } of this._clients.values()) lapse?.cancel();
   }
@@ -144,7 +144,7 @@ export class Presence {
   /**
    * Change a client's state on one topic, or on all.
    *
-   * @throws Problem `invalid_payload`, `payload_too_large`, `not_found` where it is no member.
+   * @throws Problem `invalid_payload`, `payload_too_large`, `not_found` if it is not a member.
    */
   update(clientId: string, topic: string | undefined, data: JsonObject, now: number): Seat[] {
     const client = this._clients.get(clientId);

@@ -25,7 +25,7 @@ export class Publishing {
     private readonly _attendance: Attendance,
   ) {}
 
-  /** Publish in order, for nobody on a socket; one result each. */
+  /** Publish in order, without a socket; one result each. */
   publish(identity: Identity, items: readonly (Draft | Problem)[]): Result[] {
     const results = this._all(identity, items);
     this._send();

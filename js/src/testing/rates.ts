@@ -1,4 +1,4 @@
-/** How much: publishes a second (HIP-56 Security 4) and open connections (Security 7). */
+/** Limits: publishes per second (HIP-56 Security 4) and open connections (Security 7). */
 
 import { Problem } from './problem.js';
 import type { ServerSettings } from './settings.js';
@@ -9,7 +9,7 @@ interface Bucket {
   at: number;
 }
 
-/** Publishes a second of each connection; what one user publishes over HTTP shares one budget. */
+/** Publishes per second of each connection; a user's publishes over HTTP share one budget. */
 export class RateLimiter {
   private readonly _buckets = new Map<string, Bucket>();
 
@@ -18,7 +18,7 @@ export class RateLimiter {
     private readonly _now: () => number,
   ) {}
 
-  /** Publishes a second that an identity has. */
+  /** Publishes per second of an identity. */
   rate({ kind }: Identity): number {
     const { publishRateService, publishRateUser } = this._settings;
     return kind === 'service' || kind === 'admin' ? publishRateService : publishRateUser;

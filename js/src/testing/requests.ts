@@ -18,7 +18,7 @@ const SHOWN = 255;
 export interface Draft {
   readonly topic: string;
   readonly type: string;
-  /** A copy of the payload that nobody else has. */
+  /** A private copy of the payload. */
   readonly data: unknown;
   readonly ttl: number | undefined;
   readonly id: string | undefined;
@@ -54,7 +54,7 @@ export type Request =
     }
   | { readonly kind: 'ping' };
 
-/** @throws Problem `invalid_frame`: it is no JSON object. */
+/** @throws Problem `invalid_frame`: it is not a JSON object. */
 export function parseObject(text: string): JsonObject {
   let value: unknown;
   try {
@@ -149,7 +149,7 @@ export function readSubscribe(frame: JsonObject): Subscribe {
  * One publication.
  *
  * @param topic The topic, where the address says it.
- * @param at Where the body stands in a larger one, for errors.
+ * @param at Position of the body in a larger one, for errors.
  * @throws Problem `invalid_topic`, `invalid_frame`, `invalid_payload`, `payload_too_large`.
  */
 export function readPublication(body: unknown, maxPayload: number, topic?: string, at = ''): Draft {

@@ -186,7 +186,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     if (after) await new Promise<void>((resolve) => this.clock.callLater(after, resolve));
     try {
       const given = readPublication(message, this._hub.core.settings.maxPayload, topic);
-      // Whoever published it may change it after that.
+      // The publisher may change it after that.
       const draft: typeof given = JSON.parse(JSON.stringify(given));
       const [result] = this._hub.publishing.publish(identityOf('server', 'service'), [draft]);
       if (result && !(result instanceof Problem)) return result;
@@ -274,7 +274,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
    * Drop what is retained, as trimming does.
    *
    * @param topic Of this topic; undefined of all.
-   * @param options `positions`: the numbering begins anew too, as where the whole log is lost.
+   * @param options `positions`: also restart the numbering, as when the whole log is lost.
    */
   forgetHistory(
     topic?: string,

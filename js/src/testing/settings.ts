@@ -8,7 +8,7 @@ import type { Identity } from './tokens.js';
 export interface ServerSettings {
   /** Bytes of JSON-encoded `data`; default 262,144. */
   readonly maxPayload: number;
-  /** Publishes a second of users and agents; default 1,000,000, where the service has 10. */
+  /** Publishes per second of users and agents; default 1,000,000, where the service has 10. */
   readonly publishRateUser: number;
   /** Of services and admins; default 1,000,000, where the service has 100. */
   readonly publishRateService: number;
@@ -22,9 +22,9 @@ export interface ServerSettings {
   readonly presenceTimeout: number;
   /** Until a lost client leaves; default 5,000. */
   readonly presenceGrace: number;
-  /** Before the end of a token, when the client is told; default 60,000. */
+  /** Notice before the end of a token; default 60,000. */
   readonly expiringNotice: number;
-  /** Messages kept a topic; default 100. */
+  /** Messages kept per topic; default 100. */
   readonly historyMaxMessages: number;
   /** Seconds that a message is kept; default 3,600. */
   readonly historyMaxAge: number;
@@ -45,8 +45,8 @@ export interface ServerSettings {
 /** Who may do what; what is left out is allowed to everybody, and everything to an `admin`. */
 export interface Rules {
   /**
-   * Whether a topic may be read. A pattern with wildcards stands in any case, and brings the topics
-   * of which this is true.
+   * Whether a topic may be read. A pattern with wildcards is always accepted, and delivers the topics
+   * for which this is true.
    */
   maySubscribe?(identity: Identity, topic: string): boolean;
   /** Whether a topic may be published to. */

@@ -21,7 +21,7 @@ export class Subscriptions {
     private readonly _attendance: Attendance,
   ) {}
 
-  /** Register, then replay; what is refused is told beside what stands. */
+  /** Register, then replay; the answer lists accepted and refused topics. */
   subscribe(connection: Connection, identity: Identity, wanted: Subscribe): void {
     const { sink } = connection;
     const granted: string[] = [];
@@ -41,7 +41,7 @@ export class Subscriptions {
       if (wanted.ref !== undefined) continue;
       sink.write(compact<ErrorFrame>({ type: 'error', ...problem.info }));
     }
-    // A reader of an event stream is a member only where it says so; HIP-56 lets it watch.
+    // A reader of an event stream is a member only if it asks for it; HIP-56 lets it watch.
     const isMember = !sink.isStream || wanted.presence;
     const named = granted.filter((pattern) => isMember && !isWildcard(pattern));
     for (const topic of named) this._attendance.enter(connection, identity, topic);

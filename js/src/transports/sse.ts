@@ -4,9 +4,9 @@
  * For networks that let no WebSocket through. The session speaks the same frames as on a socket:
  *
  * - `auth` asks `GET /v1/session`, and its answer becomes `auth.ok` or `auth.error`; a peer without
- *   that operation knows HIP-56 and nothing more. A further `auth` opens the stream anew with its
+ *   that operation knows HIP-56 and nothing more. A further `auth` reopens the stream with its
  *   token; what passes meanwhile is replayed as messages, and the session drops what it knows.
- * - The `subscribe` frames of one turn are all there is: they open one stream in place of the one
+ * - The `subscribe` frames of one turn are all there is: they open one stream that replaces the one
  *   before, which is read until the next one answers.
  * - `publish` and `presence.update` go through REST in their order; what waits goes in one batch.
  * - `ping` goes nowhere: keepalive comments say that the stream lives.
@@ -87,7 +87,7 @@ export class SseTransport implements Transport {
     this.lastHeard = _clock.now();
     const tokens = {
       current: async () => this._token ?? '',
-      // The session renews tokens, nobody else.
+      // Only the session renews tokens.
       replace: async (rejected: string) => (this._token === rejected ? undefined : this._token),
     };
     this._rest = new Rest(_options, tokens, _clock, random);
@@ -206,7 +206,7 @@ export class SseTransport implements Transport {
     const { host } = new URL(this._options.httpUrl);
     this._end(
       response
-        ? `${host} answered GET /v1/subscribe with ${describeAnswer(response, body)}: it is no PubSub server, check \`restUrl\`.`
+        ? `${host} answered GET /v1/subscribe with ${describeAnswer(response, body)}: it is not a PubSub server, check \`restUrl\`.`
         : `${host} cannot be reached.`,
     );
     return false;

@@ -20,7 +20,7 @@ type Outgoing = PublishFrame | PresenceUpdateFrame;
 /** A frame with the messages in it. */
 type Turn = readonly [frame: Outgoing, messages: readonly Publication[]];
 
-/** Codes of messages that nobody answered. */
+/** Codes of unanswered messages. */
 const LOST: readonly string[] = ['connection_failed', 'outcome_unknown', 'timeout'];
 
 /** Publishes frames in their order, and answers each. */
@@ -87,7 +87,7 @@ export class StreamPublisher {
       const lost = error instanceof ConnectionFailed || error instanceof OperationTimeout;
       const known = error instanceof PubSubError ? error : undefined;
       for (const [frame] of row) {
-        // Nobody sends again what had no `ref`.
+        // Messages without a `ref` are not sent again.
         if (known && (!lost || frame.ref === undefined)) this._refuse(frame, errorInfo(known));
       }
       if (lost || !known) this._end(known?.message ?? String(error), known?.retryAfter);

@@ -61,9 +61,9 @@ export class StreamSubscriptions {
   }
 
   /**
-   * Take a new set in place of the present one.
+   * Replace the present set.
    *
-   * @returns Answers to those of the old set that nobody else will answer: without a `ref` the
+   * @returns Answers to those of the old set that get no other answer: without a `ref` the
    *   session matches answers to requests by their order.
    */
   replace(frames: readonly SubscribeFrame[]): ServerFrame[] {

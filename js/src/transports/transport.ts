@@ -14,13 +14,13 @@ export interface TransportEnd {
   readonly code: number | undefined;
   /** One sentence for humans, without tokens. */
   readonly reason: string;
-  /** Earliest next attempt in milliseconds from now, where the server said so. */
+  /** Earliest next attempt in milliseconds from now, if the server sent it. */
   readonly retryAfter?: number | undefined;
   /** Nothing is wrong: the way to the server has changed, and is free at once. */
   readonly again?: boolean | undefined;
 }
 
-/** Who is told of what happens to a transport. */
+/** Receives the events of a transport. */
 export interface Receiver {
   /** It is open. */
   opened(): void;

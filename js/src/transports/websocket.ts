@@ -44,7 +44,7 @@ export class WebSocketTransport implements Transport {
   open(receiver: Receiver): void {
     const { WebSocket = globalThis.WebSocket as WebSocketConstructor, socketUrl } = this._options;
     this._receiver = receiver;
-    // No token is in reach of the socket: what it says of a failure can be told.
+    // The socket has no access to the token: its text about a failure may be shown.
     const unreached = (error: unknown): string => {
       const said = String(Object(error).message ?? '').replace(/\.$/, '');
       return `${new URL(socketUrl).host} cannot be reached${said && `: ${said}`}.`;

@@ -5,7 +5,7 @@ import type { ServerFrame } from '../generated/wire.js';
 /** Levels of arrays and objects that a frame may have. */
 export const DEPTH_MAX = 200;
 
-/** Something that is no frame in any reading. */
+/** Text that is not a frame in any reading. */
 export class Malformed {
   /** @param reason Why, without any of its content. */
   constructor(readonly reason: string) {}
@@ -23,7 +23,7 @@ export class Unknown {
 /** What a text was read as. */
 export type Decoded = ServerFrame | Malformed | Unknown;
 
-/** Whether it is nested so deeply that whoever walks through it could break. */
+/** Whether it is nested so deeply that a recursive walk could overflow. */
 export function isDeep(value: unknown, left: number = DEPTH_MAX): boolean {
   if (typeof value !== 'object' || value === null) return false;
   return left === 0 || Object.values(value).some((one) => isDeep(one, left - 1));

@@ -5,7 +5,7 @@
  * HIP-56 asks for both. So peers may send a message nested under `message`, `envelope` or `payload`,
  * or flat with the application's type in `message_type`, `msg_type` or `event`, or flat with that
  * type in the place of the frame's, or flat without any. Presence events come bare or as messages,
- * error codes as numbers, members with `id` in place of `client_id`, and messages without a
+ * error codes as numbers, members with `id` instead of `client_id`, and messages without a
  * timestamp.
  *
  * An odd optional field is left out, an odd member or history entry is left out of its list, so that
@@ -92,7 +92,7 @@ export function readEnvelope(value: unknown): Envelope | string {
   return envelope(typeof kind === 'string' ? kind : appType(value), value);
 }
 
-/** Read one presence member; undefined for what names nobody. */
+/** Read one presence member; undefined if it names no client. */
 export function readMember(value: unknown): PresenceMember | undefined {
   const fields = object(value);
   const { client_id, id, user_id, name, joined_at, last_seen } = fields ?? {};

@@ -62,7 +62,7 @@ class PubSubClient:
         rest_url: Base URL of the HTTP API; default derived from ``url`` (port 8057 becomes 8056).
         allow_insecure: Send the token over ``ws://`` or ``http://`` to hosts other than this
             machine.
-        name: Name of the program, told to the server.
+        name: Name of the program, sent to the server.
         echo: Whether subscriptions get the messages that this client published.
         on_state: Called with every ``StateChange``, in order; a function or a coroutine function.
         on_error: Called with every error that no call can raise: exceptions of handlers, refusals
@@ -233,14 +233,14 @@ class PubSubClient:
             topics: A pattern or several: segments joined by dots, ``*`` for one segment, ``**``
                 for one or more.
             since: Replay what is newer: Unix ms, a datetime, or a timedelta back from now.
-            history: Replay at most so many of the newest messages of each topic, 0 to 10,000. The
+            history: Replay at most this many of the newest messages per topic, 0 to 10,000. The
                 server replays what it retains (``limits.history_max``); a warning in the log says
                 where that is less.
             after: Replay what follows these positions, by concrete topic: ``sub.positions`` of an
                 earlier program.
             on_message: Called with each message, in order, one at a time; a function or a
                 coroutine function.
-            on_presence: Called with each change of who is present. Without ``on_message`` it runs
+            on_presence: Called with each change of presence. Without ``on_message`` it runs
                 beside the iteration.
             on_gap: Called with each gap, in its place between the messages; or ``"raise"``: the
                 iteration raises ``MessagesMissed`` there, and goes on behind the gap when it is
@@ -307,8 +307,8 @@ class PubSubClient:
             id: Message id, at most 128 characters; default ``msg_`` and a ULID.
             key: With the policy ``latest``, a newer message of the same key takes the place of one
                 that is not sent yet.
-            background: Where the publish rate is used up, it gives way to other publishes of this
-                client, which may then overtake it.
+            background: Send it after the other publishes of this client when the publish rate
+                is used up. They may then overtake it.
             timeout: Seconds; default ``operation_timeout``. A message whose time has passed is
                 never sent later.
             via: ``auto``: the open connection, or HTTP where that carries no publishes.
@@ -321,8 +321,8 @@ class PubSubClient:
             QueueFull: Too much waits to be sent (policy ``error``), or it was dropped
                 (``drop_oldest``).
             Superseded: A newer message with its key took its place (``latest``).
-            OperationTimeout: Not settled in time; ``outcome_unknown`` says whether it may have
-                been published, ``id`` lets it be repeated.
+            OperationTimeout: Not settled in time. ``outcome_unknown`` is true if it may have been
+                published. Publish again with the same ``id`` to avoid a duplicate.
             ClosedError: The client is closed.
         """
         publish = partial(

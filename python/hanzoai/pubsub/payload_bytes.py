@@ -77,7 +77,7 @@ def to_bytes(encoded: bytes) -> bytes:
 
 
 def _text(data: bytes) -> str | Mapping[str, str]:
-    """The JSON value of bytes that are no JSON document themselves."""
+    """The JSON value of bytes that are not a JSON document."""
     try:
         return data.decode()
     except UnicodeDecodeError:

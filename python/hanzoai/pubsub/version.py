@@ -1,4 +1,4 @@
-"""Which client this is: told to servers in `auth` and in `User-Agent`."""
+"""Name and version of this client, sent in `auth` and in `User-Agent`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ export interface Claims {
   readonly expires?: number | undefined;
 }
 
-/** The claims of a token; undefined for an API key or anything else that is no JWT. */
+/** The claims of a token; undefined for an API key or anything else that is not a JWT. */
 export function readClaims(token: string): Claims | undefined {
   const [, body] = token.split('.');
   if (!body) return undefined;

@@ -6,7 +6,7 @@ import { onEnd, Signal } from './reactive.js';
 
 const LOG_MAX = 40;
 
-/** A change, with the time it was told. */
+/** A change, with the time of its event. */
 export interface Step extends StateChange {
   readonly at: number;
 }

@@ -17,7 +17,7 @@ export class RateSeries {
     this._recent = recent.reduce((sum, each) => sum + each, 0) / recent.length;
   }
 
-  /** How often a second, of late. */
+  /** Recent rate per second. */
   get recent(): number {
     return this._recent;
   }
@@ -31,7 +31,7 @@ export class RateSeries {
 /**
  * How many messages came between two positions of a log.
  *
- * A log that starts again starts at the time in microseconds or so: its jump is no count.
+ * A restarted log begins at about the time in microseconds: its jump does not count.
  */
 export function messagesBetween(before: number | undefined, now: number | undefined): number {
   if (before === undefined || now === undefined || now < before) return 0;

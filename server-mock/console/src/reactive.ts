@@ -32,7 +32,7 @@ export class Signal<T> {
     this.touch();
   }
 
-  /** Read without being told of changes. */
+  /** Read without subscribing to changes. */
   peek(): T {
     return this._value;
   }

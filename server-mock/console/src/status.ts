@@ -63,7 +63,7 @@ export function statusLine(connection: Connection): HTMLElement {
     'div',
     {
       class: () => `status-line ${tone(connection.state.value)}`,
-      // The first connection takes a moment, too; that is no news.
+      // The first connection also takes a moment, which needs no notice.
       hidden: () =>
         connection.state.value === 'connected' ||
         !connection.log.value.some((each) => each.to === 'reconnecting' || each.to === 'suspended'),
@@ -73,7 +73,7 @@ export function statusLine(connection: Connection): HTMLElement {
   );
 }
 
-/** What assistive technology is told, once for each state that lasts. */
+/** The announcement for assistive technology, once for each state that lasts. */
 export function announcement(connection: Connection): HTMLElement {
   const box = h('div', { class: 'unseen', role: 'status' });
   let timer: ReturnType<typeof setTimeout> | undefined;

@@ -2,8 +2,8 @@
 
 A file is `rules:` with a list of `{pattern, require, publish}`. A rule whose pattern takes the
 topic decides alone; where none does, nothing is allowed. `publish` is apart from `require`:
-absent, services may publish; `true`, services and whoever meets `require`; `false`, no one;
-`{require: …}`, whoever meets that. Admins may do everything.
+absent, services may publish; `true`, services and users who meet `require`; `false`, no one;
+`{require: …}`, users who meet that requirement. Admins may do everything.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Rule:
         pattern: Which topics it decides on.
         require: Who may subscribe.
         publish: Who may publish: None for services, False for no one, True for services and
-            whoever meets `require`, or a requirement.
+            users who meet `require`, or a requirement.
     """
 
     number: int

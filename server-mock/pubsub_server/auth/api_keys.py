@@ -43,7 +43,7 @@ _LOG = logging.getLogger("pubsub_server.auth.api_keys")
 _Keys = dict[str, tuple[str, Identity]]
 
 OnWithdrawn = Callable[[Sequence[Identity], Sequence[Identity]], object]
-"""Told of identities that were handed out: those whose key is gone, and whose entry is another."""
+"""Gets identities in use: those whose key was removed, and those whose entry changed."""
 
 
 class ApiKeysError(ValueError):
@@ -70,7 +70,7 @@ class ApiKeys:
         monotonic: Seconds, for the interval between two looks at the file.
 
     Attributes:
-        on_withdrawn: Told when the file no longer has what it had, and has come to rest.
+        on_withdrawn: Called when entries were removed or changed and the file is stable again.
 
     Raises:
         ApiKeysError: The file is wrong. Later, a file that has become wrong is reported in the
@@ -227,4 +227,4 @@ def _expiry(value: object) -> float | None:
                 f"`expires_at` is {value!r}, no date such as 2030-01-31T00:00:00Z"
             ) from None
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
-    raise ValueError("`expires_at` is no date such as 2030-01-31T00:00:00Z")
+    raise ValueError("`expires_at` is not a date such as 2030-01-31T00:00:00Z")

@@ -21,7 +21,7 @@ MAX_REMEMBERED = 10_000
 """Tokens whose identity is remembered."""
 
 OnAuth = Callable[[Identity | None, str | None], None]
-"""Told of every try: the identity, or the error code."""
+"""Gets each attempt: the identity, or the error code."""
 
 
 class RememberedTokens:
@@ -76,7 +76,7 @@ class TokenRouter:
     Args:
         jwts: Takes JWTs, if any are accepted.
         api_keys: Takes API keys, if any are accepted.
-        on_auth: Told of every try, for counters.
+        on_auth: Gets each attempt, for counters.
     """
 
     def __init__(

@@ -278,7 +278,7 @@ def parse_key_set(document: object) -> dict[str | None, list[tuple[str, PublicKe
     Keys for encryption, shared secrets, weak keys and unknown kinds are left out.
 
     Raises:
-        FetchFailed: It is no JWKS document.
+        FetchFailed: It is not a JWKS document.
     """
     entries = documents.sequence((documents.mapping(document) or {}).get("keys"))
     if entries is None:

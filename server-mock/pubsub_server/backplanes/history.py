@@ -1,7 +1,7 @@
 """The bounded log of each topic: append, number, trim, de-duplicate, replay.
 
 HIP-56 Message History and Replay; H-100 … H-104. Everything here is bounded: messages by count,
-age, ttl and bytes, logs by number, remembered ids by number. No clock: every call is told the time.
+age, ttl and bytes, logs by number, remembered ids by number. No clock: every call gets the time.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class MemoryStore:
                 self._starts.pop(topic, None)
 
     def break_off(self, topics: Iterable[str], now: int) -> None:
-        """Messages of these topics may be missing here: who resumes from before is told so.
+        """Messages of these topics may be missing here: report it when clients resume.
 
         What is retained stays. The numbering jumps, and a resumed position from before the jump is
         one of another log.
@@ -316,7 +316,7 @@ class MemoryStore:
             now: Unix ms.
             since: Unix ms.
             after: Positions by topic.
-            newest: Messages a topic.
+            newest: Maximum messages per topic.
             allowed: Whether a topic that a pattern matches may be read.
 
         Returns:

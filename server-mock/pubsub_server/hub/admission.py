@@ -199,7 +199,7 @@ class Admission:
         else:
             left = max(0, identity.expires_at - core.today()) / 1000
             connection.deadline = now + left
-            # Who is told at once, and brings another token that lasts as briefly, is told again.
+            # A short-lived token gets its notice at once, and so does one that replaces it.
             connection.notice_at = connection.deadline - min(self._notice, left / 2)
         core.schedule(connection, self._next(connection, now))
 

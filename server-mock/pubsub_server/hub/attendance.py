@@ -57,7 +57,7 @@ class Attendance:
             self._tell("leave", topic, member)
 
     def lose(self, connection: Connection, grace: float) -> None:
-        """The connection broke: others are told after the grace, if it does not come back."""
+        """The connection broke: others learn it after the grace, if it does not come back."""
         core = self._core
         silence = core.clock() - connection.last_heard
         until = core.clock() + grace

@@ -53,7 +53,7 @@ class Delivery:
     Args:
         call_soon: Calls back at the end of this loop turn.
         queue_bytes: What a stalled connection may have waiting.
-        slow: Told of a connection that has more.
+        slow: Gets a connection that exceeds it.
         stats: Counters.
     """
 
@@ -146,7 +146,7 @@ class Delivery:
         stats = self._stats
         for connections, data in self._end_run():
             writes = 0
-            # A copy: whoever is cut by its write leaves the route.
+            # A copy: a connection that its write cuts leaves the route.
             for connection in list(connections):
                 if connection.pending is not None or connection.stalled:
                     self._give(connection, data)
@@ -319,7 +319,7 @@ class Delivery:
             self._give_up(connection)
 
     def _give_up(self, connection: Connection) -> None:
-        """It is ended when this loop turn is: whoever goes through a route now may go on."""
+        """End it after this loop turn, so that a loop over a route can continue."""
         self.forget(connection)
         self._too_slow.append(connection)
         if not self._scheduled:

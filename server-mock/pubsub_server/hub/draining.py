@@ -33,8 +33,8 @@ async def end_all(
 ) -> None:
     """End every connection.
 
-    Who comes back does so a little after its end, so the ends are spread. Where the time for that
-    is cut short, a connection is told to stay away for what is left of its share.
+    Clients reconnect shortly after their connection ends, so the ends are spread over the time. If
+    that time is cut short, a connection is asked to stay away for the rest of its share.
 
     Args:
         opened: Those that are open; the set shrinks as they end.

@@ -37,7 +37,7 @@ class Drop(_Fault):
 
     Attributes:
         user: Of this user alone.
-        after: Not now, but when a connection has been sent so many more messages.
+        after: Cut a connection after this many more messages, not now.
         times: With ``after``: how many connections are cut so, those yet to come included.
     """
 
@@ -52,7 +52,7 @@ class Delay(_Fault):
 
     Attributes:
         ms: Milliseconds.
-        jitter: Up to so many more, by chance.
+        jitter: Maximum random addition in milliseconds.
     """
 
     fault: Literal["delay"] = "delay"

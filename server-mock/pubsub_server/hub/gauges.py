@@ -18,7 +18,7 @@ def gauges(core: Core, connections: Collection[Connection], held: Sized) -> Sequ
 
     Args:
         core: Of the hub.
-        connections: The open ones, whoever they are; read again each time.
+        connections: All open connections; read again each time.
         held: Requests for positions that wait.
     """
     return (

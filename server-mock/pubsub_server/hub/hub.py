@@ -94,14 +94,14 @@ class Hub:
 
     Args:
         settings: Limits and deadlines.
-        authenticator: Who.
-        policy: What they may.
-        rates: How often they may publish.
-        limiter: How often they may connect.
+        authenticator: Checks tokens and API keys.
+        policy: The access rules.
+        rates: The publish rates.
+        limiter: The limits of connections.
         backplane: Keeps the logs and joins the nodes.
         roster: Presence of all nodes, where there are several.
         audit: Records of sensitive topics.
-        webhooks: Told of what happens.
+        webhooks: Get the events of the hub.
         tracing: Follows messages that carry a trace context.
         inspectors: Look at publications before they are accepted.
         clock: Monotonic seconds; the loop's by default.
@@ -109,7 +109,7 @@ class Hub:
         today: Unix ms of the machine, which may go back.
 
     Attributes:
-        refusing: Turn new connections away.
+        refusing: Reject new connections.
     """
 
     def __init__(
@@ -403,7 +403,7 @@ class Hub:
         return len(self.core.router.route(topic))
 
     def deliver(self, entry: Entry) -> None:
-        """A message has its place: send it to whoever is subscribed."""
+        """A message has its position: send it to the subscribers."""
         core = self.core
         if self._positions.held:
             self._positions.moved(entry)

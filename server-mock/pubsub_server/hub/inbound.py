@@ -41,7 +41,7 @@ BAD_FRAMES: Final = 20
 WAITING_FRAMES: Final = 256
 """Inbound frames kept while the first ``auth`` is being checked."""
 WAITING_BYTES: Final = 1_048_576
-"""Likewise, together."""
+"""The same limit for all connections together."""
 
 
 class End(Protocol):

@@ -1,4 +1,4 @@
-"""What this node asks its backplane to hear: counted, whoever wants it."""
+"""Topics and patterns that this node asks its backplane for, with a count of their users."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Interests:
     """Topics and patterns, each joined once while someone wants it.
 
     Args:
-        join: Told of one that someone wants; see `backplane.Backplane.join`.
-        leave: Told of one that no one wants any more.
+        join: Gets one with its first user; see `backplane.Backplane.join`.
+        leave: Gets one that has lost its last user.
     """
 
     def __init__(self, join: Callable[[str], None], leave: Callable[[str], None]) -> None:

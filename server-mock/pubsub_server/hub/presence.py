@@ -143,7 +143,7 @@ class Presence:
         """Be a member no more.
 
         Returns:
-            Who left; None if it was no member.
+            The client that left; None if it was not a member.
         """
         places = self._topics.get(topic)
         place = None if places is None else places.pop(client_id, None)
@@ -170,7 +170,7 @@ class Presence:
         """The connection was lost: its places are kept until this time.
 
         Returns:
-            The client, to be asked again then; None if it was no member of anything.
+            The client, to be asked again then; None if it was not a member of any topic.
         """
         client = self._clients.get(client_id)
         if client is not None:

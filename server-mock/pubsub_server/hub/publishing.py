@@ -248,7 +248,7 @@ class Publishing:
     def _check(
         self, identity: Identity, draft: Draft, connection: Connection | None
     ) -> Result | None:
-        """An answer that is known already, or None for what the backplane shall take."""
+        """An answer that is known already, or None if the backplane must decide."""
         if draft.type.startswith("presence."):
             return self._presence(identity, draft, connection)
         if not self._core.policy.may_publish(identity, draft.topic):

@@ -1,4 +1,4 @@
-"""Which connections a topic goes to: an exact table, a tree of patterns, and what both gave before.
+"""The connections for a topic: an exact table, a tree of patterns, and a cache of routes.
 
 A route is worked out once and kept until a subscription that could change it comes or goes. So a
 publish costs one look-up, however many patterns there are.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROUTES_MAX: Final = 10_000
 """Routes remembered; all are forgotten when they are more."""
 PLACES_MAX: Final = 1_000_000
-"""Connections in all remembered routes together, likewise; one route is always remembered."""
+"""Maximum connections in all cached routes together; one route is always cached."""
 
 
 class Group:
@@ -94,8 +94,8 @@ class Router:
     Args:
         allowed: Whether a connection may read a topic that one of its patterns matches. Exact
             subscriptions were asked about when they were made.
-        first: Told of a topic or pattern that has its first subscriber.
-        last: Told of one that has lost its last.
+        first: Gets a topic or pattern that has its first subscriber.
+        last: Gets one that has lost its last subscriber.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""`SharedAttendance`: members of all nodes, told to the connections of this one.
+"""`SharedAttendance`: presence of all nodes for the connections of this one.
 
-What a client of this node does goes to the roster; connections are told of what comes back from
-there, as on every other node. So there is one order of changes, and each is told once.
+Changes of this node's clients go to the roster. Connections get the changes that come back from
+there, as on every other node. So all nodes have one order of changes, and send each one once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ AGAIN_AFTER: Final = 1.0
 
 
 class _Arrival:
-    """What a connection is told when it has been greeted."""
+    """What a connection gets after its greeting."""
 
     __slots__ = ("held", "overflow")
 
@@ -352,7 +352,7 @@ class SharedAttendance(Attendance):
         core.delivery.settle()
         for topic, everyone in topics.items():
             if self._reading[topic] >= present.at:
-                # A later change has been told already: this is no longer how it is.
+                # A later change was sent already: this one is outdated.
                 self._stale[topic] = everyone or self._stale.get(topic, False)
                 continue
             encoded: dict[Encoder, bytes] = {}

@@ -41,7 +41,7 @@ class Turns:
         self._schedule()
 
     async def wait(self, units: int) -> None:
-        """Wait for a turn, and spend so much of it."""
+        """Wait for a turn, and spend these units of it."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(turn)
         self._schedule()

@@ -37,8 +37,8 @@ class Callers:
             forwarded: What the request has as `X-Forwarded-For`.
 
         Returns:
-            The last address there that is no trusted proxy's, where such a one sent it; else the
-            peer.
+            The last address in the header that does not belong to a trusted proxy, if a trusted
+            proxy sent it; else the peer.
         """
         here = _parsed(peer) if self._trusted else None
         if here is None or not self._is_trusted(here):

@@ -100,7 +100,7 @@ class KafkaCarrier:
         servers: `host:port` of some brokers.
         topic: Where to.
         tls: Trusts the brokers; None is plaintext.
-        user: Shown to the brokers, with the password; None is no one.
+        user: Name for the login at the brokers; None for no login.
         password: Of the user.
         mechanism: SASL: `SCRAM-SHA-512`, `SCRAM-SHA-256` or `PLAIN`.
 

@@ -689,7 +689,7 @@ class Settings(BaseModel):
         for origin in origins:
             if not _ORIGIN.fullmatch(origin):
                 raise ValueError(
-                    f"{origin} is no origin as a browser sends it; write https://app.example.com:8443,"
+                    f"{origin} is not an origin as browsers send it; write https://app.example.com:8443,"
                     " in small letters, with scheme and without path"
                 )
         return origins

@@ -198,7 +198,7 @@ def dump(settings: Settings, sources: Mapping[str, str] | None = None) -> str:
 
 
 def unknown_flag(flag: str) -> str:
-    """What to say about a flag that is no setting."""
+    """The error about an unknown flag."""
     if not flag.startswith("--"):
         return f"{flag}: only flags are taken"
     closest = _closest(flag[2:].partition("=")[0].removeprefix("no-").replace("-", "_"))

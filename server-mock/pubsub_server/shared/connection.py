@@ -58,7 +58,7 @@ class Connection:
         last_spoke: When its program sent a frame last; a socket answers pings without it.
         since: When it was authenticated first, Unix ms; 0 before.
         deadline: When it must be authenticated, and then when its token ends.
-        notice_at: When it is told that its token ends; `NEVER` when it was, or nothing ends.
+        notice_at: When to announce the end of its token; `NEVER` once announced, or without an end.
         next_check: Its place in the wheel.
     """
 

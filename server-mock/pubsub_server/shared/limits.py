@@ -18,7 +18,7 @@ MAX_BUCKETS = 200_000
 """Clients whose budget is remembered; a bucket that is full again is forgotten first."""
 
 BULK = "bulk"
-"""Stands for the batches of who publishes in bulk, where others have a connection."""
+"""The key of a bulk publisher's batches, where others have a connection."""
 
 
 class Bucket:
@@ -63,7 +63,7 @@ class RateLimiter:
         service: Publishes per second of services and admins.
         burst: Milliseconds of the rate that may come at once; at least one message may.
         clock: Seconds, monotonic.
-        bulk: Publishes per second of who publishes in bulk, by batches over REST.
+        bulk: Publishes per second of a bulk publisher, by batches over REST.
     """
 
     def __init__(

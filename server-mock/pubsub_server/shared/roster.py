@@ -87,8 +87,8 @@ class Audience(Protocol):
 class Roster(Protocol):
     """Members of all nodes.
 
-    What is done is taken at once, in order, and holds when the store has it; while that is away it
-    waits, and is told later.
+    Changes are taken at once, in order, and are final when the store has them. While the store is
+    unreachable they wait.
 
     Attributes:
         ids: Client ids that all nodes recognize.

@@ -92,7 +92,7 @@ class TopicIndex:
         self._shrink()
 
     def end(self, survey: Survey) -> None:
-        """It need not be told of topics any more."""
+        """Stop sending topics to this survey."""
         self._surveys.pop(survey, None)
 
     def matching(self, patterns: Iterable[str]) -> list[str]:

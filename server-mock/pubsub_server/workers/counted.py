@@ -1,8 +1,7 @@
 """What workers have counted, also those that have died: a sum of counters never falls.
 
-Whoever is asked for the metrics of all notes what each of them said; a worker that is started again
-goes on from there. What was counted after the last look is lost with a worker that is killed, and
-no one has seen it.
+The worker that answers for all notes the counts of each; a restarted worker continues from there.
+A killed worker loses what it counted after the last read, which no reader has seen.
 """
 
 from __future__ import annotations

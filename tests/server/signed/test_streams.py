@@ -162,7 +162,7 @@ async def test_frames_arrive_whole_in_single_bytes_and_joined() -> None:
         "a topic of 31 bytes",
         "no headers",
         "an endless length",
-        "no protobuf",
+        "not a valid protobuf",
         "a span of 5,000",
     ],
 )

@@ -1,8 +1,8 @@
 """Calls of the HTTP API on asyncio: `httpx` carries them, `tenacity` repeats what may be repeated.
 
-A call is repeated while its time lasts: after a refusal that asks to wait (429, 503), after a
-connection that never came about, and after an answer that got lost where asking twice does no more
-than asking once. `Retry-After` is the least wait, full jitter spreads what is above it.
+A call is repeated until its timeout: after an answer that asks to wait (429, 503), after a failed
+connection, and after a lost answer if the request is idempotent. The wait is `Retry-After` or the
+backoff with full jitter, whichever is longer.
 """
 
 from __future__ import annotations

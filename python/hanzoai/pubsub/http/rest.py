@@ -64,7 +64,7 @@ class Rest(Performer):
             timeout: Seconds for all of them; default `operation_timeout`.
 
         Raises:
-            PubSubError: None of them can be told apart: all went in one request, which failed.
+            PubSubError: All messages went in one request, and it failed.
         """
         limit = self._options.max_payload
         sizes = [check_publication(publication, limit) for publication in publications]
@@ -78,7 +78,7 @@ class Rest(Performer):
             except PubSubError as error:
                 if not results and len(chunk) == len(publications):
                     raise
-                # Each message is told what became of it: only this chunk was sent.
+                # Only this chunk was sent: each message gets its own result.
                 info = rest_calls.error_info(error)
                 results += [PublishResult(id=one.id, error=info) for one in chunk]
                 info = rest_calls.not_sent(error)

@@ -1,4 +1,4 @@
-"""What failures of a network or of HTTP mean for a connection, and how they are told to people."""
+"""What network and HTTP failures mean for a connection, and their messages for people."""
 
 from __future__ import annotations
 

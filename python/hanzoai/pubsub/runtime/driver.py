@@ -293,7 +293,7 @@ class Driver:
     # ------------------------------------------------------------ the transport
 
     def malformed(self, reason: str) -> None:
-        """Something that is not a frame was left out: the program is told, and the rest is read."""
+        """The server sent an invalid frame: report it, skip it and continue."""
         self._on_error(ProtocolError(f"A frame of the server was left out: {reason}."), None)
 
     def opened(self, *, incremental: bool) -> None:

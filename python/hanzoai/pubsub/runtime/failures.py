@@ -73,7 +73,7 @@ class Failures:
             self._socket_failed = reason.rstrip(".") or "it ended without a reason"
 
     def announced(self) -> None:
-        """The server said that it will be gone for a while; that was told already."""
+        """The server announced its restart, which was reported already."""
         self._told = True
 
     def token_failed(self, error: Exception) -> None:
@@ -124,7 +124,7 @@ class Failures:
         return _TOKEN_REMEDY if self.last is not None and self.last.code == _TOKEN else usual
 
     def _tell_outage(self, change: StateChange) -> None:
-        # Of a callback that fails, each failure is told as an error by itself.
+        # A callback that fails reports each of its failures as an error.
         if not self._told and change.code != _TOKEN:
             self._told = True
             why = self.why(change.to)

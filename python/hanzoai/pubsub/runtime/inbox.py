@@ -1,8 +1,8 @@
 """The bounded queue of one subscription: the driver puts in, one reader takes out.
 
-Three kinds of entries wait in one order: messages, gaps, presence changes. Only messages are given
-up when the queue is full, oldest first; what else was in front of them moves up and is told before
-the next message.
+Three kinds of entries wait in one order: messages, gaps, presence changes. A full queue
+drops only messages, oldest first; gaps and presence changes before them move up and are delivered
+before the next message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OVERHEAD: Final = 400
 """Bytes of a decoded message beside its payload."""
 
 _TOPICS: Final = 1_000
-"""Topics whose gaps are told one by one while no one reads; further ones are told together."""
+"""Topics whose gaps are reported one by one while no one reads; further gaps are combined."""
 
 _NAMED: Final = 5
 """Refused topics that an error names beside the first."""

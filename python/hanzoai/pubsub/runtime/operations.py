@@ -198,7 +198,7 @@ class Operations:
     def report_end(self, error: PubSubError, topics: tuple[str, ...]) -> None:
         """Tell of the error that ended a subscription with handlers, where no one awaits it.
 
-        What ended the client ends all of them, and is told once.
+        An error that ended the client ends all of them, and is reported once.
         """
         if error is self._driver.error:
             if self._end_told:

@@ -218,7 +218,7 @@ class Reader:
             self._lost(link, None, "an unexpected exception in the client", None)
 
     async def _let_others_run(self) -> None:
-        """Give way to the tasks that read the inboxes; to one that says ``block``, until it has."""
+        """Let the tasks that read the inboxes run; with ``block``, until they have read."""
         self._turn = 0
         await asyncio.sleep(0)
         self._paused = True

@@ -32,7 +32,7 @@ class Request:
     """What a program asked for.
 
     Attributes:
-        event: What the session is told.
+        event: The request to the session.
         queue: Bounds of what waits for the program.
         on_message: Handler of messages.
         on_presence: Handler of presence changes.

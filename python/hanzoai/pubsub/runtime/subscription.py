@@ -119,7 +119,7 @@ class Subscription:
                 await self._handlers.gap(entry, inbox.positions)
 
     def take_nowait(self) -> Message | None:
-        """The next message if one waits and no gap is to be told before it, else None.
+        """The next message if one waits and no gap precedes it, else None.
 
         Raises:
             UsageError: The messages go to ``on_message``.

@@ -49,7 +49,7 @@ def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:
         )
     if ms != 0 and not _EARLIEST <= ms < 2**53:
         raise InvalidOption(
-            f"`{field}` is {ms}, which is no Unix time in milliseconds.",
+            f"`{field}` is {ms}, which is not a Unix time in milliseconds.",
             remedy="Pass milliseconds, round(time.time() * 1000) for now; 0 for the beginning.",
             field=field,
         )

@@ -48,7 +48,7 @@ class TokenSource:
         return self._fixed
 
     async def fetch(self, reason: TokenReason, attempt: int) -> Token:
-        """Ask the program for a token; whoever asks meanwhile gets the same answer.
+        """Ask the program for a token. Concurrent calls share the answer.
 
         Raises:
             InvalidOption: The callback returned something else than a token.
@@ -71,7 +71,7 @@ class TokenSource:
             me = asyncio.current_task()
             if me is None or me.cancelling():
                 raise
-            # Not whoever asks was cancelled: that must not end as a cancelled task of the program.
+            # The callback was cancelled, not the caller: don't show it as a cancelled task.
             if self._closed:
                 raise ClosedError from None
             raise RuntimeError(

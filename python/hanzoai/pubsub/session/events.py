@@ -1,4 +1,4 @@
-"""What a session is told that has fields: events of the connection, and requests of the user."""
+"""Inputs of a session that have fields: events of the connection, and requests of the user."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Subscribe:
         sub: Chosen by the caller, not used before; names the subscription in ports.
         topics: Valid patterns, at least one, none twice.
         since: Replay what is newer than this, Unix milliseconds.
-        history: Replay at most so many of the newest messages a topic.
+        history: Replay at most this many of the newest messages per topic.
         after: Replay what follows these positions, by concrete topic.
         presence: Whether presence is wanted.
     """
@@ -133,7 +133,7 @@ class Publish:
         policy: What to do if the queue is full.
         key: With the policy `latest`: an unsent publish of the same key is given up for this one.
         batch: Sent as one frame with one answer an item.
-        background: Gives way to others where the rate is used up.
+        background: Sent after the others when the rate is used up.
     """
 
     ref: int

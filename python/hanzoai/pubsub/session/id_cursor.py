@@ -35,8 +35,8 @@ class IdCursor:
         after: Positions cannot be asked for here; each topic in it is reported as unproven.
         overlap: Milliseconds before the newest message from which a replay is asked for.
         ids: Ids kept a topic.
-        topics: Topics whose ids are kept; the one idle longest gives way.
-        history: Messages a topic that the peer is taken to retain.
+        topics: Topics whose ids are kept; the one idle longest is dropped first.
+        history: Messages that the peer is assumed to retain per topic.
     """
 
     def __init__(

@@ -335,7 +335,7 @@ class Lifecycle(Steps[Event]):
             self._live_for(event.expires_in, "expiry")
 
     def forget_token(self, event: Event, /) -> None:
-        """Hold none; if the server refused it, the callback is told."""
+        """Hold none; if the server refused it, tell the callback."""
         self._credentials.forget()
         self._credentials.rejected |= isinstance(event, Dropped | Received)
         self._timers.stop("expiry")
@@ -398,13 +398,13 @@ class Lifecycle(Steps[Event]):
         self.start_suspend(event)
 
     def send_ping(self, event: Event, /) -> None:
-        """Ask for a sign of life; an event stream gives it unasked."""
+        """Send a ping; an event stream sends heartbeats unasked."""
         self._pong_limit = self._options.pong_timeout
         if self._incremental:
             self._ports.send(PingFrame())
 
     def check(self, event: Event, /) -> None:
-        """Ask for a sign of life that has to come soon: the connection may be gone."""
+        """Send a ping with the short timeout: the connection may be gone."""
         self._pong_limit = self._options.check_timeout
         self._ports.send(PingFrame())
         self._timers.start("pong", self._pong_limit)

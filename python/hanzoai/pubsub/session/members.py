@@ -57,8 +57,8 @@ class PresenceMembers:
     A member is one connection of a user. A user joins with the first connection and leaves with the
     last one; the others connect and disconnect.
 
-    What was known before a reconnect stays until the snapshot that follows it; then only the
-    differences are told.
+    The members known before a reconnect stay until the snapshot that follows it; then only the
+    differences are reported.
     """
 
     def __init__(self) -> None:
@@ -188,7 +188,7 @@ def _in_order(room: _Room) -> tuple[PresenceMember, ...]:
 
 
 def _differs(a: PresenceMember, b: PresenceMember) -> bool:
-    """Whether anything but the time of the last sign of life is another."""
+    """Whether anything except `last_seen` differs."""
     return a is not b and a.model_copy(update={"last_seen": b.last_seen}) != b
 
 

@@ -1,4 +1,4 @@
-"""What subscriptions are told of who is present: each that asked for it, on the topics it takes."""
+"""Presence changes for subscriptions: for each that asked for them, on its topics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Presence:
-    """Member maps, and the subscriptions that are told of their changes.
+    """Member maps, and the subscriptions that get their changes.
 
     Args:
         ports: Get the changes.

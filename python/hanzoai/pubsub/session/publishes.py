@@ -43,7 +43,7 @@ class Publishes:
     """Unsettled publishes of a session.
 
     `send_queue_messages` of the options bounds the messages that wait, and those in flight;
-    `send_queue_bytes` likewise their bytes. One publish may be larger, if it is alone.
+    `send_queue_bytes` bounds their bytes. A single publish may be larger if it is alone.
 
     Args:
         context: What the parts of the session share.

@@ -13,8 +13,8 @@ class Timers:
     """The timers that run, and those that start when the step at hand ends.
 
     Attributes:
-        pace: Milliseconds after which `pace` is to fire; None where it keeps its time.
-        rejoin: Likewise for `rejoin`.
+        pace: Milliseconds after which `pace` fires; None leaves it unchanged.
+        rejoin: The same for `rejoin`.
     """
 
     __slots__ = ("_ports", "_running", "pace", "rejoin")

@@ -53,8 +53,8 @@ class TransportChoice:
         """Count a WebSocket that failed without a word of the server.
 
         A WebSocket gives way after some failures between which the HTTP address answered: an
-        address that does not answer at all says nothing about WebSockets, and one without event
-        streams is no way out.
+        address that does not answer at all says nothing about WebSockets, and a
+        server without event streams offers no alternative.
 
         Returns:
             Whether to ask the HTTP address now.

@@ -118,7 +118,7 @@ def kind(value: object) -> str:
 
 
 def check_token(token: object, field_name: str = "token") -> str:
-    """Check a token, whoever gave it, and take blanks and line ends off its ends.
+    """Check a token from any source, and strip blanks and line ends.
 
     Args:
         token: With or without `Bearer `.
@@ -160,7 +160,7 @@ def bare_token(token: str) -> str:
 
 
 def check_name(name: object) -> None:
-    """The name of a program, as it is told to the server."""
+    """The name of a program, as sent to the server."""
     if not isinstance(name, str) or not 0 < len(name) <= _NAME_MAX or not name.isprintable():
         raise InvalidOption(
             "`name` is not a short printable string.",

@@ -17,11 +17,11 @@ class SessionOptions:
     Attributes:
         renewable: Asking for a token again may give another one; False for a fixed token.
         transport: `auto` begins with a WebSocket and falls back to SSE.
-        client_name: Told to the server in `auth`.
-        client_version: Likewise.
-        client_lang: Likewise.
-        send_queue_messages: Unsent publishes, and once more as many sent and unanswered.
-        send_queue_bytes: Likewise, in bytes.
+        client_name: Sent to the server in `auth`.
+        client_version: Sent in `auth`.
+        client_lang: Sent in `auth`.
+        send_queue_messages: Maximum unsent publishes, and maximum sent and unanswered ones.
+        send_queue_bytes: The same two limits in bytes.
     """
 
     renewable: bool = True

@@ -41,7 +41,7 @@ class Role(IntEnum):
 
 
 class Framing(Enum):
-    """How messages are told apart."""
+    """How a byte stream is split into messages."""
 
     TCP = "tcp"
     IPC = "ipc"

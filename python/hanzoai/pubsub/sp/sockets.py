@@ -221,7 +221,7 @@ class Socket:
         self._wake()
         await asyncio.gather(*(d.task for d in self._dialers), return_exceptions=True)
         await asyncio.gather(*(listener.close() for listener in self._listeners))
-        await asyncio.sleep(0)  # what was connecting is told that it is open, or has ended
+        await asyncio.sleep(0)  # pending connections report that they are open or closed
         open_ = set(self._open)
         if linger > 0 and self.role is Role.PUB:
             with contextlib.suppress(TimeoutError):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from websockets.typing import Subprotocol
 
 _NAMES: Final = {Role.PUB: "pub.sp.nanomsg.org", Role.SUB: "sub.sp.nanomsg.org"}
-"""Subprotocol by the role of the side that listens, whoever dials it."""
+"""Subprotocol by the role of the listening side."""
 
 
 class Wire(Protocol):

@@ -73,7 +73,7 @@ def register(spark: SparkSession | Any) -> None:
     try:
         sources.register(HanzoPubSub)
     except Exception as error:
-        # Spark 4.0 refuses to be told what it has found by itself; later ones take it.
+        # Spark 4.0 refuses to register a source that it found itself; later versions accept it.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
 

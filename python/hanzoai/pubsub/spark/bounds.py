@@ -1,4 +1,4 @@
-"""Where a query begins and a batch ends: what was asked for, told by where topics stand."""
+"""Where a query begins and a batch ends, from the options and the positions of the topics."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ class PubSubConfig:
             `HANZO_PUBSUB_TOKEN`, unless one of the others is given.
         credential_provider: `module:callable`, importable on executors, that returns a token.
         allow_insecure: Send the token over plaintext `http://` to another machine.
-        batch_size: Rows a request, 1 to 1,000.
-        max_batch_bytes: Bytes a request, 1 KiB to 4 MiB; a single larger row goes alone.
+        batch_size: Maximum rows per request, 1 to 1,000.
+        max_batch_bytes: Maximum bytes per request, 1 KiB to 4 MiB. A larger row is sent alone.
         max_message_bytes: Bytes of JSON that `data` may have; the service takes 262,144.
         max_in_flight: Requests of a task that wait for an answer, 1 to 64. With 1 the rows of a
             partition keep their order.

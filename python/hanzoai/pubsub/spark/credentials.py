@@ -91,9 +91,9 @@ def _from_provider(name: str) -> object:
     except PubSubError:
         raise
     except Exception as error:
-        # What the provider says may hold a secret: its type alone is told.
+        # The text of the exception may contain a secret: report only its type.
         raise AuthError(
             f"The credential provider {name} failed with {type(error).__name__}.",
-            remedy="Let it be importable on executors and return a token as str.",
+            remedy="Make it importable on executors, and return the token as str.",
             field="credential_provider",
         ) from None

@@ -88,7 +88,7 @@ class Fetcher:
             topics: Topics and patterns.
             at: Unix ms, to ask for the position at that time.
             after: The newest positions that are known; the answer is held until there is news.
-            wait: For so many seconds at most.
+            wait: Maximum wait in seconds.
 
         Raises:
             PubSubError: The server was out of reach, or did not accept the token, for all retries;

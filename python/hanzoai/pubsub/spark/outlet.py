@@ -86,7 +86,7 @@ class Outlet:
     Args:
         topic: Where they go.
         config: How the server is reached.
-        run: Begins the ids of the messages, and is told in each of them.
+        run: Prefix of the message ids; each message also contains it.
         sender: What sends, where it is not the default.
     """
 

@@ -1,7 +1,7 @@
 """How fast a client publishes: freely, until the server says that it is too fast.
 
 From then on a budget is shared out: it halves when it proves too large and grows a little with
-every batch that is taken whole, up to what the server allows. Pure: it is told the time.
+every batch that is taken whole, up to what the server allows. Pure: the caller passes the time.
 """
 
 from __future__ import annotations

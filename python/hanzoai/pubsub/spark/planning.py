@@ -157,7 +157,7 @@ def advance(
 
 
 def missing(topic: str, known: int, standing: Standing) -> Loss | None:
-    """What is gone behind a position; None where nothing is, as far as can be told.
+    """What is lost after a position; None if no loss is known.
 
     A log that is not there is no loss yet: nothing may have been published.
     """

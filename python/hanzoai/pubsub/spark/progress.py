@@ -1,4 +1,4 @@
-"""The progress of a long job as messages on a topic, for whoever wants to watch."""
+"""The progress of a long job as messages on a topic."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class PubSubProgress:
         self._jobs = jobs
 
     def _work(self, about: dict[str, object]) -> None:
-        # A job may end sooner than the first interval: its beginning is told nevertheless.
+        # A job may end before the first interval: report its start anyway.
         self._outlet.turn(self._abandoned)
         while not self._ended.wait(self._interval):
             self._look()

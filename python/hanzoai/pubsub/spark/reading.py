@@ -26,8 +26,8 @@ logger = logging.getLogger("hanzoai.pubsub.spark")
 def read_ranges(fetcher: Fetcher, config: SourceConfig, ranges: Iterable[Range]) -> Iterator[Any]:
     """The rows of a task, as `pyarrow.RecordBatch`.
 
-    Positions within a range that nothing is retained of are told apart: before the oldest retained
-    message they were trimmed or lost, behind it they had a `ttl` that has passed.
+    A missing position has one of two causes: before the oldest retained message it was trimmed or
+    lost; after it, its `ttl` has passed.
 
     Args:
         fetcher: Asks the server.
@@ -84,7 +84,7 @@ class _Task:
         return 0 if standing is None else standing.first - 1
 
     def gone(self, topic: str, after: int, last: int) -> bool:
-        """Whether a whole window is known to be gone, so that asking for it is no use."""
+        """Whether a whole window is known to be lost, so that a request for it is useless."""
         standing = self._standings.get(topic)
         if standing is None or standing.first <= last:
             return False

@@ -1,4 +1,4 @@
-"""What is told of a job: figures and names, never a row, an option, or the text of an error.
+"""What a job reports: figures and names, never a row, an option, or the text of an error.
 
 Each report shows the whole of its subject, so that the newest one is enough to draw it.
 """

@@ -55,7 +55,7 @@ class Queries:
         self._spark.streams.removeListener(self._listener)
 
     def settled(self) -> bool:
-        """Whether the end of each query that has ended was told."""
+        """Whether the end of each ended query was reported."""
         active = {str(query.runId) for query in self._spark.streams.active}
         with self._lock:
             return active.issuperset(self._known)
@@ -255,7 +255,7 @@ class Operations:
         done: bool,
     ) -> None:
         ordered = sorted(stages or (), key=lambda each: each.stage_id)
-        # Operations without a stage (settings, plans) are no jobs.
+        # Operations without a stage (settings, plans) are not jobs.
         if not operation_id or not ordered:
             return
         newest = ordered[-1].stage_id

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def sender_of(message: Message) -> str:
-    """Id of who sent a message; empty where the server names no one."""
+    """Id of the sender of a message; empty if the server names none."""
     return (message.sender and message.sender.id) or ""
 
 

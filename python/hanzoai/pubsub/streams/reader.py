@@ -130,7 +130,7 @@ class StreamReader:
         Calls ``on_cancel`` where it was given, and publishes ``stream.cancel`` otherwise.
 
         Args:
-            reason: What the writer and all readers are told.
+            reason: Text for the writer and all readers.
 
         Raises:
             PermissionDenied: This client may not publish to the topic.
@@ -232,7 +232,7 @@ class StreamReader:
             async for message in self._client.history(self._topic, limit=RETAINED):
                 messages.append(incoming(message))
         except PubSubError:
-            # Without the history a gap is told, and the next snapshot fixes it.
+            # Without the history, report a gap; the next snapshot closes it.
             messages.clear()
         self._heal = None
         self._perform(self._core.healed(messages, self._now()))

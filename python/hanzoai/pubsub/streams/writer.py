@@ -254,7 +254,7 @@ class StreamWriter:
         """End the stream before the answer is complete; after the end it does nothing.
 
         Args:
-            reason: What readers are told.
+            reason: Text for the readers.
         """
         if self._finished or self._core is None:
             return
@@ -265,8 +265,8 @@ class StreamWriter:
         """End the stream as a reader's ``cancel`` does, for example from a route of your own.
 
         Args:
-            reason: What readers are told.
-            by: Who wanted it.
+            reason: Text for the readers.
+            by: Id of the user who cancelled it.
         """
         if self._core is not None and not self._finished and self._error is None:
             self._perform([{"kind": "cancelled", "reason": reason, "by": by}])

@@ -1,4 +1,4 @@
-"""Says so where a test waits for time that no one moves.
+"""Reports a test that waits for time that no one moves.
 
 With a virtual clock a call that waits for a timer waits forever, unless the test lets time pass,
 and a test that hangs does not say what for. This looks at the clock in real time.

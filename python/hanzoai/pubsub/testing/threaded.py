@@ -114,7 +114,7 @@ class ThreadedServer:
 
 
 class _InLoop:
-    """An object of the server's loop: its methods run there, whoever calls them."""
+    """An object of the server's loop: its methods run there, from any thread."""
 
     def __init__(self, target: object, call: Callable[..., Any]) -> None:
         self._target = target

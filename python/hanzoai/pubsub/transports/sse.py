@@ -266,7 +266,7 @@ class SseTransport:
                 return True
             answered = describe_answer(refused.status, refused.headers, refused.body)
             reason = (
-                f"{self._netloc} answered GET /v1/subscribe with {answered}: it is no PubSub "
+                f"{self._netloc} answered GET /v1/subscribe with {answered}: it is not a PubSub "
                 "server, check `rest_url`."
             )
         except httpx.HTTPError as failure:

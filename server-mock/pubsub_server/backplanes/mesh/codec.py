@@ -46,7 +46,7 @@ MAX_LIST: Final = 65_536
 MAX_LIST_IN: Final = 4_194_304
 """Bytes of one list of topics that is read."""
 MAX_SMALL: Final = 65_536
-"""Bytes of any other body that is no message."""
+"""Maximum bytes of any body except a message."""
 MAX_MEMBERS: Final = 256
 """Nodes of one list of members."""
 FORWARD_HEAD: Final = 1 + MAX_TOPICS * (1 + MAX_TOPIC) + 4

@@ -40,7 +40,7 @@ class Link(asyncio.Protocol):
     """See the module.
 
     Args:
-        owner: Told of everything.
+        owner: Gets every event.
         peering: The protocol.
         clock: Monotonic seconds.
         queue_bytes: Unsent bytes above which the peer has stalled, and is cut.

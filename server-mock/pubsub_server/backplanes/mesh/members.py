@@ -81,7 +81,7 @@ class Members:
             self._forget(address)
 
     def gone(self, node: str) -> None:
-        """A node has ended, and said so."""
+        """A node announced its end."""
         for address in [each for each, known in self._known.items() if known.node == node]:
             known = self._known[address]
             known.node = ""
@@ -128,7 +128,7 @@ class Members:
         known.wait = min(LONGEST_WAIT, known.wait * 2)
 
     def untried(self, linked: Callable[[str], bool]) -> bool:
-        """Whether there are addresses that nobody has tried to reach yet."""
+        """Whether there are addresses that were not tried yet."""
         return any(
             not known.tried and not (known.node and linked(known.node))
             for known in self._known.values()

@@ -75,7 +75,7 @@ class Counts:
         forwarded_bytes: Of these, with their frames.
         received: Messages that came.
         duplicates: Of these, those that were known.
-        unwanted: Of these, those that nobody here wanted.
+        unwanted: Of these, those without a subscriber here.
         refused: Connections and requests of peers that break a rule.
         stalled: Connections cut because the peer did not read.
         lost: Connections in use that ended without a goodbye.
@@ -178,7 +178,7 @@ class Mesh:
         return bound
 
     async def meet(self, seconds: float) -> None:
-        """Wait until every address that is known has been tried, for so long at most.
+        """Wait until every known address was tried, or until the time is over.
 
         So a node that starts hears the others before its first client comes.
         """
@@ -258,7 +258,7 @@ class Mesh:
     # ------------------------------------------------------------ messages
 
     def wanting(self, topic: str) -> Sequence[Remote]:
-        """The nodes that want a topic, those without a connection at the moment, too."""
+        """The nodes that want a topic, including nodes that are not connected now."""
         return self._remotes.table.peers(topic)
 
     def forward(

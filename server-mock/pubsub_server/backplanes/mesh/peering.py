@@ -2,7 +2,7 @@
 
 Both sides say hello. Two of our nodes prove that they have the shared key, if there is one, then
 the one with the lower id decides which connection of the two stays, and welcomes the other. A peer
-whose first frame is no hello speaks the six opcodes of the proposal and nothing else.
+whose first frame is not a hello speaks the six opcodes of the proposal and nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 DEAD_AFTER: Final = 3
-"""Heartbeats without a sign of life after which a peer is dead (Z-28)."""
+"""Missed heartbeats after which a peer is dead (Z-28)."""
 GREETING: Final = 4
 """Windows of an acknowledgement in which a peer has to say hello, or is taken for a plain one."""
 _ACKS: Final = {
@@ -146,7 +146,7 @@ class Peering:
         hello: What the peer said; None before, and for a plain peer.
         ready: Whether messages and interest may be exchanged.
         plain: Whether the peer speaks the six opcodes alone; known when `ready`.
-        announcements: What the peer is told of the interest of this node; there when `ready`.
+        announcements: Interests of this node, for the peer; set when `ready`.
     """
 
     def __init__(self, terms: Terms, nonce: bytes, *, dialed: bool, now: float) -> None:
@@ -305,7 +305,7 @@ class Peering:
         yield Introduced(hello)
 
     def _proof(self, whose: Hello, other: Hello, *, dialer: bool) -> bytes:
-        """What shows that a node has the key; nobody can use it elsewhere or in the other role."""
+        """Proves that a node has the key; it is valid only here and in this role."""
         assert self._terms.key is not None
         parts = (
             _LABEL,

@@ -119,7 +119,7 @@ class Remotes:
             self._drop(min(away, key=lambda each: each.lost_at))
 
     def expire(self, now: float) -> None:
-        """Forget what nobody needs any more."""
+        """Forget what is no longer needed."""
         for remote in list(self._remotes.values()):
             if remote.link is None and now - remote.lost_at >= REMEMBERED:
                 self._drop(remote)

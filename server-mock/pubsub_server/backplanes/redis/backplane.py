@@ -271,7 +271,7 @@ class RedisBackplane:
     ) -> Coroutine[Any, Any, Replay]:
         """See `backplane.Backplane`."""
         wanted = Wanted(since, after, newest)
-        # From this moment on the subscriber is told what is delivered.
+        # From here on, deliveries go to the subscriber.
         journal = self._tracks.begin()
         return self._replay(journal, topics, patterns, wanted, allowed)
 

@@ -39,7 +39,7 @@ class CatchingUp:
         deliveries: Is given what was missed.
         matching: Whether a topic is wanted here.
         roster: Looks for changes of members at the same time.
-        life: Is told where Redis has lost something.
+        life: Gets the losses of Redis.
         silence: Milliseconds after which a log that no one writes is forgotten.
         tasks: Keeps the sweeps.
     """

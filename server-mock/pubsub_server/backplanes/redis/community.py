@@ -1,4 +1,4 @@
-"""What nodes on one Redis share beside the logs: signs of life, members, limits."""
+"""What nodes on one Redis share besides the logs: heartbeats, members, limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Community:
         rate_user: Publishes per second of a user over REST.
         rate_service: Of a service.
         rate_burst: Milliseconds of the rate that may come at once.
-        rate_bulk: Publishes per second of who publishes in bulk, by batches over REST.
+        rate_bulk: Publishes per second of a bulk publisher, by batches over REST.
     """
 
     heartbeat: float

@@ -33,7 +33,7 @@ class Deliveries:
         reader: Of the logs.
         tasks: Keeps what fetches.
         told: Given what nodes tell each other of their members.
-        sure: Whether this node has heard all that a topic's shard has published of late.
+        sure: Whether this node has received all recent messages of a topic's shard.
 
     Attributes:
         healed: Holes that were filled from a log.

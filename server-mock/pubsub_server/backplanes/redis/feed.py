@@ -74,7 +74,7 @@ class Feed:
         self._shards = frozenset(f"{base}:a" for base in bases)
         self._channels: set[str] = set()
         self._patterns = 0
-        # Asked for on this connection; of it not confirmed yet; and told to end.
+        # Requested on this connection; of these, not confirmed yet; and ending.
         self._asked: set[str] = set()
         self._unconfirmed: set[str] = set()
         self._ending: set[str] = set()

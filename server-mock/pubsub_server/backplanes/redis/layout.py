@@ -46,7 +46,7 @@ class Layout:
         return f"{self.bases[shard]}:q"
 
     def emptied(self, shard: int) -> str:
-        """Likewise, of those whose last member has left."""
+        """The key of the topics whose last member has left."""
         return f"{self.bases[shard]}:e"
 
     def starts(self, shard: int) -> str:

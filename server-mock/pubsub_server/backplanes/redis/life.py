@@ -156,7 +156,7 @@ class Life:
         return [each for each in silent if each != self.node]
 
     async def _lay(self) -> None:
-        # A store that was flushed is laid out by whoever comes back first.
+        # The first node that returns lays out a flushed store.
         layout = self._layout
         found = await self._link.keep_first(layout.laid, layout.mark)
         if found != layout.mark:

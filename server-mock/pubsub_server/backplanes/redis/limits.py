@@ -218,7 +218,7 @@ class SharedRateLimiter(RateLimiter):
         user: Publishes per second of users and agents.
         service: Publishes per second of services and admins.
         burst: Milliseconds of the rate that may come at once; at least one message may.
-        bulk: Publishes per second of who publishes in bulk, by batches over REST.
+        bulk: Publishes per second of a bulk publisher, by batches over REST.
     """
 
     def __init__(

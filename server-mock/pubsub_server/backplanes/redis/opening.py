@@ -72,7 +72,7 @@ async def open_backplane(
     try:
         link = Link(url, cluster=cluster, durable=durable)
     except (ValueError, *LINK_ERRORS) as error:
-        raise UnusableError(f"it is no usable URL ({type(error).__name__})") from None
+        raise UnusableError(f"the URL cannot be used ({type(error).__name__})") from None
     layout = Layout(prefix, shards)
     try:
         await link.check(layout.secret)

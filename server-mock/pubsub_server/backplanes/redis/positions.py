@@ -26,7 +26,7 @@ ANEW_AFTER: Final = 600.0
 VIEWS_MAX: Final = 256
 """Sets of patterns whose topics are kept, the least recently asked first to go."""
 NAMES_MAX: Final = 1_000_000
-"""Topics in all of them together, likewise."""
+"""Maximum topics in all of them together."""
 
 
 class Positions:

@@ -269,7 +269,7 @@ class Reader:
 
 
 def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) -> Chosen:
-    """What of a log a subscriber is told.
+    """The part of a log that a subscriber gets.
 
     Args:
         topic: Its topic.
@@ -316,7 +316,7 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
 
 
 def choose_without_log(topic: str, wanted: Wanted, stood: int | None) -> Chosen | None:
-    """What a subscriber is told of a topic without a log; None for nothing.
+    """What a subscriber gets for a topic without a log; None for nothing.
 
     Args:
         topic: Its name.
@@ -325,7 +325,7 @@ def choose_without_log(topic: str, wanted: Wanted, stood: int | None) -> Chosen 
     """
     mark = wanted.after.get(topic)
     if mark is None or stood is None or stood - mark < LEAP:
-        # What lacks within one numbering is told with the first message of the next one.
+        # The first message of the next numbering reports what is missing in this one.
         return None
     # Messages of a later numbering were delivered here, and the store has lost that one, too.
     return Chosen(topic, (), stood, truncated=False, reset=True)

@@ -30,7 +30,7 @@ def said(url: str, error: Exception) -> str:
     if isinstance(error, ResponseError):
         return _refused(error)
     if isinstance(error, InvalidResponse):
-        return f"what answers at {_where(url)} is no Redis"
+        return f"{_where(url)} answers, but is not a Redis server"
     return _unreachable(url, error)
 
 
@@ -46,7 +46,7 @@ def _refused(error: ResponseError) -> str:
     if "DB index" in told:
         return f"Redis has no database of that number ({told}); leave it out, or raise `databases`"
     if "cluster support disabled" in told:
-        return "it is no Redis Cluster; leave out redis_cluster"
+        return "it is not a Redis Cluster; remove redis_cluster"
     if isinstance(error, ReadOnlyError):
         return "it is a replica, which takes no writes; name its primary"
     return told
@@ -92,7 +92,7 @@ def _cause(error: BaseException) -> str:
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, OSError) and at.strerror:
-            # Of several addresses each is told behind the text of the first.
+            # With several addresses, asyncio appends the text of each to the first.
             known = errno.errorcode.get(at.errno or 0)
             return os.strerror(at.errno) if known and at.errno else at.strerror
         at = at.__cause__ or at.__context__

@@ -39,7 +39,7 @@ class RefusedError(RedisError):
 
 
 def refusal(error: ResponseError) -> RefusedError | None:
-    """What an answer of Redis means, where it is no mistake in what was asked."""
+    """The meaning of an error from Redis that the command did not cause."""
     if isinstance(error, NoPermissionError):
         return RefusedError(
             f"the user of redis_url lacks a right ({error})",

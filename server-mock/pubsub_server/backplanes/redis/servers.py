@@ -2,7 +2,7 @@
 
 A redirection of a cluster is followed only when a slot has moved for good. While it is moving its
 keys are in two places, and no script could tell a topic without a log from one whose log has gone
-ahead; so whoever asks has to wait.
+ahead; so the caller has to wait.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Server:
 
 
 class One:
-    """A Redis that is no cluster.
+    """A single Redis server, not a cluster.
 
     Args:
         url: `redis://`, `rediss://` or `unix://`.

@@ -155,8 +155,8 @@ class Tracks:
     ) -> tuple[list[Entry], bool]:
         """The log was asked: what is to be delivered now, and whether a hole is left.
 
-        Where the track was opening, what the log has is for whoever asked for it, and only what is
-        behind ``last`` is delivered.
+        While the track opens, the log goes to the callers that asked for it. Only messages after
+        ``last`` are delivered.
 
         Args:
             track: One whose messages wait.
@@ -203,7 +203,7 @@ class Tracks:
         self._journals.discard(journal)
 
     def stood(self, journal: Journal, topic: str) -> int | None:
-        """Up to where a subscriber is told from the log, as what is behind that is delivered to it.
+        """The last position that the log answers; later messages are delivered to the subscriber.
 
         Args:
             journal: Begun when it subscribed.

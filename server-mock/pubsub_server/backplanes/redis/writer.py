@@ -104,7 +104,7 @@ class Load:
         self.bytes = 0
 
     def add(self, messages: int, size: int) -> None:
-        """So much more waits, or with negative numbers less."""
+        """Add to what waits, or subtract with negative numbers."""
         self.messages += messages
         self.bytes += size
 

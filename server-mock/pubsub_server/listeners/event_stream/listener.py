@@ -25,8 +25,8 @@ class EventStreamListener(ByteListener):
         service: The hub.
         policy: The access rules.
         settings: Limits and deadlines.
-        identity: As whom the connections act.
-        webhooks: Told of subscriptions and events.
+        identity: The identity of the connections.
+        webhooks: Get subscriptions and events.
     """
 
     name = "event_stream"

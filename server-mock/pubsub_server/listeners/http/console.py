@@ -1,4 +1,4 @@
-"""The console page at `/`: its files, what it is told at its start, and who may show it."""
+"""The console page at `/`: its files, its start values, and the sites that may embed it."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class HttpListener:
     ) -> None:
         self.connections = 0
         self.stopped = False
-        """Whoever was accepted before and is here only now is cut."""
+        """Cut connections that were accepted before the stop and arrive here after it."""
         self._settings = settings
         self.callers = Callers(settings.trusted_proxies)
         self.pre_auth = pre_auth_limiter(settings)

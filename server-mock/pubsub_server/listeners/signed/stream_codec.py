@@ -123,7 +123,7 @@ class BrokerDecoder:
 
 
 class SubscriberDecoder:
-    """Reads what a broker sends. The first byte that is no ping tells the revision."""
+    """Reads what a broker sends. The first byte that is not a ping shows the revision."""
 
     def __init__(self) -> None:
         self._unparsed = Unparsed()
@@ -288,7 +288,7 @@ def _fields(message: bytes) -> list[tuple[int, bytes]]:
         if key & 7 == 0:
             continue
         if key & 7 != 2 or at + size > len(message):
-            raise FrameError("bad_headers", "the headers are no protobuf message of theirs")
+            raise FrameError("bad_headers", "the headers are not a valid protobuf message")
         found.append((key >> 3, message[at : at + size]))
         at += size
     return found

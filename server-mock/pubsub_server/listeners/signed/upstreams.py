@@ -155,7 +155,7 @@ class SocketUpstream:
         self._parameters = asked.parameters
 
     async def messages(self) -> AsyncIterator[Received]:
-        """See `Upstream`. A Bee node names id and owner to nobody: only publishers know them."""
+        """See `Upstream`. A Bee node does not send id and owner: only publishers know them."""
         try:
             async for message in self._socket:
                 data = message.encode() if isinstance(message, str) else bytes(message)

@@ -15,7 +15,7 @@ class SpEncoder(Encoder):
     """See `encoder.Encoder`.
 
     Args:
-        framing: How messages are told apart, by the transport.
+        framing: How the transport separates messages.
     """
 
     name = "sp"

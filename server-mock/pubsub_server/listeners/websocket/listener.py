@@ -52,7 +52,7 @@ class WebSocketListener:
         service.stats.connections.setdefault(SOCKET.name, 0)
         self.protocols: set[SocketProtocol] = set()
         self.stopped = False
-        """Whoever was accepted before and is here only now is cut."""
+        """Cut connections that were accepted before the stop and arrive here after it."""
         self._parsers: dict[bool, Protocol] = {}
         self._server: asyncio.Server | None = None
         self._empty: asyncio.Future[None] | None = None
