@@ -176,6 +176,31 @@ async def test_a_hole_behind_what_a_node_holds_is_told() -> None:
         assert node.seen == [TOPIC, START + 1, START + 3]
 
 
+async def test_a_hole_in_what_waits_while_a_topic_is_opened_is_filled_from_the_log() -> None:
+    async with room() as node:
+        node.tracks.join(TOPIC)
+        track = node.tracks.get(TOPIC)
+        assert track is not None
+        journal = node.tracks.begin()
+        node.deliveries.catch_up([entry(START + 1), entry(START + 3)])
+        node.shelf.put(START, START + 3)
+        node.deliveries.settle(track, START + 2, shared=True)
+        await node.tasks.wait(5)
+        assert node.tracks.stood(journal, TOPIC) == START
+        assert node.seen == [START + 1, START + 2, START + 3]
+
+
+async def test_a_replay_takes_from_the_log_what_a_node_does_not_deliver_of_it() -> None:
+    async with room() as node:
+        await fresh(node)
+        track, journal = node.tracks.get(TOPIC), node.tracks.begin()
+        assert track is not None
+        node.tracks.settle(track, START + 2)
+        assert node.tracks.stood(journal, TOPIC) == START + 2
+        assert node.tracks.unread(journal, {TOPIC: START + 1}) == {TOPIC}
+        assert node.tracks.unread(journal, {TOPIC: START + 2, "demo.y": 0}) == set()
+
+
 async def test_a_log_that_began_anew_and_is_whole_is_no_hole() -> None:
     async with room() as node:
         node.tracks.join(TOPIC)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.redis.records import Log
-    from pubsub_server.backplanes.redis.tracks import Journal
+    from pubsub_server.backplanes.redis.tracks import Journal, Track
     from pubsub_server.backplanes.retention import Retention
     from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import Page, Published, TopicReport
@@ -290,6 +290,13 @@ class RedisBackplane:
                 if patterns:
                     names += await self._search(patterns, set(topics), allowed)
                 now, unbroken, logs = await self._reader.replay(names, wanted)
+                read = {topic: 0 if log is None else log.last for topic, log in logs.items()}
+                # Once is enough: a log that ends before that then has lost what it had.
+                while unread := self._tracks.unread(journal, read):
+                    now, unbroken, others = await self._reader.replay(list(unread), wanted)
+                    logs |= others
+                    for topic in unread:
+                        del read[topic]
         except (TimeoutError, *LINK_ERRORS):
             said = "the store cannot be reached, so nothing can be replayed"
             raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
@@ -309,11 +316,11 @@ class RedisBackplane:
         """The logs up to where the live messages go on."""
         found: list[Chosen] = []
         for topic, log in logs.items():
-            stood = self._tracks.stood(journal, topic)
             track = self._tracks.get(topic)
             if track is not None and track.last is None:
                 last = None if log is None else log.last or None
-                self._deliveries.settle(track, last)
+                self._settle(track, last)
+            stood = self._tracks.stood(journal, topic)
             chosen = (
                 choose_without_log(topic, wanted, stood)
                 if log is None
@@ -322,6 +329,9 @@ class RedisBackplane:
             if chosen is not None:
                 found.append(chosen)
         return gather(found, unbroken)
+
+    def _settle(self, track: Track, last: int | None) -> None:
+        self._deliveries.settle(track, last, shared=bool(self._trie.match(track.topic)))
 
     async def _search(
         self, patterns: Sequence[str], known: set[str], allowed: Callable[[str], bool]
@@ -363,7 +373,7 @@ class RedisBackplane:
             for topic in topics:
                 track = self._tracks.get(topic)
                 if track is not None and track.last is None:
-                    self._deliveries.settle(track, lasts.get(topic))
+                    self._settle(track, lasts.get(topic))
         return now, found
 
     async def page(

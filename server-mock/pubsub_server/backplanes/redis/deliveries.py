@@ -116,14 +116,17 @@ class Deliveries:
         if self._pass_on(track, None if log is None else log.last, found):
             self.heal(track)
 
-    def settle(self, track: Track, last: int | None) -> None:
+    def settle(self, track: Track, last: int | None, *, shared: bool = False) -> None:
         """Deliver what waited while a topic was opening.
 
         Args:
             track: Of the topic.
             last: Newest position of its log; None where there is none.
+            shared: See `Tracks.settle`.
         """
-        if self._pass_on(track, last):
+        ready, again = self._tracks.settle(track, last, shared=shared)
+        self._deliver_all(ready)
+        if again:
             self.heal(track)
 
     def heal(self, track: Track) -> None:
@@ -162,6 +165,9 @@ class Deliveries:
 
     def _pass_on(self, track: Track, last: int | None, found: Sequence[Entry] = ()) -> bool:
         ready, again = self._tracks.settle(track, last, found)
+        self._deliver_all(ready)
+        return again
+
+    def _deliver_all(self, ready: Iterable[Entry]) -> None:
         for entry in ready:
             self._deliver(entry)
-        return again

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pubsub_server.backplane import Entry
 
@@ -151,25 +151,34 @@ class Tracks:
         return True, None
 
     def settle(
-        self, track: Track, last: int | None, found: Iterable[Entry] = ()
+        self,
+        track: Track,
+        last: int | None,
+        found: Iterable[Entry] = (),
+        *,
+        shared: bool = False,
     ) -> tuple[list[Entry], bool]:
         """The log was asked: what is to be delivered now, and whether a hole is left.
 
-        While the track opens, the log goes to the callers that asked for it. Only messages after
-        ``last`` are delivered.
+        While the track opens, the log goes to the subscribers that replay it. Only messages after
+        ``last`` are delivered. If the topic is shared, all waiting messages are delivered, and
+        replays end before the first of them.
 
         Args:
             track: One whose messages wait.
             last: Newest position of the log as it was asked; None where there is none.
             found: What the log had behind `Track.last`, oldest first.
+            shared: Whether the topic has subscribers that replay nothing: those by pattern.
         """
         held, track.held = track.held or [], None
         track.unproven = False
         overflow, track.overflow = track.overflow, False
         if track.last is None:
-            track.last = last or 0
-            for journal in self._journals:
-                journal.before.setdefault(track.topic, track.last)
+            last = last or 0
+            if shared and held:
+                last = min(last, *((entry.seq or 0) - 1 for entry in held))
+            track.last = last
+            self._note(track.topic, last)
         waiting = {entry.seq or 0: entry for entry in (*found, *held)}
         ready: list[Entry] = []
         order = sorted(seq for seq in waiting if seq > track.last)
@@ -185,6 +194,9 @@ class Tracks:
             self._advance(track, seq)
             ready.append(waiting[seq])
         if last is not None and track.last < last:
+            if not track.last:
+                # Nothing of this log is delivered here: all of it is for replays.
+                self._note(track.topic, last)
             self._advance(track, last)
         if overflow:
             track.held = []
@@ -218,14 +230,28 @@ class Tracks:
         track = self.get(topic)
         return None if track is None or track.unproven else track.last
 
+    @staticmethod
+    def unread(journal: Journal, read: Mapping[str, int]) -> set[str]:
+        """Topics whose log has to be read again, because replays of others read more of it.
+
+        What a topic had until it was opened is not delivered: each replay that was asked for
+        before that takes it from the log.
+
+        Args:
+            journal: Begun when the subscriber came.
+            read: Up to which position each log was read.
+        """
+        return {topic for topic, last in read.items() if last < journal.before.get(topic, last)}
+
     # ------------------------------------------------------------ inside
 
     def _advance(self, track: Track, seq: int) -> None:
-        if self._journals:
-            before = track.last or seq - 1
-            for journal in self._journals:
-                journal.before.setdefault(track.topic, before)
+        self._note(track.topic, track.last or seq - 1)
         track.last = seq
+
+    def _note(self, topic: str, before: int) -> None:
+        for journal in self._journals:
+            journal.before.setdefault(topic, before)
 
     def _remember(self, track: Track) -> None:
         self._others[track.topic] = track
