@@ -15,6 +15,7 @@ of its own with the `id` of its call.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -180,24 +181,48 @@ class AnthropicEvents(ModelEvents):
 
 
 class LangChainEvents(ModelEvents):
-    """Message chunks that ``stream`` and ``astream`` of a chat model give."""
+    """Messages and their chunks, as ``stream`` and ``astream`` of a model or a graph give them."""
 
     def take(self, event: Any) -> list[Piece]:
-        """The pieces that a chunk adds."""
+        """The pieces that a message or a chunk adds."""
         if isinstance(event, tuple):  # of a graph: the chunk, and where it comes from
             event = cast("Any", event)[0]
-        content = _get(event, "content")
-        blocks = cast("Any", content) if isinstance(content, list) else [content]
-        pieces: list[Piece] = [piece for block in blocks for piece in self._block(block)]
-        for call in _get(event, "tool_call_chunks") or ():
-            key = _get(call, "index")
-            key = _get(call, "id") if key is None else key
-            pieces += self._call(key, _get(call, "id"), _get(call, "name"), _get(call, "args"))
-        said = _get(event, "response_metadata")
+        self.note(event)
+        return self.pieces(event)
+
+    def note(self, message: Any) -> None:
+        """Take the finish reason of a message, and add its usage to that of earlier ones."""
+        said = _get(message, "response_metadata")
         reason = _get(said, "finish_reason") or _get(said, "stop_reason")
         self.finish_reason = reason or self.finish_reason
-        self.usage = _json(_get(event, "usage_metadata")) or self.usage
+        self.usage = _sum(self.usage, _get(message, "usage_metadata"))
+
+    def pieces(self, message: Any) -> list[Piece]:
+        """What a message or a chunk adds; nothing for what the model was asked."""
+        content = _get(message, "content")
+        match _get(message, "type"):
+            case "human" | "system":
+                return []
+            case "tool":
+                return self.result(_get(message, "tool_call_id"), content)
+            case _:
+                pass
+        blocks = cast("Any", content) if isinstance(content, list) else [content]
+        pieces: list[Piece] = [piece for block in blocks for piece in self._block(block)]
+        grown = _get(message, "tool_call_chunks")
+        for call in grown or ():
+            index, id = _get(call, "index"), _get(call, "id")
+            key = (_get(message, "id"), id if index is None else index)
+            pieces += self._call(key, id, _get(call, "name"), _get(call, "args"))
+        for call in _get(message, "tool_calls") or () if grown is None else ():
+            id, arguments = _get(call, "id"), json.dumps(_get(call, "args"), ensure_ascii=False)
+            pieces += self._call((_get(message, "id"), id), id, _get(call, "name"), arguments)
         return pieces
+
+    def result(self, id: Any, output: Any) -> list[Piece]:
+        """What a tool gave."""
+        self._open = None
+        return [{"type": "tool-result", "id": id, "output": output}]
 
     def _block(self, block: Any) -> list[Piece]:
         if isinstance(block, str):
@@ -293,6 +318,16 @@ def _get(value: Any, name: str) -> Any:
 def _json(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     return value if dump is None else dump(mode="json", exclude_none=True)
+
+
+def _sum(left: Any, right: Any) -> Any:
+    """Two counts of usage added, field by field."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        one, other = cast("Mapping[str, Any]", left), cast("Mapping[str, Any]", right)
+        return {name: _sum(one.get(name), other.get(name)) for name in {**one, **other}}
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    return cast("Any", left if right is None else right)
 
 
 __all__ = [
