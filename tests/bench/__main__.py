@@ -34,6 +34,7 @@ from tests.bench import (
     receive,
     report,
     scale,
+    small_streams,
     sp,
     spark,
     spark_engine,
@@ -60,6 +61,7 @@ ROOMS = {
     "typescript": typescript.measure,
     "sp": sp.measure,
     "mesh": mesh.measure,
+    "small-streams": small_streams.measure,
     "spark": spark.measure,
     "spark-engine": spark_engine.measure,
 }
@@ -76,6 +78,7 @@ SELF_CONTAINED = {
     "typescript",
     "sp",
     "mesh",
+    "small-streams",
     "publish",
     "spark",
     "spark-engine",

@@ -17,6 +17,7 @@ from tests.bench import (
     latency,
     mesh,
     publish,
+    small_streams,
     sp,
     spark,
     spark_engine,
@@ -75,6 +76,7 @@ def render(run: Json) -> str:
         "typescript": typescript.render,
         "sp": sp.render,
         "mesh": mesh.render,
+        "small-streams": small_streams.render,
         "spark": spark.render,
         "spark-engine": spark_engine.render,
     }

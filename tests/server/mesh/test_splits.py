@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
 SECONDS = 60 if SOAK else 4
 TOPICS = [f"demo.t{n}" for n in range(200 if SOAK else 40)]
+MARK = "demo.mark"
+"""Every station subscribes to it all the time: what it brings shows that all before has come."""
 NODES = 5
 
 
@@ -87,6 +89,7 @@ class World:
         station = Station(stack, here, proxy, f"p{self.count}")
         for name in ("subscriber", "publisher"):
             setattr(station, name, await stack.enter_async_context(here.client()))
+        await station.subscribe(MARK)
         self.stations.append(station)
 
     async def kill(self, station: Station) -> None:
@@ -132,6 +135,10 @@ class World:
         while len(self.stations) < NODES:
             await self.add()
         await until(self.converged)
+        for station in self.stations:
+            await station.publish(MARK)
+        marks = {(MARK, each.name, each.sent) for each in self.stations}
+        await until(lambda: all(marks <= set(each.heard) for each in self.stations))
 
     def converged(self) -> bool:
         nodes = [each.node for each in self.stations]
@@ -145,7 +152,7 @@ class World:
                     for other in self.stations
                     if other.node is not here and topic in other.subscriptions
                 }
-                for topic in TOPICS
+                for topic in (*TOPICS, MARK)
             )
             for here in nodes
         )
@@ -172,7 +179,7 @@ class World:
         }
         bytes_before = sum(each.node.mesh.forwarded_bytes for each in self.stations)
         for station in self.stations:
-            for topic in TOPICS:
+            for topic in (*TOPICS, MARK):
                 await station.publish(topic)
         due = {each.name: len(each.subscriptions) * NODES for each in self.stations}
         await until(

@@ -1,0 +1,256 @@
+"""Many small streams: one publisher and one subscriber a topic, what chat and agents make."""
+
+from __future__ import annotations
+
+import hashlib
+import select
+import socket
+import statistics
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from tests.bench import peers
+from tests.bench.dialects import content, publication
+from tests.bench.processes import Json, cpu_seconds, interleave, percentile
+from tests.bench.tables import measured, met, rounds_of, table
+from tests.bench.wire import PIECE, Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.bench.servers import Server
+
+STREAMS: Final = 100
+RATE: Final = 20
+"""Messages a second of each stream."""
+WARM_UP: Final = 1.0
+PATIENCE: Final = 30.0
+BARE: Final = "bare script on Redis"
+TARGETS: Final = {"cpu_us": 150.0, "store_us": 60.0, "p99_ms": 1.4}
+LABELS: Final = {
+    "cpu_us": "µs of server CPU a message",
+    "store_us": "µs of Redis",
+    "p99_ms": "ms at p99",
+}
+MARK: Final = b'"stamp":'
+ANSWER: Final = b'"published"'
+SCRIPT: Final = b"""local seq = redis.call('INCR', KEYS[1])
+redis.call('XADD', KEYS[2], 'MAXLEN', '100', seq .. '-0', 'b', ARGV[1])
+redis.call('SPUBLISH', KEYS[3], ARGV[1])
+return seq"""
+
+
+def measure(*, quick: bool) -> Json:
+    seconds, rounds = (3, 1) if quick else (8, 3)
+    names = [*peers.present((peers.OURS, peers.OURS_ON_REDIS))]
+    if peers.OURS_ON_REDIS in names:
+        names.append(BARE)
+
+    def run(name: str) -> Mapping[str, float]:
+        if name == BARE:
+            with peers.start(peers.REDIS) as store:
+                return _bare(store, seconds)
+        with peers.start(name) as server:
+            return _run(server, seconds)
+
+    found = interleave(names, rounds, run)
+    return {"rounds": rounds, "contenders": found}
+
+
+def render(room: Json) -> str:
+    medians = {name: found["median"] for name, found in room["contenders"].items()}
+    rows = [
+        [
+            name,
+            _cell(found, "cpu_us", 0),
+            _cell(found, "store_us", 0),
+            _cell(found, "p50_ms", 2),
+            _cell(found, "p99_ms", 2),
+        ]
+        for name, found in medians.items()
+    ]
+    said = ""
+    if peers.OURS_ON_REDIS in medians:
+        ours = medians[peers.OURS_ON_REDIS]
+        parts = [
+            f"at most {limit:g} {LABELS[figure]} ({met(ours[figure] <= limit)}: {ours[figure]:.3g})"
+            for figure, limit in TARGETS.items()
+        ]
+        said = f"\\n\\nTargets on Redis: {'; '.join(parts)}.".replace("\\n", "\n")
+    return (
+        "### Many small streams\n\n"
+        f"{STREAMS} topics, each with one publisher, which sends {RATE} acknowledged messages of "
+        "about 250 bytes a second, and one subscriber; history and presence are on. The bare "
+        "script numbers a message, appends it to a stream and publishes it to a channel, and does "
+        f"nothing else; {rounds_of(room)}.{measured(room)}\n\n"
+        + table(["", "server CPU, µs", "Redis CPU, µs", "p50, ms", "p99, ms"], rows)
+        + said
+    )
+
+
+def _cell(found: Mapping[str, float], figure: str, digits: int) -> str:
+    return f"{found[figure]:.{digits}f}" if figure in found else ""
+
+
+# ---------------------------------------------------------------- load
+
+
+@dataclass
+class Stream:
+    """One topic: who publishes, who listens, and what each has read that is not whole."""
+
+    publisher: socket.socket
+    listener: socket.socket
+    frame: Callable[[int], bytes]
+    rests: dict[int, bytes] = field(default_factory=dict[int, bytes])
+
+
+class Load:
+    """Publishes at a steady pace, and reads what comes back, in one thread.
+
+    Args:
+        streams: All of them; their messages are spread evenly over time.
+    """
+
+    def __init__(self, streams: list[Stream]) -> None:
+        self._streams = streams
+        self._poll = select.epoll()
+        self._of: dict[int, Stream] = {}
+        for stream in streams:
+            for each in {stream.publisher, stream.listener}:
+                each.setblocking(False)
+                self._poll.register(each.fileno(), select.EPOLLIN)
+                self._of[each.fileno()] = stream
+        self.latencies: list[float] = []
+        self.answers = 0
+
+    def run(self, seconds: float) -> int:
+        """Publish for so long, and wait for all of it; how many messages that was."""
+        self.latencies.clear()
+        self.answers = 0
+        count = round(seconds * RATE) * len(self._streams)
+        pause = 1 / (RATE * len(self._streams))
+        begin = time.monotonic()
+        for sent in range(count):
+            due = begin + sent * pause
+            while (left := due - time.monotonic()) > 0:
+                self._read(left)
+            stream = self._streams[sent % len(self._streams)]
+            stream.publisher.sendall(stream.frame(time.monotonic_ns()))
+        end = time.monotonic() + PATIENCE
+        while len(self.latencies) < count or self.answers < count:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{len(self.latencies)} of {count}, {self.answers} answers")
+            self._read(0.1)
+        return count
+
+    def _read(self, timeout: float) -> None:
+        for file, _ in self._poll.poll(timeout):
+            stream = self._of[file]
+            here = stream.listener if file == stream.listener.fileno() else stream.publisher
+            data = stream.rests.get(file, b"") + here.recv(PIECE)
+            now = time.monotonic_ns()
+            cut = data.rfind(b"}") + 1
+            whole, stream.rests[file] = data[:cut], data[cut:]
+            if here is stream.publisher:
+                self.answers += whole.count(ANSWER)
+            if here is stream.listener:
+                for part in whole.split(MARK)[1:]:
+                    stamp = int(part[: part.index(b"}")])
+                    self.latencies.append((now - stamp) / 1e6)
+
+
+def _run(server: Server, seconds: float) -> dict[str, float]:
+    with ExitStack() as stack:
+        streams: list[Stream] = []
+        for n in range(STREAMS):
+            topic = f"demo.stream{n}"
+            publisher, listener = (Connection(server.ws, server.token) for _ in range(2))
+            stack.callback(publisher.close)
+            stack.callback(listener.close)
+            listener.send({"type": "subscribe", "topics": [topic], "presence": True})
+            listener.until("subscribed")
+            streams.append(Stream(publisher.socket, listener.socket, _publish(topic)))
+        return _measured(Load(streams), seconds, server)
+
+
+def _publish(topic: str) -> Callable[[int], bytes]:
+    text = content(topic)
+    return lambda stamp: publication("hanzo", topic, text, ref="1", stamp=stamp)
+
+
+def _measured(load: Load, seconds: float, server: Server) -> dict[str, float]:
+    load.run(WARM_UP)
+    pids = {"cpu_us": server.worker.pid}
+    if server.store is not None:
+        pids["store_us"] = server.store.pid
+    before = {figure: cpu_seconds(pid) for figure, pid in pids.items()}
+    count = load.run(seconds)
+    used = {figure: cpu_seconds(pid) - before[figure] for figure, pid in pids.items()}
+    return {
+        **{figure: taken / count * 1e6 for figure, taken in used.items()},
+        "p50_ms": statistics.median(load.latencies),
+        "p99_ms": percentile(load.latencies, 0.99),
+    }
+
+
+# ---------------------------------------------------------------- bare
+
+
+def _bare(store: Server, seconds: float) -> dict[str, float]:
+    parts = urlsplit(store.ws)
+    where = (parts.hostname or "", parts.port or 6379)
+    with ExitStack() as stack:
+        streams: list[Stream] = []
+        for n in range(STREAMS):
+            channel = b"c{%d}" % n
+            publisher, listener = (
+                stack.enter_context(socket.create_connection(where)) for _ in range(2)
+            )
+            publisher.sendall(_command(b"SCRIPT", b"LOAD", SCRIPT))
+            publisher.recv(PIECE)
+            listener.sendall(_command(b"SSUBSCRIBE", channel))
+            listener.recv(PIECE)
+            streams.append(Stream(publisher, listener, _call(b"s{%d}" % n, b"l{%d}" % n, channel)))
+        load = BareLoad(streams)
+        load.run(WARM_UP)
+        before = cpu_seconds(store.worker.pid)
+        count = load.run(seconds)
+        used = cpu_seconds(store.worker.pid) - before
+    return {
+        "store_us": used / count * 1e6,
+        "p50_ms": statistics.median(load.latencies),
+        "p99_ms": percentile(load.latencies, 0.99),
+    }
+
+
+class BareLoad(Load):
+    """The same load without a server: what Redis answers and tells is counted."""
+
+    def _read(self, timeout: float) -> None:
+        for file, _ in self._poll.poll(timeout):
+            stream = self._of[file]
+            if file == stream.publisher.fileno():
+                self.answers += stream.publisher.recv(PIECE).count(b":")
+                continue
+            data = stream.rests.get(file, b"") + stream.listener.recv(PIECE)
+            now = time.monotonic_ns()
+            cut = data.rfind(b"}") + 1
+            whole, stream.rests[file] = data[:cut], data[cut:]
+            for part in whole.split(MARK)[1:]:
+                self.latencies.append((now - int(part[: part.index(b"}")])) / 1e6)
+
+
+def _call(*keys: bytes) -> Callable[[int], bytes]:
+    digest = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()
+    text = content(keys[0].decode())
+    return lambda stamp: _command(
+        b"EVALSHA", digest, b"3", *keys, b'{"content":"%b","stamp":%d}' % (text.encode(), stamp)
+    )
+
+
+def _command(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
