@@ -17,6 +17,7 @@
  *     ├── Superseded                   policy `latest`: a newer message took its place
  *     ├── InvalidTopic
  *     ├── InvalidPayload
+ *     ├── SchemaError                  id: a payload that its schema does not allow
  *     ├── PayloadTooLarge              size, limit
  *     ├── InvalidOption                field
  *     │   └── InsecureUrl
@@ -293,6 +294,19 @@ export interface InvalidTopic extends PubSubError {
 export const InvalidPayload: ErrorClass<InvalidPayload> = /* @__PURE__ */ classOf('InvalidPayload');
 export interface InvalidPayload extends PubSubError {
   readonly name: 'InvalidPayload';
+}
+
+/**
+ * A payload does not match the model or the contract of its topic.
+ *
+ * `topic` names the topic, and `field` is the path of the first member at fault, such as
+ * `data.items[0].sku`.
+ */
+export const SchemaError: ErrorClass<SchemaError> = /* @__PURE__ */ classOf('SchemaError');
+export interface SchemaError extends PubSubError {
+  readonly name: 'SchemaError';
+  /** Id of the message that was received; undefined for one that was not published. */
+  readonly id: string | undefined;
 }
 
 /** An option or parameter has a wrong type or value; `field` names it. */

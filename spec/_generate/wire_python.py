@@ -13,6 +13,7 @@ from spec._generate.text import header
 
 _BASE = "hanzoai.pubsub.model."
 _WITH_DATA = ("Envelope", "Publication", "PublishRequest")
+_GENERIC = re.compile(r"class Envelope\(Payload\):(.*?)\n    data: Any\n", re.DOTALL)
 _FLAGS = (
     *("--input-file-type", "jsonschema"),
     *("--schema-version", "2020-12"),
@@ -56,5 +57,18 @@ def wire(schema: Path) -> str:
             check=True,
         )
         text = target.read_text(encoding="utf-8")
+    text = text.replace(
+        "from typing import Annotated, Any, Literal",
+        "from typing import Annotated, Any, Generic, Literal",
+    ).replace(
+        f"from {_BASE[:-1]} import Model, Payload", f"from {_BASE[:-1]} import Data, Model, Payload"
+    )
+    text, found = _GENERIC.subn(
+        r"class Envelope(Payload, Generic[Data]):\1\n    data: Data\n", text, count=1
+    )
+    if not found or "import Data, " not in text or "Generic, " not in text:
+        raise SystemExit(
+            "spec/_generate/wire_python.py: no Envelope with `data: Any` to make generic"
+        )
     # A field with a default other than null is never null.
     return re.sub(r'(: Annotated\[str) \| None(, .*\] = "message"\n)', r"\1\2", text)

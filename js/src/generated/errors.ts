@@ -11,6 +11,7 @@ export type WireCode =
   | 'invalid_topic'
   | 'invalid_payload'
   | 'invalid_option'
+  | 'schema'
   | 'payload_too_large'
   | 'unauthenticated'
   | 'token_invalid'
@@ -55,6 +56,7 @@ export type ErrorName =
   | 'InvalidTopic'
   | 'InvalidPayload'
   | 'InvalidOption'
+  | 'SchemaError'
   | 'PayloadTooLarge'
   | 'AuthError'
   | 'TokenExpired'
@@ -108,6 +110,9 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
   },
   InvalidOption: {
     invalid_option: ['retry'],
+  },
+  SchemaError: {
+    schema: ['retry'],
   },
   PayloadTooLarge: {
     payload_too_large: ['retry', 4413],
@@ -196,6 +201,9 @@ const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>>
     'Send plain JSON: no NaN or infinity, no lone surrogates, integers within 64 bits.',
   ],
   invalid_option: ['Correct the field that the message names.'],
+  schema: [
+    'Correct the field that the message names, or update the schema where publisher and subscriber have different versions of it.',
+  ],
   payload_too_large: [
     'Store the content elsewhere and publish a reference to it (HIP-56, Security 5).',
   ],

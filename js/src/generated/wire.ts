@@ -49,6 +49,7 @@ export type ErrorCode =
   | 'invalid_topic'
   | 'invalid_payload'
   | 'invalid_option'
+  | 'schema'
   | 'payload_too_large'
   | 'unauthenticated'
   | 'token_invalid'

@@ -10,7 +10,7 @@ import atexit
 import contextlib
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from hanzoai.pubsub.client import PubSubClient
 from hanzoai.pubsub.errors import ClosedError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from pydantic import TypeAdapter
+
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import (
         Limits,
         Message,
+        OnInvalid,
         Outgoing,
         PositionList,
         PresenceChange,
@@ -285,9 +288,34 @@ class PubSub:
             lambda: self._client.positions(topics, after=after, at=at, wait=wait, timeout=timeout)
         )
 
-    def topic(self, name: str) -> BlockingTopicHandle:
-        """A handle on one topic, with no effect on the wire."""
-        return BlockingTopicHandle(self, name)
+    @overload
+    def topic(self, name: str) -> BlockingTopicHandle: ...
+    @overload
+    def topic(
+        self,
+        name: str,
+        *,
+        model: type[T] | TypeAdapter[T],
+        on_invalid: Literal["raise", "skip"] = "raise",
+    ) -> BlockingTopicHandle[T]: ...
+    @overload
+    def topic(
+        self, name: str, *, model: type[T] | TypeAdapter[T], on_invalid: Literal["raw"]
+    ) -> BlockingTopicHandle[T | Any]: ...
+    def topic(
+        self,
+        name: str,
+        *,
+        model: type[T] | TypeAdapter[T] | None = None,
+        on_invalid: OnInvalid = "raise",
+    ) -> BlockingTopicHandle[Any]:
+        """A handle on one topic, with no effect on the wire; see ``PubSubClient.topic``."""
+        if model is None:
+            return BlockingTopicHandle(self, name)
+        # Loaded for models alone.
+        from hanzoai.pubsub.payload_models import PayloadModel
+
+        return BlockingTopicHandle(self, name, PayloadModel(model, on_invalid, self._report))
 
     def __enter__(self) -> Self:
         self._portal()
@@ -316,6 +344,12 @@ class PubSub:
                 portal = self._made = Portal()
                 _open.add(self)
         return portal
+
+    def _report(self, error: Exception, topic: str | None) -> None:
+        async def report() -> None:
+            self._client._report(error, topic)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+        self._call(report)
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return self._portal().call(make)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
 from hanzoai.pubsub.runtime.operations import Operations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
+    from pydantic import TypeAdapter
+
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import (
         Limits,
         Message,
+        OnInvalid,
         Outgoing,
         PositionList,
         PresenceChange,
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
         Topics,
         Via,
     )
+
+T = TypeVar("T")
 
 
 class PubSubClient:
@@ -301,7 +306,8 @@ class PubSubClient:
         Args:
             topic: A topic without wildcards.
             message: ``{"type": ..., "data": ...}``, optionally ``ttl``, ``id``, ``meta``; or a
-                ``Publication``.
+                ``Publication``. An object of a pydantic model, a dataclass or a msgspec struct may
+                be the ``data``, or alone the payload of a message of type ``message``.
             ttl: Seconds it is kept in history; 0 keeps nothing. Default: as long as the server
                 keeps messages.
             id: Message id, at most 128 characters; default ``msg_`` and a ULID.
@@ -317,6 +323,7 @@ class PubSubClient:
             InvalidTopic: The topic is not valid or has a wildcard.
             InvalidPayload: The data is not JSON.
             PayloadTooLarge: The data is over the limit.
+            SchemaError: The server has a contract for the topic, which the payload does not match.
             PermissionDenied: The access rules do not allow it.
             QueueFull: Too much waits to be sent (policy ``error``), or it was dropped
                 (``drop_oldest``).
@@ -491,9 +498,49 @@ class PubSubClient:
         """
         return await self._ready().positions(topics, after=after, at=at, wait=wait, timeout=timeout)
 
-    def topic(self, name: str) -> TopicHandle:
-        """A handle on one topic, with no effect on the wire; it has the same operations."""
-        return TopicHandle(self, name)
+    @overload
+    def topic(self, name: str) -> TopicHandle: ...
+    @overload
+    def topic(
+        self,
+        name: str,
+        *,
+        model: type[T] | TypeAdapter[T],
+        on_invalid: Literal["raise", "skip"] = "raise",
+    ) -> TopicHandle[T]: ...
+    @overload
+    def topic(
+        self, name: str, *, model: type[T] | TypeAdapter[T], on_invalid: Literal["raw"]
+    ) -> TopicHandle[T | Any]: ...
+    def topic(
+        self,
+        name: str,
+        *,
+        model: type[T] | TypeAdapter[T] | None = None,
+        on_invalid: OnInvalid = "raise",
+    ) -> TopicHandle[Any]:
+        """A handle on one topic, with no effect on the wire; it has the same operations.
+
+        Args:
+            name: The topic, or for ``subscribe`` alone a pattern.
+            model: Type of the payloads: a pydantic model, dataclass, TypedDict or msgspec struct;
+                or a pydantic ``TypeAdapter``, for unions. Messages come as ``Message[model]``, and
+                what is published is checked first.
+            on_invalid: What becomes of a received message that does not match. ``raise``: the
+                iteration raises ``SchemaError`` and goes on behind the message when it is iterated
+                again; with ``on_message`` the error goes to ``on_error``. ``skip``: the error goes
+                to ``on_error``, or else to the log, and the next message follows. ``raw``: the
+                message is delivered with its JSON as ``data``.
+
+        Raises:
+            InvalidOption: No schema can be made of the model, or there is no such policy.
+        """
+        if model is None:
+            return TopicHandle(self, name)
+        # Loaded for models alone.
+        from hanzoai.pubsub.payload_models import PayloadModel
+
+        return TopicHandle(self, name, PayloadModel(model, on_invalid, self._report))
 
     async def __aenter__(self) -> Self:
         self._ready()
@@ -543,6 +590,10 @@ class PubSubClient:
         if self._closed:
             raise self._ended()
         return operations
+
+    def _report(self, error: Exception, topic: str | None) -> None:
+        """Hand an error that no call can raise to ``on_error``, or write it to the log."""
+        self._ready().report(error, topic)
 
     def _ended(self) -> PubSubError:
         failed = None if self._operations is None else self._operations.error

@@ -16,6 +16,7 @@
     ├── Superseded                   policy `latest`: a newer message took its place
     ├── InvalidTopic                 also a ValueError
     ├── InvalidPayload               also a ValueError
+    ├── SchemaError                  also a ValueError; id: a payload that its schema does not allow
     ├── PayloadTooLarge              also a ValueError; size, limit
     ├── InvalidOption                also a ValueError; field
     │   └── InsecureUrl
@@ -275,6 +276,43 @@ class InvalidPayload(_CodedError, ValueError, code="invalid_payload"):
     """The payload cannot be sent as JSON; `field` is the path of the culprit inside it."""
 
 
+class SchemaError(_CodedError, ValueError, code="schema"):
+    """A payload does not match the model or the contract of its topic.
+
+    `topic` names the topic, and `field` is the path of the first member at fault, such as
+    `data.items[0].sku`. A publish raises it before anything is sent; an iteration raises it in the
+    place of the message, and goes on behind it when it is iterated again.
+
+    Attributes:
+        id: Id of the message that was received; None for one that was not published.
+    """
+
+    id: str | None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: str | None = None,
+        remedy: str | None = None,
+        topic: str | None = None,
+        field: str | None = None,
+        retry_after: float | None = None,
+        cause: BaseException | None = None,
+        id: str | None = None,
+    ) -> None:
+        super().__init__(
+            message,
+            code=code,
+            remedy=remedy,
+            topic=topic,
+            field=field,
+            retry_after=retry_after,
+            cause=cause,
+        )
+        self.id = id
+
+
 class PayloadTooLarge(_CodedError, ValueError, code="payload_too_large"):
     """The payload is over the limit.
 
@@ -368,6 +406,7 @@ CLASSES: dict[str, type[_CodedError]] = {
         Superseded,
         InvalidTopic,
         InvalidPayload,
+        SchemaError,
         PayloadTooLarge,
         InvalidOption,
         InsecureUrl,

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import VERSION, BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from typing_extensions import TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+Data = TypeVar("Data", default=Any)
+"""Type of a message's payload: ``Message[Order]``. A plain ``Message`` has any JSON value."""
 
 _PRIVATE: Final = frozenset({"token", "data", "meta", "metadata"})
 _MESSAGE: Final = "Envelope"

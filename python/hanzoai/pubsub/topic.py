@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
+
+from hanzoai.pubsub.model import Data
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.payload_models import PayloadModel
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue
     from hanzoai.pubsub.values import (
         Message,
         Outgoing,
+        OutgoingOf,
         PresenceChange,
         PresenceMember,
+        Publication,
         Published,
         Since,
         Via,
     )
 
 
-class TopicHandle:
+class TopicHandle(Generic[Data]):
     """One topic of one client. Making it has no effect on the wire, and it holds no state.
+
+    With a model, ``TopicHandle[Order]``, the ``data`` of its messages are objects of the model.
 
     Attributes:
         name: The topic, or for ``subscribe`` alone a pattern.
     """
 
-    def __init__(self, client: PubSubClient, name: str) -> None:
+    def __init__(
+        self, client: PubSubClient, name: str, model: PayloadModel[Data] | None = None
+    ) -> None:
         self.name = name
         self._client = client
+        self._model = model
 
     async def publish(
         self,
-        message: Outgoing,
+        message: Data | OutgoingOf[Data] | Publication,
         *,
         ttl: int | None = None,
         id: str | None = None,
@@ -44,10 +54,26 @@ class TopicHandle:
         timeout: float | None = None,
         via: Via = "auto",
     ) -> Published:
-        """Publish to this topic; see ``PubSubClient.publish``."""
+        """Publish to this topic; see ``PubSubClient.publish``.
+
+        Args:
+            message: ``{"type": ..., "data": ...}``, optionally ``ttl``, ``id``, ``meta``; or an
+                object of a model alone.
+            ttl: Seconds it is kept in history; 0 keeps nothing.
+            id: Message id; default ``msg_`` and a ULID.
+            key: See ``PubSubClient.publish``.
+            background: See ``PubSubClient.publish``.
+            timeout: Seconds; default ``operation_timeout``.
+            via: See ``PubSubClient.publish``.
+
+        Raises:
+            SchemaError: The payload does not match the model, or the contract of the server.
+        """
+        model = self._model
+        sent = message if model is None else model.outgoing(self.name, message)
         return await self._client.publish(
             self.name,
-            message,
+            cast("Outgoing", sent),
             ttl=ttl,
             id=id,
             key=key,
@@ -62,26 +88,33 @@ class TopicHandle:
         since: Since | None = None,
         history: int | None = None,
         after: int | None = None,
-        on_message: Handler[Message] | None = None,
+        on_message: Handler[Message[Data]] | None = None,
         on_presence: Handler[PresenceChange] | None = None,
         on_gap: GapHandler | None = None,
         presence: bool | None = None,
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,
-    ) -> Subscription:
-        """Subscribe; see ``PubSubClient.subscribe``. ``after`` is a position of this topic."""
-        return self._client.subscribe(
+    ) -> Subscription[Data]:
+        """Subscribe; see ``PubSubClient.subscribe``. ``after`` is a position of this topic.
+
+        A message that does not match the model raises ``SchemaError`` in its place in the
+        iteration, which goes on behind it when it is iterated again; with ``on_message`` the error
+        goes to ``on_error``. ``PubSubClient.topic`` names other policies.
+        """
+        model = self._model
+        subscription = self._client.subscribe(
             self.name,
             since=since,
             history=history,
             after=None if after is None else {self.name: after},
-            on_message=on_message,
+            on_message=on_message if model is None else model.handler(on_message),
             on_presence=on_presence,
             on_gap=on_gap,
             presence=presence,
             state_loader=state_loader,
             queue=queue,
         )
+        return subscription if model is None else subscription.typed(model)
 
     def history(
         self,
@@ -91,11 +124,16 @@ class TopicHandle:
         after: int | None = None,
         limit: int | None = None,
         timeout: float | None = None,
-    ) -> AsyncIterator[Message]:
-        """Retained messages of this topic, oldest first; see ``PubSubClient.history``."""
-        return self._client.history(
+    ) -> AsyncIterator[Message[Data]]:
+        """Retained messages of this topic, oldest first; see ``PubSubClient.history``.
+
+        A message that does not match the model raises ``SchemaError``; the iterator goes on behind
+        it.
+        """
+        messages = self._client.history(
             self.name, since=since, before=before, after=after, limit=limit, timeout=timeout
         )
+        return messages if self._model is None else _Read(messages, self._model)
 
     async def presence(self, *, timeout: float | None = None) -> list[PresenceMember]:
         """Everybody present on this topic."""
@@ -109,3 +147,19 @@ class TopicHandle:
 
     def __repr__(self) -> str:
         return f"<TopicHandle {self.name}>"
+
+
+class _Read(Generic[Data]):
+    """An iterator of messages that a model has read; an error does not end it."""
+
+    def __init__(self, messages: AsyncIterator[Message], model: PayloadModel[Data]) -> None:
+        self._messages = messages
+        self._model = model
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message[Data]:
+        while (read := self._model.read(await anext(self._messages))) is None:
+            pass
+        return read

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from hanzoai.pubsub.errors import UsageError
 from hanzoai.pubsub.generated.wire import Publication
+from hanzoai.pubsub.payload_models import is_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -64,12 +65,15 @@ class Tracing:
             if not carrier or "traceparent" in own:
                 return message
             return message.model_copy(update={"meta": {**own, **carrier}})
+        if message.__class__ is not dict and is_model(message):
+            message = {"data": message}
         # What is not a message is refused where all others are.
         get = getattr(message, "get", None)
         meta: object = None if get is None else get("meta") or {}
         if not carrier or not isinstance(meta, Mapping) or "traceparent" in meta:
             return message
-        return {**message, "meta": {**cast("Mapping[str, Any]", meta), **carrier}}
+        fields = cast("Mapping[str, Any]", message)
+        return {**fields, "meta": {**cast("Mapping[str, Any]", meta), **carrier}}
 
     @contextmanager
     def publishing_many(

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NotRequired,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+)
+
+from pydantic import BaseModel
 
 from hanzoai.pubsub.generated.wire import (
     Denial,
-    Envelope,
     Limits,
     PositionList,
     PresenceMember,
@@ -18,14 +29,13 @@ from hanzoai.pubsub.generated.wire import (
     TopicInfo,
     TopicPosition,
 )
+from hanzoai.pubsub.generated.wire import Envelope as Message
+from hanzoai.pubsub.model import Data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hanzoai.pubsub.session.ports import GapReason, PresenceChangeKind
-
-Message: TypeAlias = Envelope
-"""A message as it was delivered: ``id, topic, type, data, sender, timestamp, ttl, seq, meta``."""
 
 Since: TypeAlias = int | datetime | timedelta
 """A time: Unix milliseconds, an aware datetime, or a timedelta back from now (either sign)."""
@@ -33,8 +43,36 @@ Since: TypeAlias = int | datetime | timedelta
 Topics: TypeAlias = str | Sequence[str]
 """One pattern or several."""
 
-Outgoing: TypeAlias = Mapping[str, Any] | Publication
-"""What is published: ``{"type": ..., "data": ...}`` with optional ``ttl``, ``id``, ``meta``."""
+
+class DataclassObject(Protocol):
+    """An object of any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class StructObject(Protocol):
+    """An object of any msgspec struct."""
+
+    __struct_fields__: ClassVar[tuple[str, ...]]
+
+
+Outgoing: TypeAlias = Mapping[str, Any] | Publication | BaseModel | DataclassObject | StructObject
+"""What is published: ``{"type": ..., "data": ...}`` with optional ``ttl``, ``id``, ``meta``; or the
+payload alone, as an object of a pydantic model, a dataclass or a msgspec struct."""
+
+
+class OutgoingOf(TypedDict, Generic[Data]):
+    """What is published to a topic with a model: ``data`` is an object of the model."""
+
+    data: Data
+    type: NotRequired[str]
+    ttl: NotRequired[int | None]
+    id: NotRequired[str | None]
+    meta: NotRequired[dict[str, Any] | None]
+
+
+OnInvalid: TypeAlias = Literal["raise", "skip", "raw"]
+"""What becomes of a message whose payload does not match the model of its topic."""
 
 Via: TypeAlias = Literal["auto", "socket", "rest"]
 """How an operation travels: over the open connection, over HTTP, or whichever fits."""
@@ -205,7 +243,7 @@ class SubscriptionStats:
     gaps: int
 
 
-Event: TypeAlias = Message | Gap | PresenceChange
+Event: TypeAlias = Message[Data] | Gap | PresenceChange
 """What ``Subscription.events()`` yields, in order."""
 
 __all__ = [
@@ -214,7 +252,9 @@ __all__ = [
     "Gap",
     "Limits",
     "Message",
+    "OnInvalid",
     "Outgoing",
+    "OutgoingOf",
     "PositionList",
     "PresenceChange",
     "PresenceMember",

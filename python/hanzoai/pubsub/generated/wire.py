@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from hanzoai.pubsub.model import Model, Payload
+from hanzoai.pubsub.model import Data, Model, Payload
 
 Topic = TypeAliasType(
     "Topic",
@@ -52,6 +52,7 @@ ErrorCode = TypeAliasType(
         "invalid_topic",
         "invalid_payload",
         "invalid_option",
+        "schema",
         "payload_too_large",
         "unauthenticated",
         "token_invalid",
@@ -84,14 +85,14 @@ class Sender(Model):
     """Identifier of the publisher."""
 
 
-class Envelope(Payload):
+class Envelope(Payload, Generic[Data]):
     """A published message as every transport delivers it. HIP-56 Message Format."""
 
     id: MessageId
     topic: Topic
     type: str
     """Application-defined message type."""
-    data: Any
+    data: Data
     """Payload. HIP-56 names an object; any JSON value is passed through."""
     sender: Sender | None = None
     timestamp: Timestamp

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
 from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError
+from hanzoai.pubsub.model import Data
+from hanzoai.pubsub.values import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -15,16 +17,18 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.blocking import PubSub
     from hanzoai.pubsub.generated.wire import Denial
+    from hanzoai.pubsub.payload_models import PayloadModel
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue
     from hanzoai.pubsub.values import (
         Event,
-        Message,
         Outgoing,
+        OutgoingOf,
         PresenceChange,
         PresenceMember,
+        Publication,
         Published,
         Since,
         SubscriptionStats,
@@ -58,7 +62,7 @@ def iterate(following: Callable[[], T | End]) -> Iterator[T]:
         yield item
 
 
-class BlockingSubscription:
+class BlockingSubscription(Generic[Data]):
     """Messages of one or more topics: an iterator that waits, and a context.
 
     Several threads may read one: each message goes to one of them.
@@ -68,6 +72,7 @@ class BlockingSubscription:
         self._subscription = subscription
         self._call = call
         self._waiting: deque[Message] = deque()
+        self._model: PayloadModel[Any] | None = None
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -112,7 +117,7 @@ class BlockingSubscription:
         self._call(joined)
         return self
 
-    def next(self, timeout: float | None = None) -> Message:
+    def next(self, timeout: float | None = None) -> Message[Data]:
         """Wait for a message.
 
         Args:
@@ -130,7 +135,7 @@ class BlockingSubscription:
             )
         return message
 
-    def messages(self, timeout: float | None = None) -> Iterator[Message]:
+    def messages(self, timeout: float | None = None) -> Iterator[Message[Data]]:
         """Messages until none has come for ``timeout`` seconds, or the subscription has ended."""
         while True:
             try:
@@ -141,14 +146,15 @@ class BlockingSubscription:
                 return
             yield message
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[Event[Data]]:
         """Messages, gaps and, where asked for, presence changes, in one order."""
         source = self._subscription.events()
 
         async def following() -> Event | End:
             return await anext(source, END)
 
-        return iterate(lambda: self._call(following))
+        events: Iterator[Event] = iterate(lambda: self._call(following))
+        return events if self._model is None else ReadEvents(events, self._model)
 
     def unsubscribe(self) -> None:
         """End the subscription; messages that wait are given up."""
@@ -158,7 +164,7 @@ class BlockingSubscription:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> Message[Data]:
         message = self._next(None)
         if message is None:
             raise StopIteration
@@ -179,11 +185,23 @@ class BlockingSubscription:
     def __repr__(self) -> str:
         return repr(self._subscription).replace("<Subscription", "<BlockingSubscription")
 
-    def _next(self, timeout: float | None) -> Message | None:
+    # ------------------------------------------------------------ inside
+
+    def typed(self, model: PayloadModel[T]) -> BlockingSubscription[T]:
+        """This subscription, which from now on gives messages that the model has read."""
+        self._model = model
+        return cast("BlockingSubscription[T]", self)
+
+    def _next(self, timeout: float | None) -> Message[Data] | None:
         while True:
+            message = None
             with contextlib.suppress(IndexError):
-                return self._waiting.popleft()
-            if not self._call(lambda: self._fill(timeout)):
+                message = self._waiting.popleft()
+            if message is not None:
+                read = message if self._model is None else self._model.read(message)
+                if read is not None:
+                    return read
+            elif not self._call(lambda: self._fill(timeout)):
                 return None
 
     async def _fill(self, timeout: float | None) -> bool:
@@ -211,6 +229,26 @@ class BlockingSubscription:
                 break
             self._waiting.append(message)
         return True
+
+
+class ReadEvents(Generic[Data]):
+    """An iterator of events whose messages a model has read; an error does not end it."""
+
+    def __init__(self, events: Iterator[Event], model: PayloadModel[Data]) -> None:
+        self._events = events
+        self._model = model
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event[Data]:
+        while True:
+            event = next(self._events)
+            if not isinstance(event, Message):
+                return event
+            read = self._model.read(event)
+            if read is not None:
+                return read
 
 
 class BlockingBatch:
@@ -251,20 +289,21 @@ class BlockingBatch:
         self._call(lambda: self._batch.__aexit__(exc_type, exc, traceback))
 
 
-class BlockingTopicHandle:
+class BlockingTopicHandle(Generic[Data]):
     """One topic of one blocking client; see ``TopicHandle``.
 
     Attributes:
         name: The topic, or for ``subscribe`` alone a pattern.
     """
 
-    def __init__(self, client: PubSub, name: str) -> None:
+    def __init__(self, client: PubSub, name: str, model: PayloadModel[Data] | None = None) -> None:
         self.name = name
         self._client = client
+        self._model = model
 
     def publish(
         self,
-        message: Outgoing,
+        message: Data | OutgoingOf[Data] | Publication,
         *,
         ttl: int | None = None,
         id: str | None = None,
@@ -273,10 +312,12 @@ class BlockingTopicHandle:
         timeout: float | None = None,
         via: Via = "auto",
     ) -> Published:
-        """Publish to this topic."""
+        """Publish to this topic; see ``TopicHandle.publish``."""
+        model = self._model
+        sent = message if model is None else model.outgoing(self.name, message)
         return self._client.publish(
             self.name,
-            message,
+            cast("Outgoing", sent),
             ttl=ttl,
             id=id,
             key=key,
@@ -291,26 +332,28 @@ class BlockingTopicHandle:
         since: Since | None = None,
         history: int | None = None,
         after: int | None = None,
-        on_message: Handler[Message] | None = None,
+        on_message: Handler[Message[Data]] | None = None,
         on_presence: Handler[PresenceChange] | None = None,
         on_gap: GapHandler | None = None,
         presence: bool | None = None,
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,
-    ) -> BlockingSubscription:
-        """Subscribe to this topic. ``after`` is a position of this topic."""
-        return self._client.subscribe(
+    ) -> BlockingSubscription[Data]:
+        """Subscribe to this topic; see ``TopicHandle.subscribe``."""
+        model = self._model
+        subscription = self._client.subscribe(
             self.name,
             since=since,
             history=history,
             after=None if after is None else {self.name: after},
-            on_message=on_message,
+            on_message=on_message if model is None else model.handler(on_message),
             on_presence=on_presence,
             on_gap=on_gap,
             presence=presence,
             state_loader=state_loader,
             queue=queue,
         )
+        return subscription if model is None else subscription.typed(model)
 
     def history(
         self,
@@ -320,11 +363,14 @@ class BlockingTopicHandle:
         after: int | None = None,
         limit: int | None = None,
         timeout: float | None = None,
-    ) -> Iterator[Message]:
-        """Retained messages of this topic, oldest first."""
-        return self._client.history(
+    ) -> Iterator[Message[Data]]:
+        """Retained messages of this topic, oldest first; see ``TopicHandle.history``."""
+        messages = self._client.history(
             self.name, since=since, before=before, after=after, limit=limit, timeout=timeout
         )
+        if self._model is None:
+            return messages
+        return cast("Iterator[Message[Data]]", ReadEvents(messages, self._model))
 
     def presence(self, *, timeout: float | None = None) -> list[PresenceMember]:
         """Everybody present on this topic."""

@@ -37,6 +37,7 @@ _REMEDIES: Final = {
     "meta": "Give a dict of JSON values, or leave it out.",
 }
 _FIELDS: Final = ("topic", "type", "data", "ttl", "id", "meta")
+_PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ def prepare(
 
     Args:
         topic: Where it goes; None where the message names it.
-        message: ``{"type", "data"}`` with optional ``ttl``, ``id``, ``meta``; or a ``Publication``.
+        message: ``{"type", "data"}`` with optional ``ttl``, ``id``, ``meta``; a ``Publication``; or
+            an object of a model, which is the payload of a message of type ``message``.
         limit: Bytes of JSON its data may have.
         ttl: Goes before the message's own.
         id: Goes before the message's own.
@@ -99,6 +101,10 @@ def prepare(
             field="data",
             topic=topic,
         )
+    if fields["data"].__class__ not in _PLAIN:
+        from hanzoai.pubsub.payload_models import plain
+
+        fields["data"] = plain(fields["data"])
     if ttl is not None:
         fields["ttl"] = ttl
     given = fields.get("id") if id is None else id
@@ -125,6 +131,11 @@ def _fields(message: object) -> dict[str, Any]:
             if name == "data" or getattr(message, name) is not None
         }
     if not isinstance(message, Mapping):
+        # Loaded for objects of models alone.
+        from hanzoai.pubsub.payload_models import is_model
+
+        if is_model(message):
+            return {"data": message}
         raise InvalidPayload(
             f"The message is {type(message).__name__}, not a mapping.",
             remedy='Publish {"type": ..., "data": ...}.',

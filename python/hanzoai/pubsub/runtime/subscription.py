@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from hanzoai.pubsub.errors import UsageError
+from hanzoai.pubsub.model import Data
 from hanzoai.pubsub.values import Gap, Message
 
 if TYPE_CHECKING:
@@ -13,12 +14,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hanzoai.pubsub.generated.wire import Denial
+    from hanzoai.pubsub.payload_models import PayloadModel
     from hanzoai.pubsub.runtime.handlers import Handlers
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.values import Event, SubscriptionStats
 
+T = TypeVar("T")
 
-class Subscription:
+
+class Subscription(Generic[Data]):
     """Messages of one or more topics: an async iterator, a context, an awaitable.
 
     ``PubSubClient.subscribe`` makes it. ::
@@ -58,6 +62,7 @@ class Subscription:
         """Since when there has been no connection, and why; None where there is one."""
         self._warns = warns
         self._begun = False
+        self._model: PayloadModel[Any] | None = None
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -91,7 +96,7 @@ class Subscription:
         """
         self._end()
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> AsyncIterator[Event[Data]]:
         """Messages, gaps and, where asked for, presence changes, in one order.
 
         Presence comes here unless it goes to ``on_presence``.
@@ -103,22 +108,26 @@ class Subscription:
         self._begin_reading()
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[Data]:
         if self._handled:
             self._refuse_handled()
         inbox = self._inbox
         while True:
             entry = inbox.take()
             if type(entry) is Message:
-                return entry
-            if entry is None:
+                if self._model is None:
+                    return entry
+                read = self._model.read(entry)
+                if read is not None:
+                    return read
+            elif entry is None:
                 waiter = self._wait_entry()
                 if waiter is not None:
                     await waiter
             elif type(entry) is Gap:
                 await self._handlers.gap(entry, inbox.positions)
 
-    def take_nowait(self) -> Message | None:
+    def take_nowait(self) -> Message[Data] | None:
         """The next message if one waits and no gap precedes it, else None.
 
         Raises:
@@ -128,7 +137,9 @@ class Subscription:
         while (entry := self._inbox.peek()) is not None and type(entry) is not Gap:
             taken = self._inbox.take()
             if type(taken) is Message:
-                return taken
+                read = taken if self._model is None else self._model.read(taken)
+                if read is not None:
+                    return read
         return None
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -172,6 +183,11 @@ class Subscription:
 
     # ------------------------------------------------------------ inside
 
+    def typed(self, model: PayloadModel[T]) -> Subscription[T]:
+        """This subscription, which from now on gives messages that the model has read."""
+        self._model = model
+        return cast("Subscription[T]", self)
+
     def start(self) -> None:
         """Take effect, unless that happened before. The client calls it where a loop is running."""
         if not self._begun:
@@ -195,15 +211,23 @@ class Subscription:
                 remedy="Iterate it, or pass `on_message`, not both.",
             )
 
-    async def _next_event(self) -> Event:
+    async def _next_event(self) -> Event[Data]:
         inbox = self._inbox
-        while (entry := inbox.take()) is None:
-            waiter = self._wait_entry()
-            if waiter is not None:
-                await waiter
-        if type(entry) is Gap:
-            await self._handlers.gap(entry, inbox.positions, seen=True)
-        return entry
+        while True:
+            entry = inbox.take()
+            if entry is None:
+                waiter = self._wait_entry()
+                if waiter is not None:
+                    await waiter
+                continue
+            if type(entry) is Gap:
+                await self._handlers.gap(entry, inbox.positions, seen=True)
+            elif type(entry) is Message and self._model is not None:
+                read = self._model.read(entry)
+                if read is None:
+                    continue
+                return read
+            return entry
 
     def _wait_entry(self) -> Awaitable[None] | None:
         """Begin to wait for an entry; None where one is there.
@@ -234,11 +258,11 @@ class Subscription:
         return self
 
 
-class _Events:
+class _Events(Generic[Data]):
     """The iterator that ``Subscription.events`` gives; it keeps the subscription alive."""
 
     def __init__(
-        self, subscription: Subscription, following: Callable[[], Awaitable[Event]]
+        self, subscription: Subscription[Data], following: Callable[[], Awaitable[Event[Data]]]
     ) -> None:
         self._subscription = subscription
         self._following = following
@@ -246,7 +270,7 @@ class _Events:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> Event[Data]:
         return await self._following()
 
 

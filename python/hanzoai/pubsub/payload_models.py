@@ -1,0 +1,311 @@
+"""Models of payloads: JSON to objects of a class, and back (`ps.topic("orders", model=Order)`).
+
+Loaded where a program passes a model. msgspec is loaded where the model is one of its structs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+
+from pydantic import (
+    BaseModel,
+    PydanticUndefinedAnnotation,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+
+from hanzoai.pubsub.errors import InvalidOption, SchemaError
+from hanzoai.pubsub.generated.wire import Publication
+from hanzoai.pubsub.model import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hanzoai.pubsub.values import Message, OnInvalid, Outgoing
+
+T = TypeVar("T")
+
+_POLICIES: Final = ("raise", "skip", "raw")
+_PRESENCE: Final = "presence.update"
+"""A message of this type has no payload of the topic: it changes the sender's presence."""
+
+_SHOWN: Final = 3
+"""Fields that an error names."""
+
+_AT: Final = re.compile(r"^(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+_MEMBER: Final = re.compile(r"(?:missing required|unknown) field `(.*)`$", re.DOTALL)
+_VALUE: Final = re.compile(r"^(Invalid (?:enum )?value) .*$", re.DOTALL)
+
+
+class _Mismatch(Exception):
+    """A payload does not match: which fields, and why, without their values."""
+
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self.problems = problems
+
+
+class _Form(Protocol):
+    """Turns JSON values into objects of one kind of model, and back."""
+
+    def load(self, data: Any) -> Any:
+        """Make an object. Raises _Mismatch."""
+        ...
+
+    def dump(self, value: Any) -> Any:
+        """Make a JSON value that `load` accepts. Raises _Mismatch."""
+        ...
+
+
+class PayloadModel(Generic[T]):
+    """The model of the payloads of one topic, and what becomes of messages that do not match.
+
+    Args:
+        model: A pydantic model, dataclass, TypedDict, msgspec struct or another type that pydantic
+            validates; or a ``TypeAdapter``.
+        on_invalid: ``raise``, ``skip`` or ``raw``; see ``PubSubClient.topic``.
+        report: Called with the error of a message that is skipped, and its topic.
+
+    Raises:
+        InvalidOption: There is no such policy, or no schema can be made of the model.
+    """
+
+    def __init__(
+        self,
+        model: type[T] | TypeAdapter[T],
+        on_invalid: OnInvalid,
+        report: Callable[[SchemaError, str], None],
+    ) -> None:
+        if on_invalid not in _POLICIES:
+            raise InvalidOption(
+                "`on_invalid` is none of its values.",
+                remedy='Pass "raise", "skip" or "raw".',
+                field="on_invalid",
+            )
+        self._form = _form_of(model)
+        self._on_invalid = on_invalid
+        self._report = report
+
+    def read(self, message: Message) -> Message[T] | None:
+        """The message with an object of the model as its ``data``; None for one to skip.
+
+        Raises:
+            SchemaError: The payload does not match, and the policy is ``raise``.
+        """
+        try:
+            data: T = self._form.load(message.data)
+        except _Mismatch as mismatch:
+            if self._on_invalid == "raw":
+                return message
+            error = _schema_error(
+                mismatch, f"Message {message.id} on `{message.topic}`", message.topic, message.id
+            )
+            if self._on_invalid == "raise":
+                raise error from None
+            self._report(error, message.topic)
+            return None
+        return message.model_copy(update={"data": data})
+
+    def handler(self, function: Any) -> Any:
+        """The handler of messages, given messages that were read."""
+        if not callable(function):
+            return function  # `subscribe` refuses it
+
+        @functools.wraps(function)
+        def read_first(message: Message) -> Any:
+            read = self.read(message)
+            return None if read is None else function(read)
+
+        return read_first
+
+    def outgoing(self, topic: str, message: object) -> Outgoing:
+        """What to publish, with plain JSON as its ``data``.
+
+        Args:
+            topic: Where it goes.
+            message: A message whose ``data`` matches the model, or an object of the model alone.
+
+        Raises:
+            SchemaError: The payload does not match; nothing was sent.
+        """
+        if isinstance(message, Publication):
+            if message.type == _PRESENCE:
+                return message
+            return message.model_copy(update={"data": self._checked(topic, message.data)})
+        if isinstance(message, Mapping):
+            fields = cast("Mapping[str, Any]", message)
+            if "data" not in fields or fields.get("type") == _PRESENCE:
+                return fields
+            return {**fields, "data": self._checked(topic, fields["data"])}
+        return {"data": self._checked(topic, message)}
+
+    def _checked(self, topic: str, value: object) -> Any:
+        try:
+            return self._form.dump(value)
+        except _Mismatch as mismatch:
+            raise _schema_error(mismatch, f"A publish to `{topic}`", topic, None) from None
+
+
+class _PydanticForm:
+    """Models of pydantic, dataclasses, TypedDicts and all that pydantic validates."""
+
+    def __init__(self, adapter: TypeAdapter[Any]) -> None:
+        self._adapter = adapter
+
+    def load(self, data: Any) -> Any:
+        """See `_Form`."""
+        try:
+            return self._adapter.validate_python(data)
+        except ValidationError:
+            # A strict model takes a date from JSON, which has none, but not from a str of Python.
+            return self._load_json(data)
+
+    def dump(self, value: Any) -> Any:
+        """See `_Form`. Objects that nothing has validated, such as dataclasses, are here."""
+        plain = self._plain(value)
+        read = self._load_json(plain)
+        return plain if isinstance(value, BaseModel) else self._plain(read)
+
+    def _load_json(self, data: Any) -> Any:
+        try:
+            return self._adapter.validate_json(to_json(data))
+        except ValidationError as error:
+            raise _Mismatch(
+                [
+                    (_path(problem["loc"]), _problem(problem))
+                    for problem in error.errors(include_input=False, include_url=False)
+                ]
+            ) from None
+
+    def _plain(self, value: Any) -> Any:
+        try:
+            return self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+        except PydanticSerializationError:
+            raise _Mismatch([("data", _of_type(value))]) from None
+
+
+class _StructForm:
+    """Structs of msgspec."""
+
+    def __init__(self, model: type[Any]) -> None:
+        import msgspec
+
+        self._model = model
+        self._convert = msgspec.convert
+        self._to_builtins = msgspec.to_builtins
+        self._invalid = msgspec.ValidationError
+
+    def load(self, data: Any) -> Any:
+        """See `_Form`."""
+        try:
+            return self._convert(data, self._model)
+        except self._invalid as error:
+            raise _Mismatch([_msgspec_problem(str(error))]) from None
+
+    def dump(self, value: Any) -> Any:
+        """See `_Form`."""
+        try:
+            plain = self._to_builtins(value, str_keys=True)
+        except TypeError:
+            raise _Mismatch([("data", _of_type(value))]) from None
+        self.load(plain)
+        return plain
+
+
+def is_model(value: object) -> bool:
+    """Whether a value is an object of a pydantic model, a dataclass or a msgspec struct.
+
+    Types of the wire are not: a received message is refused as a payload.
+    """
+    if isinstance(value, type | Model):
+        return False
+    return (
+        isinstance(value, BaseModel)
+        or dataclasses.is_dataclass(value)
+        or hasattr(value, "__struct_fields__")
+    )
+
+
+def plain(value: object) -> Any:
+    """The JSON value of an object of a model; any other value as it is.
+
+    What has no JSON inside stays what it is, so that the check of payloads names it.
+    """
+    return (
+        to_jsonable_python(value, by_alias=True, fallback=_fallback) if is_model(value) else value
+    )
+
+
+def _fallback(value: object) -> Any:
+    if not hasattr(value, "__struct_fields__"):
+        raise SchemaError(
+            f"The payload has {_of_type(value)}.",
+            remedy="Give the field a type that JSON has, or a serializer.",
+            field="data",
+        )
+    import msgspec
+
+    return msgspec.to_builtins(value, str_keys=True)
+
+
+def _form_of(model: Any) -> _Form:
+    if isinstance(model, TypeAdapter):
+        return _PydanticForm(cast("Any", model))
+    if isinstance(model, type) and hasattr(model, "__struct_fields__"):
+        return _StructForm(model)
+    if isinstance(model, str):
+        raise InvalidOption(
+            "`model` is the name of a type.", remedy="Pass the type itself.", field="model"
+        )
+    try:
+        return _PydanticForm(TypeAdapter[Any](model))
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        name = getattr(model, "__qualname__", type(model).__name__)
+        raise InvalidOption(
+            f"No schema can be made of `model`, which is `{name}`: "
+            f"{str(error).partition(chr(10))[0]}",
+            remedy="Pass a pydantic model, a dataclass, a TypedDict or a msgspec struct.",
+            field="model",
+        ) from None
+
+
+def _schema_error(mismatch: _Mismatch, subject: str, topic: str, id: str | None) -> SchemaError:
+    problems = mismatch.problems
+    said = "; ".join(f"`{path}`: {problem}" for path, problem in problems[:_SHOWN])
+    more = len(problems) - _SHOWN
+    rest = f"; and {more} more" if more > 0 else ""
+    return SchemaError(
+        f"{subject} does not match its model. {said}{rest}.",
+        topic=topic,
+        field=problems[0][0],
+        id=id,
+    )
+
+
+def _path(parts: Sequence[int | str]) -> str:
+    return "data" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts)
+
+
+def _problem(problem: Any) -> str:
+    if problem["type"] == "union_tag_invalid":  # whose text has the value
+        return f"Expected one of the tags {problem['ctx']['expected_tags']}"
+    return str(problem["msg"]).rstrip(".")
+
+
+def _msgspec_problem(text: str) -> tuple[str, str]:
+    found = _AT.match(text)
+    problem, path = (found["problem"], found["path"] or "") if found else (text, "")
+    member = _MEMBER.search(problem)
+    if member is not None:
+        path = f"{path}.{member[1]}"
+    return f"data{path}", _VALUE.sub(r"\1", problem)
+
+
+def _of_type(value: object) -> str:
+    return f"a value that JSON does not have, in an object of type {type(value).__name__}"
