@@ -27,9 +27,12 @@ help: ## list the targets
 
 # ---------------------------------------------------------------- use it
 
-.PHONY: demo serve
+.PHONY: demo chat serve
 demo: packages ## the main job, on the terminal and in a browser, then Spark; KEEP=1 waits for the browser and stays
 	@$(BIN)/python examples/demo --spark $(if $(KEEP),--stay)
+
+chat: packages ## a chat in the browser whose answers a service streams; open it in two tabs
+	@$(BIN)/python examples/chat
 
 serve: packages ## a development server on 127.0.0.1, ports 8056 and 8057
 	@$(BIN)/hanzo-pubsub serve --dev
@@ -97,8 +100,8 @@ coverage: setup ## how much of both languages the tests reach; the least covered
 
 CHECKS := check-words check-format check-mypy check-pyright check-js check-spec check-wheels check-package check-sizes docs
 BIOME := js tests/js tests/types tests/browser tests/package tests/conformance tests/bench/node server-mock/console \
-         examples/demo/browser examples/react scripts/dashboard
-TSC := js tests/js tests/types tests/browser tests/package server-mock/console examples/demo/browser
+         examples/demo/browser examples/chat/page examples/react scripts/dashboard
+TSC := js tests/js tests/types tests/browser tests/package server-mock/console examples/demo/browser examples/chat/page
 
 .PHONY: check check-python check-packages $(CHECKS)
 check-packages:

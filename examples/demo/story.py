@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TEXT = Path(__file__).with_name("text.txt")
+TEXT = Path(__file__).parent.parent / "chat" / "text.txt"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""A chat in the browser whose answers a service streams."""

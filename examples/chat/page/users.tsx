@@ -1,0 +1,29 @@
+/** Names: that of this tab, and how a name is shown. */
+
+const NAMES = ['ana', 'ben', 'chen', 'dora', 'emil', 'fay', 'gus', 'hana'];
+
+/** `?user=` in the address; otherwise a name that the tab keeps when it is reloaded. */
+export function userOfThisTab(): string {
+  const given = new URLSearchParams(location.search).get('user') ?? sessionStorage.getItem('user');
+  const chosen = NAMES[Math.floor(Math.random() * NAMES.length)] ?? 'ana';
+  const user = given && /^[a-z0-9-]{1,20}$/.test(given) ? given : chosen;
+  sessionStorage.setItem('user', user);
+  return user;
+}
+
+/** A name for a second tab. */
+export const otherThan = (user: string): string => NAMES.find((name) => name !== user) ?? 'ben';
+
+/** The class of the colour of a user. */
+export function toneOf(user: string): string {
+  const sum = [...user].reduce((total, letter) => total * 7 + letter.charCodeAt(0), 0);
+  return `tone-${sum % 12}`;
+}
+
+export function Avatar({ user }: { readonly user: string }) {
+  return (
+    <span className={`avatar ${toneOf(user)}`} aria-hidden="true">
+      {user.charAt(0).toUpperCase()}
+    </span>
+  );
+}
