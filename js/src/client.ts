@@ -85,6 +85,11 @@ export class PubSub<Topics extends object = AnyTopics> {
     return this._driver.peer?.limits;
   }
 
+  /** Publishes that waited more than a second for the publish rate; the first is logged as a warning. */
+  get slowed(): number {
+    return this._driver.slowed;
+  }
+
   /** The URL of the WebSocket; it never holds a token. */
   get url(): string {
     return this._driver.options.socketUrl;

@@ -71,6 +71,8 @@ export class Driver implements Ports, ConnectionEvents {
   tokenFailure: PubSubError | undefined;
   /** What the server said of itself; undefined before it was ever connected. */
   peer: Peer | undefined;
+  /** Publishes that the rate held back for more than a second. */
+  slowed = 0;
   /** Called after each call into the session: there may be room for publishes. */
   onRoom: (() => void) | undefined;
   private _session: Session | undefined;
@@ -210,10 +212,22 @@ export class Driver implements Ports, ConnectionEvents {
 
   startTimer(name: TimerName, after: number): void {
     const wait = name === 'drain' ? (this._drain ?? after) : after;
-    const fire = (): void =>
+    const fire = (): void => {
       this.tell((session) => session.timerFired(name, this._connection.idle));
+      if (name === 'pace') this._noteSlowed();
+    };
     this.cancelTimer(name);
     this._timers.set(name, this.clock.callLater(wait, fire));
+  }
+
+  private _noteSlowed(): void {
+    const { slowed } = this.session.publishes;
+    if (slowed && !this.slowed)
+      this.options.logger.warn(
+        `A publish waited more than a second: the server takes ${this.peer?.rate || 'no more'} ` +
+          'messages per second of this token. `ps.slowed` counts further waits.',
+      );
+    this.slowed = slowed;
   }
 
   cancelTimer(name: TimerName): void {

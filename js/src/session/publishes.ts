@@ -19,6 +19,9 @@ const PAUSE = 1_000;
 /** Longest pause that a server may impose, milliseconds. */
 const MAX_PAUSE = 60_000;
 
+/** Milliseconds beyond which a publish that the rate holds back is counted. */
+const SLOW = 1_000;
+
 const UNANSWERED: PublishResult = {
   error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
 };
@@ -37,6 +40,8 @@ interface Entry {
   _tried: boolean;
   /** What became of each message. */
   readonly _results: (PublishResult | undefined)[];
+  /** Milliseconds that publishes had been held back for when this one came, or was sent. */
+  _since: number;
 }
 
 /** Entries in order, by their `ref`, with what they weigh. */
@@ -62,6 +67,8 @@ class Pile {
 export class Publishes {
   /** The server said `rate_limited`: nothing is sent before the timer `pace` fires. */
   paused = false;
+  /** How many publishes the rate of the server held back for more than a second. */
+  slowed = 0;
   private readonly _queue = new Pile();
   private readonly _flight = new Pile();
   private _number = 0;
@@ -69,6 +76,10 @@ export class Publishes {
   private _credit: readonly number[] = [];
   /** What may be sent now, in thousandths of a message. */
   private _budget = 0;
+  /** Milliseconds that the rate has held publishes back for, all in all. */
+  private _held = 0;
+  /** Milliseconds until the timer `pace` fires. */
+  private _pause = 0;
 
   constructor(private readonly _context: Context) {}
 
@@ -110,6 +121,7 @@ export class Publishes {
       _doubted: false,
       _tried: false,
       _results: messages.map(() => undefined),
+      _since: this._held,
     };
     if (this.hasRoom(messages.length, size)) {
       this._queue._add(entry);
@@ -155,6 +167,7 @@ export class Publishes {
     const { peer, options } = this._context;
     const { rate = 0, burst = 0 } = peer ?? {};
     this.paused = false;
+    this._held += this._pause;
     this._budget = Math.min(burst * 1000, this._budget + rate * options.paceInterval);
     this.flush();
   }
@@ -213,7 +226,8 @@ export class Publishes {
     this.paused = true;
     // Go below zero by the tenth that is kept back; otherwise the server stays at its limit.
     this._budget = Math.min(this._budget, (burst - rate) * 1000);
-    this._context.timers.postpone('pace', Math.min(MAX_PAUSE, milliseconds || PAUSE));
+    this._pause = Math.min(MAX_PAUSE, milliseconds || PAUSE);
+    this._context.timers.postpone('pace', this._pause);
   }
 
   /** Send what may go. */
@@ -237,7 +251,8 @@ export class Publishes {
       this._send(entry);
     }
     if (rate && this._budget < burst * 1000 && !timers.expects('pace')) {
-      timers.postpone('pace', options.paceInterval);
+      this._pause = options.paceInterval;
+      timers.postpone('pace', this._pause);
     }
   }
 
@@ -282,6 +297,8 @@ export class Publishes {
     this._queue._delete(entry);
     this._flight._add(entry);
     entry._sent = true;
+    this.slowed += +(this._held - entry._since > SLOW);
+    entry._since = this._held;
     const [message] = _publish.messages;
     const content = _publish.batch
       ? { messages: openOf(entry).map(([, open]) => open) }

@@ -92,7 +92,7 @@ export interface ReadStreamOptions {
 }
 
 /** @internal What a stream needs of a client. */
-export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'history'>;
+export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'history' | 'slowed'>;
 
 /** @internal The clock that a client lives by. */
 export const clockOf = (client: Client): Clock =>

@@ -94,8 +94,9 @@ export class StreamWriter implements AsyncDisposable {
   }
 
   /**
-   * Tokens and snapshots published, publishes repeated, and how many took more than a second; the
-   * first of these is logged as a warning.
+   * Tokens and snapshots published, publishes repeated, and how many took more than a second. The
+   * first of these is logged as a warning: once for each client where the publish rate is used up,
+   * otherwise once for each stream.
    */
   get stats(): { tokens: number; snapshots: number; retries: number; slowed: number } {
     return { ...this._core.stats };
@@ -285,10 +286,10 @@ export class StreamWriter implements AsyncDisposable {
       else if (effect.kind === 'failed') this._fail(effect.code);
       else if (effect.kind === 'cancelled') this._cancel(effect.reason, effect.by);
       else if (effect.kind === 'steered') this._steer(effect.data, effect.by);
-      else if (effect.kind === 'slowed')
+      else if (effect.kind === 'slowed' && !this._client.slowed)
+        // Where the publish rate is the cause, the client has logged it.
         this._warn(
-          `A publish of the stream ${this.id} took ${effect.ms} ms: the rate of this client's ` +
-            'token is used up, or the connection is bad.',
+          `A publish of the stream ${this.id} took ${effect.ms} ms: the connection is slow or was lost.`,
         );
     }
     this._timer?.cancel();

@@ -121,6 +121,11 @@ class PubSub:
         return self._client.limits
 
     @property
+    def slowed(self) -> int:
+        """Publishes that waited more than a second for the publish rate."""
+        return self._client.slowed
+
+    @property
     def transport(self) -> Literal["websocket", "sse"] | None:
         """How the client is connected; see ``PubSubClient.transport``."""
         return self._client.transport

@@ -149,6 +149,14 @@ class PubSubClient:
         return None if self._operations is None else self._operations.limits
 
     @property
+    def slowed(self) -> int:
+        """Publishes that waited more than a second for the publish rate.
+
+        The first is logged at WARNING.
+        """
+        return 0 if self._operations is None else self._operations.slowed
+
+    @property
     def transport(self) -> Literal["websocket", "sse"] | None:
         """How the client is connected at this moment; None where it is not connected.
 

@@ -104,6 +104,7 @@ class Driver:
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._probes: set[asyncio.Task[None]] = set()
         self._numbers = 0
+        self._is_slowed = False
         self._settles: dict[int, asyncio.Future[Outcome]] = {}
         self._keeper = TaskKeeper(clock)
         self.spawn = self._keeper.spawn
@@ -160,6 +161,11 @@ class Driver:
     def client_id(self) -> str | None:
         """The id that the server gave; None before the first connection."""
         return None if self.peer is None else self.peer.client_id
+
+    @property
+    def slowed(self) -> int:
+        """Publishes that the rate held back for more than a second."""
+        return self.session.publishes.slowed
 
     @property
     def limits(self) -> Limits:
@@ -391,6 +397,18 @@ class Driver:
     def _fire(self, name: TimerName) -> None:
         self._timers.pop(name, None)
         self.call(self.session.timer_fired, name, self._reader.idle)
+        if name == "pace" and self.slowed and not self._is_slowed:
+            self._is_slowed = True
+            self._warn_slowed()
+
+    def _warn_slowed(self) -> None:
+        rate = self.limits.publish_rate
+        logger.warning(
+            "A publish waited more than a second: the server takes %s of this token. Send less "
+            "often, or several changes in one message, or raise the rate of the server. Further "
+            "waits are not logged; `ps.slowed` counts them.",
+            f"{rate:g} messages per second" if rate else "no more messages for now",
+        )
 
     # ------------------------------------------------------------ to the calls and listeners
 

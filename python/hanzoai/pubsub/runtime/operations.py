@@ -122,6 +122,11 @@ class Operations:
         return self._driver.client_id
 
     @property
+    def slowed(self) -> int:
+        """Publishes that the rate held back for more than a second."""
+        return self._driver.slowed
+
+    @property
     def limits(self) -> Limits | None:
         """What the server allows."""
         driver = self._driver

@@ -20,17 +20,19 @@ class PublishState:
         doubted: It was in flight when a connection was lost: no refusal tells what became of it.
         awaited: Slots that the server has still to answer.
         left: How many slots have no answer.
+        since: Milliseconds that publishes had been held back for when this one came.
     """
 
-    __slots__ = ("awaited", "doubted", "left", "number", "publish", "results", "sent")
+    __slots__ = ("awaited", "doubted", "left", "number", "publish", "results", "sent", "since")
 
-    def __init__(self, number: int, publish: Publish) -> None:
+    def __init__(self, number: int, publish: Publish, since: int) -> None:
         self.number = number
         self.publish = publish
         self.results: list[PublishResult | None] = [None] * len(publish.messages)
         self.left = len(publish.messages)
         self.sent = False
         self.doubted = False
+        self.since = since
         self.awaited: set[int] = set()
 
     def open(self) -> list[int]:

@@ -38,6 +38,9 @@ MAX_BLIND: Final = 1_000
 MAX_PAUSE: Final = 60_000
 """Longest pause that a server may impose, milliseconds."""
 
+SLOW: Final = 1_000
+"""Milliseconds beyond which a publish that the rate holds back is counted."""
+
 
 class Publishes:
     """Unsettled publishes of a session.
@@ -47,6 +50,9 @@ class Publishes:
 
     Args:
         context: What the parts of the session share.
+
+    Attributes:
+        slowed: How many publishes the rate of the server held back for more than a second.
     """
 
     def __init__(self, context: Context) -> None:
@@ -69,6 +75,9 @@ class Publishes:
         self._budget = 0
         self._paused = False
         self._pacing = False
+        self._held = 0  # milliseconds that the rate has held publishes back for, all in all
+        self._pause = 0  # milliseconds until the timer `pace` fires
+        self.slowed = 0
 
     # ---------------------------------------------------------------- what others may ask
 
@@ -126,7 +135,8 @@ class Publishes:
             return
         if place is None:
             self._number += 1
-        self._enqueue(PublishState(self._number if place is None else place, event), key)
+        number = self._number if place is None else place
+        self._enqueue(PublishState(number, event, self._held), key)
         self._pump()
 
     def expire(self, ref: int) -> None:
@@ -208,6 +218,7 @@ class Publishes:
     def paced(self) -> None:
         """The timer `pace` fired: refill the budget."""
         self._paused = self._pacing = False
+        self._held += self._pause
         peer = self._context.peer
         if peer is not None and peer.rate:
             refilled = self._budget + peer.rate * self._interval
@@ -277,7 +288,7 @@ class Publishes:
         spare = 0 if peer is None or not peer.rate else peer.rate - peer.burst
         self._budget = min(self._budget, -spare * 1000)
         self._pacing = True
-        self._timers.pace = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
+        self._pause = self._timers.pace = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
 
     def settle_all(self, unsent: Rejected) -> None:
         """The session has ended: sent is unknown, unsent is refused."""
@@ -380,10 +391,12 @@ class Publishes:
             self._send(entry, peer)
         if rate and self._budget < burst * 1000 and not self._pacing:
             self._pacing = True
-            self._timers.pace = self._interval
+            self._pause = self._timers.pace = self._interval
 
     def _send(self, entry: PublishState, peer: Peer) -> None:
         publish, slots = entry.publish, entry.open()
+        self.slowed += self._held - entry.since > SLOW
+        entry.since = self._held
         ref = f"p{publish.ref}" if peer.ack else None
         entry.sent = True
         entry.awaited = set(slots)

@@ -145,7 +145,8 @@ class StreamWriter:
     def stats(self) -> Mapping[str, int]:
         """Tokens and snapshots published, publishes repeated, and how many were held back.
 
-        ``slowed`` counts publishes that took more than a second; the first is logged at WARNING.
+        ``slowed`` counts publishes that took more than a second. The first is logged at WARNING:
+        once for each client where the publish rate is used up, else once for each stream.
         """
         return {} if self._core is None else dict(self._core.stats)
 
@@ -436,10 +437,10 @@ class StreamWriter:
                 self._cancel(effect["reason"], effect["by"])
             elif effect["kind"] == "steered":
                 self._steer(effect["data"], effect["by"])
-            elif effect["kind"] == "slowed":
+            elif effect["kind"] == "slowed" and not self._client.slowed:
+                # Where the publish rate is the cause, the client has logged it.
                 logger.warning(
-                    "A publish of the stream %s took %.1f s: the rate of this client's token is "
-                    "used up, or the connection is bad.",
+                    "A publish of the stream %s took %.1f s: the connection is slow or was lost.",
                     self._id,
                     effect["ms"] / 1000,
                 )

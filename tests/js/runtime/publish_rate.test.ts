@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { writeStream } from '../../../js/src/streams/index.js';
+import { MemoryServer } from '../../../js/src/testing/index.js';
+
+const TOPIC = 'chat.session.abc';
+
+/** A server, and a client of a user whose warnings are kept. */
+async function rig(publishRateUser: number) {
+  const server = await new MemoryServer({ publishRateUser }).start();
+  const warnings: string[] = [];
+  const logger = { warn: (said: string) => warnings.push(said), error: () => {} };
+  return { server, warnings, ps: server.client({ token: server.token('alice'), logger }) };
+}
+
+/** What comes of a promise while time passes. */
+async function within<T>(server: MemoryServer, promise: Promise<T>): Promise<T> {
+  let isSettled = false;
+  const settled = promise.finally(() => {
+    isSettled = true;
+  });
+  for (let passed = 0; !isSettled && passed < 60_000; passed += 20) await server.clock.advance(20);
+  return settled;
+}
+
+test('publishes that wait over a second are counted and logged once', async () => {
+  const { server, warnings, ps } = await rig(10);
+  assert.equal(ps.slowed, 0);
+  const publishes = Array.from({ length: 40 }, (_, n) => ps.publish(TOPIC, { data: n }));
+  await within(server, Promise.all(publishes));
+  assert.ok(ps.slowed >= 15 && ps.slowed <= 25, `${ps.slowed}`); // 9 go at once, 10 more each second
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0] ?? '', /10 messages per second/);
+  await server.stop();
+});
+
+test('a program within its rate is never slowed', async () => {
+  const { server, warnings, ps } = await rig(10);
+  for (let burst = 0; burst < 4; burst += 1) {
+    const publishes = Array.from({ length: 9 }, () => ps.publish(TOPIC, { data: burst }));
+    await within(server, Promise.all(publishes));
+    await server.clock.advance(1_000);
+  }
+  assert.deepEqual([ps.slowed, warnings], [0, []]);
+  await server.stop();
+});
+
+test('streams that are slowed by the rate log it once for the client', async () => {
+  const { server, warnings, ps } = await rig(2);
+  const answer = async (session: number): Promise<number> => {
+    const writer = await writeStream(ps, `chat.session.${session}`, { listen: false });
+    for (let n = 0; n < 20; n += 1) {
+      await writer.write('word ');
+      await new Promise<void>((resolve) => server.clock.callLater(100, resolve));
+    }
+    await writer.complete();
+    return writer.stats.slowed;
+  };
+  const slowed = await within(server, Promise.all([0, 1, 2, 3].map(answer)));
+  assert.ok(slowed.every((count) => count > 0));
+  assert.ok(ps.slowed > 0);
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0] ?? '', /2 messages per second/);
+  await server.stop();
+});
