@@ -257,6 +257,9 @@ class _Connection(ClientConnection):
         owner = self._owner
         owner.last_heard = owner.now()
         super().data_received(data)
+        if self.response is None and self.protocol.handshake_exc is not None:
+            # The library reads on until the server ends a head that is too long, or no HTTP.
+            self.transport.abort()
         if self.response is not None and self.protocol.state is not OPEN:
             self._end()
         if self.arrived:
