@@ -47,8 +47,14 @@ class Scenario:
     commands: tuple[tuple[str, ...], ...] = ()
 
 
-def run(*command: str | Path, cwd: Path) -> None:
-    """Run a command; its output is shown only where it fails."""
+def run(*command: str | Path, cwd: Path, timeout: float = 300) -> None:
+    """Run a command, and show its output if it fails.
+
+    Args:
+        command: Program and arguments.
+        cwd: Folder to run it in.
+        timeout: Seconds.
+    """
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -56,7 +62,7 @@ def run(*command: str | Path, cwd: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
-        timeout=300,
+        timeout=timeout,
     )
     if done.returncode:
         raise SystemExit(f"{done.stdout}\nexit {done.returncode}: {' '.join(map(str, command))}")

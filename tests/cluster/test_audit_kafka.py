@@ -121,7 +121,7 @@ async def test_records_of_two_nodes_are_all_there_each_node_in_its_order(
 
 
 @pytest.mark.statement("H-151")
-async def test_what_is_done_with_sensitive_topics_is_told_to_the_topic_audit_log(
+async def test_actions_on_sensitive_topics_are_written_to_the_topic_audit_log(
     shared: Kafka,
 ) -> None:
     await shared.make("audit_log", partitions=1)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.conformance.scenarios import Scenario
 
 PAGE: Final = ROOT / "docs" / "conformance.md"
-REMEDY: Final = "write it anew with `python -m tests.conformance --write-table`"
+REMEDY: Final = "write it again with `python -m tests.conformance --write-table`"
 _BEGIN: Final = "<!-- scenarios -->\n"
 _END: Final = "<!-- end of scenarios -->"
 _ROW: Final = re.compile(r"\| (?P<name>[^|]+) \| (?P<python>[^|]+) \| (?P<typescript>[^|]+) \|")

@@ -105,8 +105,8 @@ def test_two_scenarios_of_one_name_are_refused(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("No such scenario: {python: x}", "there is no scenario `No such scenario`"),
-        ("Closing twice is closing once: {cobol: x}", "give a language and a reason"),
-        ("Closing twice is closing once: {python: ''}", "give a language and a reason"),
+        ("A second close has no effect: {cobol: x}", "give a language and a reason"),
+        ("A second close has no effect: {python: ''}", "give a language and a reason"),
     ],
 )
 def test_a_wrong_list_of_known_failures_is_refused(tmp_path: Path, text: str, said: str) -> None:

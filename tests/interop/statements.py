@@ -27,15 +27,15 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "statements.md"
 TESTS = ("tests/interop", "tests/python", "tests/server", "tests/cluster")
 WHO = {"C": "client", "S": "server", "O": "operations"}
-INTRODUCTION = """# What HIP-56 says, and which test shows it
+INTRODUCTION = """# Statements of HIP-56 and their tests
 
-Each row is a statement of HIP-56 that can be tested. The tests under `tests/interop` speak to the
-real server with bare `websockets` and `httpx` and the requests as HIP-56 writes them; those under
-`tests/cluster` run several nodes on a real Redis.
+This page shows which test proves which statement of HIP-56, and what no test shows. The tests in
+`tests/interop` send the requests of HIP-56 to the real server with plain `websockets` and `httpx`.
+The tests in `tests/cluster` run several nodes on a real Redis.
 
-A test is listed for a statement only if it fails when the product breaks that statement:
-`tests/interop/faults.yaml` has {faults} such faults, and `make statements` plants each of them in
-a copy of the product and runs the tests. Notes in italics say what no test shows, and why.
+A test counts for a statement only if it fails when the product breaks that statement.
+`tests/interop/faults.yaml` contains {faults} such faults. `make statements` plants each of them in
+a copy of the product and runs the tests. Notes in italics name what is not tested, and the reason.
 `python -m tests.interop.statements` writes this page.
 """
 

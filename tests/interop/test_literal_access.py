@@ -113,7 +113,7 @@ async def test_publishing_is_for_services_unless_a_rule_grants_it(
 
 
 @pytest.mark.statement("H-097", "H-142", "H-050")
-async def test_a_forbidden_publish_gets_an_error_and_reaches_nobody(node: Node) -> None:
+async def test_a_forbidden_publish_gets_an_error_and_reaches_no_one(node: Node) -> None:
     reader = node.iam.token("alice", agents=["bot1"])
     async with node.socket(reader) as socket:
         await socket.subscribe("agent.bot1.events")

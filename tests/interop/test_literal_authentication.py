@@ -128,7 +128,7 @@ def test_five_seconds_to_authenticate_and_sixty_seconds_of_notice_are_the_defaul
 
 
 @pytest.mark.statement("H-152", "H-153")
-async def test_a_socket_is_told_of_the_end_of_its_token_and_goes_on_with_a_new_one(
+async def test_a_socket_gets_notice_that_its_token_expires_and_continues_with_a_new_one(
     start: Start,
 ) -> None:
     node = await start(expiring_notice=1_900)

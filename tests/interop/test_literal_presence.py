@@ -201,7 +201,7 @@ async def test_presence_is_forgotten_by_a_restart_and_rebuilt_by_those_who_retur
 
 
 @pytest.mark.statement("H-005")
-async def test_a_wildcard_subscriber_observes_and_is_no_member(node: Node) -> None:
+async def test_a_wildcard_subscriber_observes_and_is_not_a_member(node: Node) -> None:
     async with (
         node.socket(token(node, "alice")) as alice,
         node.socket(token(node, "bob")) as bob,

@@ -82,7 +82,7 @@ RATES = pytest.mark.parametrize(("kind", "rate"), [("user", 10), ("service", 100
 
 @pytest.mark.statement("H-144")
 @RATES
-async def test_a_socket_publishes_so_many_messages_a_second_and_no_more(
+async def test_a_socket_publishes_up_to_its_rate_and_no_more(
     start: Start, rules: RulesFile, monkeypatch: pytest.MonkeyPatch, kind: str, rate: int
 ) -> None:
     rates = Rates(monkeypatch)
@@ -209,7 +209,9 @@ async def test_a_connection_above_the_limit_is_refused_and_a_freed_place_is_take
 
 
 @pytest.mark.statement("H-148")
-def test_a_hundred_connections_a_user_and_ten_thousand_an_organization_are_the_defaults() -> None:
+def test_a_hundred_connections_per_user_and_ten_thousand_per_organization_are_the_defaults() -> (
+    None
+):
     settings = Settings()
     assert (settings.connections_per_user, settings.connections_per_org) == (100, 10_000)
 

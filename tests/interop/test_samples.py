@@ -160,7 +160,7 @@ async def test_callbacks_get_the_applications_envelope_and_the_whole_list_of_mem
 
 
 @pytest.mark.statement("H-147")
-async def test_a_history_that_is_lost_is_told_as_one_gap_and_breaks_nothing(start: Start) -> None:
+async def test_a_lost_history_is_one_gap_and_breaks_nothing(start: Start) -> None:
     node = await start(history_max_messages=2, publish_rate_service=1e6)
     topic = "system.announcements"
     messages: asyncio.Queue[Message] = asyncio.Queue()
