@@ -85,7 +85,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     return this._driver.peer?.limits;
   }
 
-  /** Publishes that waited more than a second for the publish rate; the first is logged as a warning. */
+  /** Publishes that waited a second or more for the publish rate; the first is logged as a warning. */
   get slowed(): number {
     return this._driver.slowed;
   }

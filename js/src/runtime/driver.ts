@@ -5,6 +5,7 @@
  * midst of that: write, dial, end subscriptions that failed. User code never runs here.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import type { Clock, TimerHandle } from '../clock.js';
 import {
   AuthRefused,
@@ -71,7 +72,7 @@ export class Driver implements Ports, ConnectionEvents {
   tokenFailure: PubSubError | undefined;
   /** What the server said of itself; undefined before it was ever connected. */
   peer: Peer | undefined;
-  /** Publishes that the rate held back for more than a second. */
+  /** Publishes that the rate held back for a second or more. */
   slowed = 0;
   /** Called after each call into the session: there may be room for publishes. */
   onRoom: (() => void) | undefined;
@@ -214,20 +215,18 @@ export class Driver implements Ports, ConnectionEvents {
     const wait = name === 'drain' ? (this._drain ?? after) : after;
     const fire = (): void => {
       this.tell((session) => session.timerFired(name, this._connection.idle));
-      if (name === 'pace') this._noteSlowed();
+      const { slowed } = this.session.publishes;
+      if (slowed && !this.slowed)
+        this.options.logger.warn(
+          DEVELOPMENT
+            ? `A publish waited a second or more: the server takes ${this.peer?.rate || 'no more'} ` +
+                'messages per second of this token. `ps.slowed` counts further waits.'
+            : 'Publishes wait for the publish rate.',
+        );
+      this.slowed = slowed;
     };
     this.cancelTimer(name);
     this._timers.set(name, this.clock.callLater(wait, fire));
-  }
-
-  private _noteSlowed(): void {
-    const { slowed } = this.session.publishes;
-    if (slowed && !this.slowed)
-      this.options.logger.warn(
-        `A publish waited more than a second: the server takes ${this.peer?.rate || 'no more'} ` +
-          'messages per second of this token. `ps.slowed` counts further waits.',
-      );
-    this.slowed = slowed;
   }
 
   cancelTimer(name: TimerName): void {

@@ -1,5 +1,6 @@
 /** Gaps in words: loaded only where there is one that the program does not handle. */
 
+import { DEVELOPMENT } from '../build.js';
 import { MessagesMissed } from '../errors.js';
 import type { Limits } from '../generated/wire.js';
 import type { Subscribe } from '../session/requests.js';
@@ -39,8 +40,10 @@ export function retained({ topics, history }: Subscribe, { history_max }: Limits
 
 /** What the log says of a gap that no handler sees. */
 export function unseen(gap: Gap): string {
+  const { message } = missed(gap);
+  if (!DEVELOPMENT) return message;
   return (
-    `${missed(gap).message} To handle gaps, pass \`onGap\` (a function, or 'raise') or ` +
+    `${message} To handle gaps, pass \`onGap\` (a function, or 'raise') or ` +
     "`stateLoader` to subscribe(), listen to `ps.on('gap')`, or iterate `sub.events()`. Further " +
     'gaps of this topic are not logged for this subscription; `sub.stats` counts them.'
   );

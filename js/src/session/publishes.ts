@@ -19,9 +19,6 @@ const PAUSE = 1_000;
 /** Longest pause that a server may impose, milliseconds. */
 const MAX_PAUSE = 60_000;
 
-/** Milliseconds beyond which a publish that the rate holds back is counted. */
-const SLOW = 1_000;
-
 const UNANSWERED: PublishResult = {
   error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
 };
@@ -40,7 +37,7 @@ interface Entry {
   _tried: boolean;
   /** What became of each message. */
   readonly _results: (PublishResult | undefined)[];
-  /** Milliseconds that publishes had been held back for when this one came, or was sent. */
+  /** Milliseconds that publishes had been held back for when this one came. */
   _since: number;
 }
 
@@ -67,7 +64,7 @@ class Pile {
 export class Publishes {
   /** The server said `rate_limited`: nothing is sent before the timer `pace` fires. */
   paused = false;
-  /** How many publishes the rate of the server held back for more than a second. */
+  /** How many publishes the rate of the server held back for a second or more. */
   slowed = 0;
   private readonly _queue = new Pile();
   private readonly _flight = new Pile();
@@ -76,10 +73,8 @@ export class Publishes {
   private _credit: readonly number[] = [];
   /** What may be sent now, in thousandths of a message. */
   private _budget = 0;
-  /** Milliseconds that the rate has held publishes back for, all in all. */
+  /** Milliseconds that the rate has held publishes back for; a pause counts as a second. */
   private _held = 0;
-  /** Milliseconds until the timer `pace` fires. */
-  private _pause = 0;
 
   constructor(private readonly _context: Context) {}
 
@@ -166,8 +161,8 @@ export class Publishes {
   paced(): void {
     const { peer, options } = this._context;
     const { rate = 0, burst = 0 } = peer ?? {};
+    this._held += this.paused ? PAUSE : options.paceInterval;
     this.paused = false;
-    this._held += this._pause;
     this._budget = Math.min(burst * 1000, this._budget + rate * options.paceInterval);
     this.flush();
   }
@@ -226,8 +221,7 @@ export class Publishes {
     this.paused = true;
     // Go below zero by the tenth that is kept back; otherwise the server stays at its limit.
     this._budget = Math.min(this._budget, (burst - rate) * 1000);
-    this._pause = Math.min(MAX_PAUSE, milliseconds || PAUSE);
-    this._context.timers.postpone('pace', this._pause);
+    this._context.timers.postpone('pace', Math.min(MAX_PAUSE, milliseconds || PAUSE));
   }
 
   /** Send what may go. */
@@ -251,8 +245,7 @@ export class Publishes {
       this._send(entry);
     }
     if (rate && this._budget < burst * 1000 && !timers.expects('pace')) {
-      this._pause = options.paceInterval;
-      timers.postpone('pace', this._pause);
+      timers.postpone('pace', options.paceInterval);
     }
   }
 
@@ -297,7 +290,7 @@ export class Publishes {
     this._queue._delete(entry);
     this._flight._add(entry);
     entry._sent = true;
-    this.slowed += +(this._held - entry._since > SLOW);
+    if (this._held - entry._since >= PAUSE) this.slowed += 1;
     entry._since = this._held;
     const [message] = _publish.messages;
     const content = _publish.batch

@@ -122,7 +122,7 @@ class PubSub:
 
     @property
     def slowed(self) -> int:
-        """Publishes that waited more than a second for the publish rate."""
+        """Publishes that waited a second or more for the publish rate."""
         return self._client.slowed
 
     @property

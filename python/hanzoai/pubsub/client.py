@@ -150,7 +150,7 @@ class PubSubClient:
 
     @property
     def slowed(self) -> int:
-        """Publishes that waited more than a second for the publish rate.
+        """Publishes that waited a second or more for the publish rate.
 
         The first is logged at WARNING.
         """

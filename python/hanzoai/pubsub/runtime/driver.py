@@ -164,7 +164,7 @@ class Driver:
 
     @property
     def slowed(self) -> int:
-        """Publishes that the rate held back for more than a second."""
+        """Publishes that the rate held back for a second or more."""
         return self.session.publishes.slowed
 
     @property
@@ -404,7 +404,7 @@ class Driver:
     def _warn_slowed(self) -> None:
         rate = self.limits.publish_rate
         logger.warning(
-            "A publish waited more than a second: the server takes %s of this token. Send less "
+            "A publish waited a second or more: the server takes %s of this token. Send less "
             "often, or several changes in one message, or raise the rate of the server. Further "
             "waits are not logged; `ps.slowed` counts them.",
             f"{rate:g} messages per second" if rate else "no more messages for now",

@@ -123,7 +123,7 @@ class Operations:
 
     @property
     def slowed(self) -> int:
-        """Publishes that the rate held back for more than a second."""
+        """Publishes that the rate held back for a second or more."""
         return self._driver.slowed
 
     @property

@@ -39,7 +39,7 @@ MAX_PAUSE: Final = 60_000
 """Longest pause that a server may impose, milliseconds."""
 
 SLOW: Final = 1_000
-"""Milliseconds beyond which a publish that the rate holds back is counted."""
+"""Milliseconds from which on a publish that the rate holds back is counted."""
 
 
 class Publishes:
@@ -52,7 +52,7 @@ class Publishes:
         context: What the parts of the session share.
 
     Attributes:
-        slowed: How many publishes the rate of the server held back for more than a second.
+        slowed: How many publishes the rate of the server held back for a second or more.
     """
 
     def __init__(self, context: Context) -> None:
@@ -75,8 +75,7 @@ class Publishes:
         self._budget = 0
         self._paused = False
         self._pacing = False
-        self._held = 0  # milliseconds that the rate has held publishes back for, all in all
-        self._pause = 0  # milliseconds until the timer `pace` fires
+        self._held = 0  # ms that the rate has held publishes back for; a pause counts as a second
         self.slowed = 0
 
     # ---------------------------------------------------------------- what others may ask
@@ -217,8 +216,8 @@ class Publishes:
 
     def paced(self) -> None:
         """The timer `pace` fired: refill the budget."""
+        self._held += PAUSE if self._paused else self._interval
         self._paused = self._pacing = False
-        self._held += self._pause
         peer = self._context.peer
         if peer is not None and peer.rate:
             refilled = self._budget + peer.rate * self._interval
@@ -288,7 +287,7 @@ class Publishes:
         spare = 0 if peer is None or not peer.rate else peer.rate - peer.burst
         self._budget = min(self._budget, -spare * 1000)
         self._pacing = True
-        self._pause = self._timers.pace = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
+        self._timers.pace = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
 
     def settle_all(self, unsent: Rejected) -> None:
         """The session has ended: sent is unknown, unsent is refused."""
@@ -391,11 +390,11 @@ class Publishes:
             self._send(entry, peer)
         if rate and self._budget < burst * 1000 and not self._pacing:
             self._pacing = True
-            self._pause = self._timers.pace = self._interval
+            self._timers.pace = self._interval
 
     def _send(self, entry: PublishState, peer: Peer) -> None:
         publish, slots = entry.publish, entry.open()
-        self.slowed += self._held - entry.since > SLOW
+        self.slowed += self._held - entry.since >= SLOW
         entry.since = self._held
         ref = f"p{publish.ref}" if peer.ack else None
         entry.sent = True
