@@ -34,6 +34,8 @@ class Ear:
         """
         with broken():
             self._connection = await self._client.connection_pool.get_connection()
+        # Its own handler makes a text of every message for a log that no one reads.
+        self._connection._parser.set_pubsub_push_handler(_hand_on)  # noqa: SLF001
 
     async def listen(self, *channels: str) -> None:
         """Ask for these."""
@@ -76,3 +78,7 @@ class Ear:
             raise LINK_ERRORS[0]("the connection is lost")
         with broken():
             await self._connection.send_command(*words, check_health=False)
+
+
+async def _hand_on(push: Any) -> Any:
+    return push

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
+    from pubsub_server.backplanes.redis.lines import Lines
+
 FOLDER: Final = Path(__file__).parent
 REDIRECTIONS: Final = 3
 SHARED: Final = "shared.lua"
@@ -52,15 +54,14 @@ class _Script:
         self._digest = sha1(self._source.encode(), usedforsecurity=False).hexdigest()
 
     async def call(
-        self, client: Redis, keys: Sequence[str], arguments: Sequence[Argument]
+        self, client: Redis | Lines, keys: Sequence[str], arguments: Sequence[Argument]
     ) -> list[Any]:
         """Run it."""
-        commands = cast("Any", client)
+        run: Callable[..., Awaitable[list[Any]]] = client.execute_command
         try:
-            answer = await commands.evalsha(self._digest, len(keys), *keys, *arguments)
+            return await run("EVALSHA", self._digest, len(keys), *keys, *arguments)
         except NoScriptError:
-            answer = await commands.eval(self._source, len(keys), *keys, *arguments)
-        return cast("list[Any]", answer)
+            return await run("EVAL", self._source, len(keys), *keys, *arguments)
 
 
 class Link:
@@ -165,7 +166,7 @@ class Link:
     async def say(self, key: str, channel: str) -> None:
         """Publish nothing to a channel, on the connection that messages take."""
         await self._at(
-            key, lambda writer: writer.execute_command("SPUBLISH", channel, ""), writing=True
+            key, lambda writers: writers.execute_command("SPUBLISH", channel, ""), writing=True
         )
 
     async def exchange(self, key: str, value: str) -> str | None:
@@ -247,7 +248,7 @@ class Link:
             server = await self._servers.of(key)
             try:
                 with broken():
-                    return await work(server.writer if writing else server.readers)
+                    return await work(server.writers if writing else server.readers)
             except LINK_ERRORS as error:
                 if not await self._servers.failed(server, error) or not left:
                     raise

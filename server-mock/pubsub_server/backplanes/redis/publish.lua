@@ -14,6 +14,17 @@
 -- An id is known by what stands for it, its topic and its sender, with position, time and fingerprint.
 local cap, remember, silence, kinds = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 
+-- Numbers as text: making one takes as long as a call of Redis, and most of these repeat.
+local texts = { [now] = whole(now) }
+local function text_of(number)
+  local text = texts[number]
+  if not text then
+    text = whole(number)
+    texts[number] = text
+  end
+  return text
+end
+
 local function key_of(topic, scope, id)
   return string.sub(redis.sha1hex(topic .. ' ' .. scope .. ' ' .. id), 1, 20)
 end
@@ -97,7 +108,7 @@ for at = 5 + 2 * kinds, #ARGV, 11 do
     local mark = string.sub(known, 17)
     -- A write, so that a caller who waits for replicas waits for what this rests upon.
     redis.call('HSET', place, key, known)
-    answer = (mark == print or mark == '') and ('d ' .. whole(seq) .. ' ' .. whole(time)) or 'c'
+    answer = (mark == print or mark == '') and ('d ' .. text_of(seq) .. ' ' .. text_of(time)) or 'c'
   else
     local since = unbroken[base]
     if not since then
@@ -122,10 +133,10 @@ for at = 5 + 2 * kinds, #ARGV, 11 do
     local seq, head, middle, tail = 0, ARGV[at + 8], ARGV[at + 9], ARGV[at + 10]
     local body
     if ttl == 0 then
-      body = head .. whole(time) .. middle .. tail
+      body = head .. text_of(time) .. middle .. tail
     else
       seq = last + 1
-      body = head .. whole(time) .. middle .. ',"seq":' .. whole(seq) .. tail
+      body = head .. text_of(time) .. middle .. ',"seq":' .. text_of(seq) .. tail
       if ttl < 0 or ttl > age then ttl = age end
       if keep > 0 and ttl > 0 then
         local held = redis.call('XLEN', log)
@@ -136,21 +147,22 @@ for at = 5 + 2 * kinds, #ARGV, 11 do
           -- Its time was over, or it was evicted.
           lost = math.max(lost, latest)
         end
-        redis.call('XADD', log, 'MAXLEN', keep, whole(seq) .. '-0', 't', whole(time), 'x',
-          whole(time + ttl), 'i', id, 'b', body)
-        redis.call('PEXPIRE', log, age)
+        redis.call('XADD', log, 'MAXLEN', keep, text_of(seq) .. '-0', 't', text_of(time), 'x',
+          text_of(time + ttl), 'i', id, 'b', body)
+        -- It outlives its newest message, and is renewed far less often than messages come.
+        if redis.call('PTTL', log) < age then redis.call('PEXPIRE', log, age + age / 8) end
       else
         lost = time
       end
-      redis.call('SET', state, whole(start) .. ' ' .. whole(seq) .. ' ' .. whole(time) .. ' ' ..
-        whole(lost) .. ' ' .. whole(since), 'PX', silence)
-      redis.call('ZADD', base .. ':z', whole(time), topic)
+      redis.call('SET', state, text_of(start) .. ' ' .. text_of(seq) .. ' ' .. text_of(time) .. ' ' ..
+        text_of(lost) .. ' ' .. text_of(since), 'PX', silence)
+      redis.call('ZADD', base .. ':z', text_of(time), topic)
       if start_known then redis.call('ZREM', starts, topic) end
     end
     keep_id(base, key, struct.pack('<dd', seq, time) .. print)
-    tell(base, topic, whole(seq) .. ' ' .. whole(time) .. ' ' .. whole(time + math.max(ttl, 0)) ..
+    tell(base, topic, text_of(seq) .. ' ' .. text_of(time) .. ' ' .. text_of(time + math.max(ttl, 0)) ..
       ' ' .. #topic .. ' ' .. #id .. ' ' .. #body .. '\n' .. topic .. id .. body)
-    answer = 'n ' .. whole(seq) .. ' ' .. whole(time)
+    answer = 'n ' .. text_of(seq) .. ' ' .. text_of(time)
   end
   answers[#answers + 1] = answer
 end

@@ -33,6 +33,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError as RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from pubsub_server.backplanes.redis.lines import ANSWER_WITHIN, Lines
 from pubsub_server.backplanes.redis.refusals import RefusedError
 from pubsub_server.tasks import Tasks
 
@@ -65,8 +66,6 @@ DIAL_ANEW: Final = (RedisConnectionError, ReadOnlyError)
 READERS: Final = 8
 WRITERS: Final = 4
 """Connections to one server of a cluster that publishes of several shards share."""
-ANSWER_WITHIN: Final = 5.0
-"""Seconds; a Redis that says nothing for longer is taken for lost."""
 LEARN_WITHIN: Final = 1.0
 LEARN_AGAIN: Final = 0.1
 SLOTS: Final = 16_384
@@ -97,10 +96,10 @@ class Server:
 
     Args:
         options: Of its connections.
-        writers: Connections for publishing.
+        writers: Connections for publishing, at least 1.
 
     Attributes:
-        writer: For publishing.
+        writers: For publishing.
         readers: For all else.
     """
 
@@ -112,7 +111,7 @@ class Server:
             "retry": Retry(NoBackoff(), 0),
             **options,
         }
-        self.writer = self._client(writers)
+        self.writers = Lines(self.listener(), writers)
         self.readers = self._client(READERS)
 
     def listener(self) -> Redis:
@@ -122,12 +121,12 @@ class Server:
 
     async def drop(self) -> None:
         """Dial again from now on: the others are lost as well, or lead to who may not write."""
-        for client in (self.writer, self.readers):
-            await client.connection_pool.disconnect(inuse_connections=False)
+        await self.writers.drop()
+        await self.readers.connection_pool.disconnect(inuse_connections=False)
 
     async def close(self) -> None:
         """Close all connections."""
-        await self.writer.aclose()
+        await self.writers.close()
         await self.readers.aclose()
 
     def _client(self, connections: int, **more: float | None) -> Redis:
