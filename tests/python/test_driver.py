@@ -175,7 +175,7 @@ class ScriptedTransport:
     def __init__(self, clock: VirtualClock) -> None:
         self.last_heard = clock.now()
         self.malformed: Callable[[str], None] = ignore
-        self.sent: list[list[ClientFrame]] = []
+        self.sent: list[ClientFrame] = []
         self.closed: list[int] = []
         self.opening: Exception | None = None
         self.incoming: asyncio.Queue[Sequence[ServerFrame] | Exception] = asyncio.Queue()
@@ -184,8 +184,8 @@ class ScriptedTransport:
         if self.opening is not None:
             raise self.opening
 
-    def send(self, frames: Sequence[ClientFrame]) -> None:
-        self.sent.append(list(frames))
+    def send(self, frame: ClientFrame) -> None:
+        self.sent.append(frame)
 
     async def receive(self) -> Sequence[ServerFrame]:
         item = await self.incoming.get()
@@ -274,9 +274,7 @@ def deliver(event: Event) -> list[Effect]:
     return []
 
 
-async def test_effects_are_performed_in_order_and_frames_of_one_event_leave_together(
-    rig: Rig,
-) -> None:
+async def test_effects_are_performed_in_order(rig: Rig) -> None:
     transport = await rig.dialed()
     ping = PingFrame()
     rig.session.answer(
@@ -288,7 +286,7 @@ async def test_effects_are_performed_in_order_and_frames_of_one_event_leave_toge
     )
     rig.wake()
     await rig.clock.settle()
-    assert transport.sent == [[ping, ping]]
+    assert transport.sent == [ping, ping]
     assert transport.closed == [4000]
 
 
@@ -675,7 +673,7 @@ async def test_a_probe_of_http_asks_as_the_client_and_takes_any_word_on_its_toke
         rig.session.answer(events.Offline, effects.ProbeHttp(auth))
         rig.driver.call(rig.session.offline)
         await rig.clock.settle()
-        assert transport.sent == [[auth]]
+        assert transport.sent == [auth]
         assert transport.closed
         assert rig.of(events.Answered)[-1] == events.Answered(ok)
 

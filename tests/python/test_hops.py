@@ -22,8 +22,19 @@ PACKAGE = str(ROOT / "python" / "hanzoai" / "pubsub")
 RECEIVE = 10
 """Functions that a received message may pass."""
 
-PUBLISH = 50
+PUBLISH = 15
 """Functions until the first byte of a publish is written."""
+
+SOMETIMES = (
+    "IdMaker._begin",
+    "Publishes._pace",
+    "Session._end_step",
+    "Timers.",
+    "Driver.start_timer",
+    "Driver.cancel_timer",
+    "SystemClock.",
+)
+"""Run with few publishes."""
 
 WAITS = {
     "Subscription._wait_entry",
@@ -97,9 +108,9 @@ async def test_a_publish_passes_the_shown_functions_until_it_is_written(
     async with PubSubClient(token=token, **pubsub_server.options) as ps:
         await ps.publish("hops", {"type": "t", "data": 0})
         with traced() as found:
-            await ps.publish("hops", {"type": "t", "data": 1})
+            await ps.publish("hops", {"type": "t", "data": {"n": 1, "text": "one"}})
     way = found[: found.index("_Connection.write_all") + 1]
-    # An id of another millisecond begins with other characters.
-    way = [name for name in way if not name.startswith("IdMaker._begin")]
+    # An id of another millisecond begins with other characters, and a timer of the rate may be due.
+    way = [name for name in way if not name.startswith(SOMETIMES)]
     assert way == shown("Publish, Python")
     assert len(way) <= PUBLISH

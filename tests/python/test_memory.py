@@ -51,7 +51,7 @@ async def test_frames_go_through_the_codec_both_ways() -> None:
     peer = Peer()
     transport = memory.MemoryTransport(peer)
     await transport.open()
-    transport.send([PingFrame()])
+    transport.send(PingFrame())
     assert peer.end.got == [b'{"type":"ping"}']
     transport.arrived(b'{"type":"pong"}')
     transport.arrived(b"not a frame")
@@ -97,7 +97,7 @@ async def test_closing_tells_the_server_once() -> None:
     await transport.open()
     await transport.close(4000)
     await transport.close(1000)
-    transport.send([PingFrame()])
+    transport.send(PingFrame())
     assert (peer.end.ended, peer.end.got) == ([4000], [])
 
 

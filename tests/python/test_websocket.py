@@ -153,13 +153,8 @@ async def test_frames_go_both_ways_in_order() -> None:
             await connection.send(message(data).decode())
 
     async with opened(echo) as transport:
-        for start in range(0, 100, 10):
-            transport.send(
-                [
-                    PublishFrame(message=Publication(topic="a", data=n))
-                    for n in range(start, start + 10)
-                ]
-            )
+        for n in range(100):
+            transport.send(PublishFrame(message=Publication(topic="a", data=n)))
         assert numbers(await collect(transport, 100)) == list(range(100))
 
 
@@ -189,7 +184,7 @@ async def test_frames_of_one_loop_turn_leave_in_one_write() -> None:
 
         connection.transport = Counting()  # type: ignore[assignment]
         for _ in range(50):
-            transport.send([PingFrame()])
+            transport.send(PingFrame())
         await done.wait()
         assert len(writes) == 1
 
@@ -366,7 +361,8 @@ async def test_close_is_bounded_when_the_server_is_frozen() -> None:
         transport = make(url)
         await transport.open()
         big = PublishFrame(message=Publication(topic="a", data="x" * 200_000))
-        transport.send([big] * 50)
+        for _ in range(50):
+            transport.send(big)
         await asyncio.sleep(0)
         await transport.close()
         connection = transport._connection
@@ -388,17 +384,17 @@ async def test_close_sends_what_is_queued_and_its_code_and_can_be_repeated() -> 
         codes.put_nowait(connection.close_code)
 
     async with opened(keep) as transport:
-        transport.send([PingFrame()])
+        transport.send(PingFrame())
         await transport.close(4408)
         await transport.close()
         assert await codes.get() == 4408
         assert got == ['{"type":"ping"}']
-        transport.send([PingFrame()])
+        transport.send(PingFrame())
 
 
 async def test_a_transport_that_was_never_opened_is_closed() -> None:
     transport = make("ws://127.0.0.1:1/ws")
-    transport.send([PingFrame()])
+    transport.send(PingFrame())
     with pytest.raises(TransportClosed):
         await transport.receive()
     await transport.close()
@@ -652,7 +648,7 @@ async def test_the_token_is_in_the_auth_frame_alone(caplog: pytest.LogCaptureFix
     caplog.set_level(logging.DEBUG)
     try:
         async with opened(keep) as transport:
-            transport.send([AuthFrame(token=TOKEN, version=1)])
+            transport.send(AuthFrame(token=TOKEN, version=1))
             assert json.loads(await frames.get())["token"] == TOKEN
             with pytest.raises(TransportClosed):
                 await transport.receive()

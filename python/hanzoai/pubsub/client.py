@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
@@ -340,20 +339,14 @@ class PubSubClient:
                 published. Publish again with the same ``id`` to avoid a duplicate.
             ClosedError: The client is closed.
         """
-        publish = partial(
-            self._ready().publish,
-            topic,
-            ttl=ttl,
-            id=id,
-            key=key,
-            background=background,
-            timeout=timeout,
-            via=via,
-        )
+        operations = self._operations
+        if operations is None or self._closed or asyncio.get_running_loop() is not operations.loop:
+            operations = self._ready()
+        publish = operations.publisher.publish
         if self._tracing is None:
-            return await publish(message)
+            return await publish(topic, message, ttl, id, key, background, timeout, via)
         with self._tracing.publishing(topic, message) as traced:
-            return await publish(traced)
+            return await publish(topic, traced, ttl, id, key, background, timeout, via)
 
     async def publish_many(
         self,

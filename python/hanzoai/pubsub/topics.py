@@ -6,7 +6,7 @@ HIP-56 Topics, Wildcard Subscriptions, Security 8; H-149. The client and the ser
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from hanzoai.pubsub.errors import InvalidTopic
 
@@ -35,7 +35,10 @@ def validate_topic(name: str) -> str:
         InvalidTopic: It is empty, over 255 bytes, has an empty segment, a wildcard or a character
             other than letters, digits, `_`, `-` and `.`; the message names it and its place.
     """
-    return _checked(name, _NAME, "topic")
+    given = cast("object", name)
+    if isinstance(given, str) and len(given) <= MAX_TOPIC and _NAME.fullmatch(given):
+        return given
+    raise _invalid(name, "topic")
 
 
 def validate_pattern(pattern: str) -> str:
@@ -47,7 +50,10 @@ def validate_pattern(pattern: str) -> str:
     Raises:
         InvalidTopic: As for `validate_topic`, or `*` is a part of a segment.
     """
-    return _checked(pattern, _PATTERN, "pattern")
+    given = cast("object", pattern)
+    if isinstance(given, str) and len(given) <= MAX_TOPIC and _PATTERN.fullmatch(given):
+        return given
+    raise _invalid(pattern, "pattern")
 
 
 def is_wildcard(pattern: str) -> bool:
@@ -62,12 +68,6 @@ def matches(pattern: str, topic: str) -> bool:
     trie: TopicTrie[None] = TopicTrie()
     trie.insert(pattern, None)
     return bool(trie.match(topic))
-
-
-def _checked(name: object, form: re.Pattern[str], kind: str) -> str:
-    if isinstance(name, str) and len(name) <= MAX_TOPIC and form.fullmatch(name):
-        return name
-    raise _invalid(name, kind)
 
 
 def _invalid(name: object, kind: str) -> InvalidTopic:

@@ -164,7 +164,8 @@ class Client:
         self.came: list[ServerFrame] = []
 
     def send(self, *frames: ClientFrame) -> None:
-        self.transport.send(frames)
+        for frame in frames:
+            self.transport.send(frame)
 
     async def next(self, count: int = 1) -> list[ServerFrame]:
         while len(self.came) < count:

@@ -18,34 +18,37 @@ class Backpressure:
     Args:
         has_room: Whether so many messages of this many bytes fit.
         clock: For the timeout.
+
+    Attributes:
+        waiting: Calls that wait: messages, bytes, and what lets them in.
     """
 
     def __init__(self, has_room: Callable[[int, int], bool], clock: Clock) -> None:
         self._has_room = has_room
         self._clock = clock
-        self._waiting: deque[tuple[int, int, asyncio.Future[bool]]] = deque()
+        self.waiting: deque[tuple[int, int, asyncio.Future[bool]]] = deque()
 
     async def enter(self, messages: int, size: int, seconds: float) -> bool:
         """Wait for room; False where the time passed first. Then publish at once, and ``check``."""
-        if not self._waiting and self._has_room(messages, size):
+        if not self.waiting and self._has_room(messages, size):
             return True
         admitted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         place = (messages, size, admitted)
-        self._waiting.append(place)
+        self.waiting.append(place)
         timer = self._clock.call_later(seconds, lambda: _answer(admitted, False))
         granted = False
         try:
             granted = await admitted
         finally:
             timer.cancel()
-            self._waiting.remove(place)
+            self.waiting.remove(place)
             if not granted:
                 self.check()
         return granted
 
     def check(self) -> None:
         """Let the first in line in, if there is room for it."""
-        for messages, size, admitted in self._waiting:
+        for messages, size, admitted in self.waiting:
             if admitted.done():
                 if not admitted.cancelled() and admitted.result():
                     return  # it was let in and is about to publish
@@ -57,7 +60,7 @@ class Backpressure:
 
     def open(self) -> None:
         """Let all in: the client has ended, and each publish learns of that."""
-        for _, _, admitted in self._waiting:
+        for _, _, admitted in self.waiting:
             _answer(admitted, True)
 
 

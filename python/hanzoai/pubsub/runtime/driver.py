@@ -7,6 +7,7 @@ called while a step runs waits for its turn. Every task is kept until it has end
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import deque
 from functools import partial
@@ -16,6 +17,7 @@ from hanzoai.pubsub.errors import AuthRefused, ClosedError, ProtocolError, PubSu
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import Limits
 from hanzoai.pubsub.runtime.backpressure import Backpressure
+from hanzoai.pubsub.runtime.deadlines import Deadlines
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure
 from hanzoai.pubsub.runtime.keeper import TaskKeeper
@@ -103,8 +105,9 @@ class Driver:
         self._drain_ms: int | None = None
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._probes: set[asyncio.Task[None]] = set()
-        self._numbers = 0
         self._is_slowed = False
+        self.number: Callable[[], int] = itertools.count(1).__next__
+        """A number that names nothing else of this client in what the session settles."""
         self._settles: dict[int, asyncio.Future[Outcome]] = {}
         self._keeper = TaskKeeper(clock)
         self.spawn = self._keeper.spawn
@@ -124,6 +127,7 @@ class Driver:
         session = self.session = make_session(self)
         self.message = session.message
         self.backpressure = Backpressure(session.publishes.has_room, clock)
+        self.deadlines = Deadlines(clock, self.expire)
         self._watch = Watch(clock, lambda: self.call(session.woke))
 
     # ------------------------------------------------------------ calls into the session
@@ -140,7 +144,6 @@ class Driver:
             self.busy = False
         if self.waiting:
             self.run_waiting()
-        self._reader.flush()
 
     def receive(self, frame: ServerFrame, at: int) -> None:
         """See ``Receiver``."""
@@ -184,15 +187,20 @@ class Driver:
             self.call(self.session.unsubscribe, sub)
             self._notify()
 
-    def number(self) -> int:
-        """A number that names nothing else of this client in what the session settles."""
-        self._numbers += 1
-        return self._numbers
-
     def publish(self, request: Publish) -> asyncio.Future[Outcome]:
         """Publish; the future gets the outcome."""
         settled = self._settles[request.ref] = self.loop.create_future()
-        self.call(self.session.publish, request)
+        if self.busy:
+            self.waiting.append(partial(self.session.publish, request))
+            return settled
+        # As `call` does it: no call costs more often.
+        self.busy = True
+        try:
+            self.session.publish(request)
+        finally:
+            self.busy = False
+        if self.waiting:
+            self.run_waiting()
         return settled
 
     def expire(self, ref: int) -> None:
@@ -424,7 +432,8 @@ class Driver:
         settled = self._settles.pop(ref, None)
         if settled is not None and not settled.done():
             settled.set_result(outcome)
-        self.backpressure.check()
+        if self.backpressure.waiting:
+            self.backpressure.check()
 
     def state_changed(self, change: StateChanged, /) -> None:
         """See ``Ports``."""
@@ -464,6 +473,7 @@ class Driver:
         for name in list(self._timers):
             self.cancel_timer(name)
         self._watch.stop()
+        self.deadlines.stop()
         for task in (*self._fetches.values(), *self._probes):
             task.cancel()
         self._fetches.clear()

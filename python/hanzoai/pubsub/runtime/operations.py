@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hanzoai.pubsub.errors import (
     ConnectionFailed,
@@ -20,15 +20,13 @@ from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.handlers import Listener
 from hanzoai.pubsub.runtime.http_operations import HttpApi
 from hanzoai.pubsub.runtime.publisher import Publisher
-from hanzoai.pubsub.runtime.publishing import PRESENCE_UPDATE
 from hanzoai.pubsub.runtime.states import StateStream
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.runtime.topic_arguments import one_topic, pattern_list, position_map
 from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.session.session import Session
-from hanzoai.pubsub.settings.checks import check_choice, check_number
+from hanzoai.pubsub.settings.checks import check_number
 from hanzoai.pubsub.topics import validate_topic
-from hanzoai.pubsub.values import Published, Via
 from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import (
         Limits,
         Message,
-        Outgoing,
         PositionList,
         PresenceMember,
         Since,
@@ -107,7 +104,7 @@ class Operations:
         )
         self._streams: set[StateStream] = set()
         self._end_told = False
-        self.publisher = Publisher(driver, self._http, options, around.clock)
+        self.publisher = Publisher(driver, self._http, options, around.clock, self.update_presence)
 
     # ------------------------------------------------------------ life
 
@@ -278,31 +275,6 @@ class Operations:
                 cause=failures.cause,
                 outcome_unknown=True,
             )
-
-    # ------------------------------------------------------------ publishing
-
-    async def publish(
-        self,
-        topic: str,
-        message: Outgoing,
-        *,
-        ttl: int | None,
-        id: str | None,
-        key: str | None,
-        background: bool,
-        timeout: float | None,
-        via: Via,
-    ) -> Published:
-        """Publish one message, or change the presence that it stands for."""
-        if via != "auto":
-            check_choice("via", via, get_args(Via))
-        one = self.publisher.prepare(topic, message, ttl, id)
-        if one.publication.type == PRESENCE_UPDATE and via != "rest":
-            await self.update_presence(topic, one.publication.data, timeout=timeout)
-            return Published(one.id)
-        return await self.publisher.publish(
-            one, key, background=background, timeout=timeout, via=via
-        )
 
     # ------------------------------------------------------------ presence
 

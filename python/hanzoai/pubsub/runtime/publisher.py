@@ -11,8 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, get_args
 
 from hanzoai.pubsub.errors import OperationTimeout, PubSubError, from_code
+from hanzoai.pubsub.runtime.deadlines import EXPIRED
 from hanzoai.pubsub.runtime.http_operations import failure, published
-from hanzoai.pubsub.runtime.publishing import Prepared, of_item, prepare, split_item
+from hanzoai.pubsub.runtime.publishing import (
+    PRESENCE_UPDATE,
+    Prepared,
+    of_item,
+    prepare,
+    split_item,
+)
 from hanzoai.pubsub.session.events import Publish
 from hanzoai.pubsub.session.peer import burst_of
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
@@ -20,15 +27,29 @@ from hanzoai.pubsub.settings.checks import check_choice
 from hanzoai.pubsub.values import Published, Via
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
+    from typing import Any, Protocol
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import Publication
     from hanzoai.pubsub.runtime.driver import Driver
     from hanzoai.pubsub.runtime.http_operations import HttpApi
+    from hanzoai.pubsub.session.events import SendPolicy
     from hanzoai.pubsub.session.ports import Outcome
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import Outgoing
+
+if TYPE_CHECKING:
+
+    class UpdatePresence(Protocol):
+        """See ``PubSubClient.update_presence``."""
+
+        def __call__(
+            self, topic: str | None, data: Mapping[str, Any], *, timeout: float | None
+        ) -> Awaitable[None]:
+            """Return when the server has answered."""
+            ...
+
 
 _CHUNK_BYTES: Final = 1 << 20
 """A batch is sent in frames of at most so many bytes of payload."""
@@ -42,6 +63,7 @@ class Publisher:
         http: For requests.
         options: What the client is set to.
         clock: For the time that a publish may take.
+        update_presence: Changes the presence of this client on a topic.
     """
 
     def __init__(
@@ -50,12 +72,18 @@ class Publisher:
         http: HttpApi,
         options: ClientOptions,
         clock: Clock,
+        update_presence: UpdatePresence,
     ) -> None:
         self._driver = driver
         self._http = http
         self._options = options
         self._clock = clock
+        self._update_presence = update_presence
         self._backpressure = driver.backpressure
+        self._deadlines = driver.deadlines
+        policy = options.send_queue.policy
+        self._blocks = policy == "block"
+        self._policy: SendPolicy = "error" if policy == "block" else policy
 
     @property
     def max_payload(self) -> int:
@@ -82,19 +110,39 @@ class Publisher:
 
     async def publish(
         self,
-        one: Prepared,
+        topic: str,
+        message: Outgoing,
+        ttl: int | None,
+        id: str | None,
         key: str | None,
-        *,
         background: bool,
         timeout: float | None,
         via: Via,
     ) -> Published:
-        """Publish one message; see ``PubSubClient.publish``."""
-        seconds = self._driver.patience(timeout)
-        (result,) = await self._send([one], key, seconds, via, batch=False, background=background)
-        if isinstance(result, PubSubError):
-            raise result
-        return result
+        """Publish one message, or change the presence that it stands for."""
+        if via != "auto":
+            check_choice("via", via, get_args(Via))
+        driver = self._driver
+        peer = driver.peer
+        limit = (peer and peer.limits.max_payload) or self._options.max_payload
+        one = prepare(topic, message, limit, ttl=ttl, id=id)
+        if one.publication.type == PRESENCE_UPDATE and via != "rest":
+            await self._update_presence(topic, one.publication.data, timeout=timeout)
+            return Published(one.id)
+        seconds = self._options.operation_timeout if timeout is None else driver.patience(timeout)
+        if via == "rest" or (via == "auto" and peer is not None and not peer.ack):
+            results = await self._over_http([one], seconds, via, batch=False)
+            if results is not None:
+                return _only(results)
+        outcome, expired = await self._settle(
+            [one], key, seconds, batch=False, background=background
+        )
+        if isinstance(outcome, Acked) and outcome.results[0].error is None:
+            answer = outcome.results[0]
+            return Published(
+                answer.id or one.id, answer.timestamp, answer.seq, bool(answer.duplicate)
+            )
+        return _only(self._results(outcome, [one], seconds, expired=expired))
 
     async def publish_many(
         self, items: Sequence[Prepared], *, timeout: float | None, via: Via
@@ -111,7 +159,7 @@ class Publisher:
         for chunk in chunks(items, most):
             left = max(0.0, deadline - self._clock.now())
             try:
-                results += await self._send(chunk, None, left, via, batch=True)
+                results += await self._send(chunk, left, via)
             except PubSubError as error:
                 if not results:
                     raise
@@ -120,43 +168,28 @@ class Publisher:
         return results
 
     async def _send(
-        self,
-        items: Sequence[Prepared],
-        key: str | None,
-        seconds: float,
-        via: Via,
-        *,
-        batch: bool,
-        background: bool = False,
+        self, items: Sequence[Prepared], seconds: float, via: Via
     ) -> list[Published | PubSubError]:
-        self._driver.refuse_ended()
-        if self._goes_over_http(via):
-            self._driver.remember_own(item.id for item in items)
-            results = await self._http.publish(items, seconds, batch=batch, certain=via == "rest")
+        peer = self._driver.peer
+        if via == "rest" or (via == "auto" and peer is not None and not peer.ack):
+            results = await self._over_http(items, seconds, via, batch=True)
             if results is not None:
                 return results
-        self._driver.connect()
-        outcome, expired = await self._settle(
-            items, key, seconds, batch=batch, background=background
-        )
-        if isinstance(outcome, Acked):
-            return [
-                published(result, item) for result, item in zip(outcome.results, items, strict=True)
-            ]
-        if isinstance(outcome, Rejected) and outcome.code == "timeout":
-            message = f"It could not be sent within {seconds:g} s. {self._standing()}"
-            outcome = replace(outcome, message=message)
-        return [self._failure(outcome, item, expired=expired) for item in items]
+        outcome, expired = await self._settle(items, None, seconds, batch=True, background=False)
+        return self._results(outcome, items, seconds, expired=expired)
 
-    def _goes_over_http(self, via: Via) -> bool:
-        """Whether a publish takes a request of its own.
+    async def _over_http(
+        self, items: Sequence[Prepared], seconds: float, via: Via, *, batch: bool
+    ) -> list[Published | PubSubError] | None:
+        """Publish in a request of its own; None where there is no HTTP API.
 
         A peer of plain HIP-56 acknowledges nothing on a socket, but answers a request.
         """
-        if via != "auto":
-            return via == "rest"
-        peer = self._driver.peer
-        return peer is not None and not peer.ack and not self._http.missing
+        self._driver.refuse_ended()
+        if via != "rest" and self._http.missing:
+            return None
+        self._driver.remember_own(item.id for item in items)
+        return await self._http.publish(items, seconds, batch=batch, certain=via == "rest")
 
     async def _settle(
         self,
@@ -167,46 +200,61 @@ class Publisher:
         batch: bool,
         background: bool,
     ) -> tuple[Outcome, bool]:
-        queue = self._options.send_queue
+        """Publish over the connection; the outcome, and whether the time had passed."""
+        # One function from the program's call to the driver: each publish comes through here.
+        driver, deadlines = self._driver, self._deadlines
+        if driver.is_finished:
+            driver.refuse_ended()
+        if driver.state == "initialized":
+            driver.connect()
         size = 0
         publications: list[Publication] = []
         for item in items:
             size += item.size
             publications.append(item.publication)
-        began = self._clock.now()
-        if queue.policy == "block":
-            if not await self._backpressure.enter(len(items), size, seconds):
-                raise OperationTimeout(
-                    f"The queue of publishes had no room within {seconds:g} s. {self._standing()}",
-                    topic=items[0].publication.topic,
-                    id=items[0].id,
-                    outcome_unknown=False,
-                )
-            self._driver.refuse_ended()
-        driver = self._driver
-        ref = driver.number()
-        policy = "error" if queue.policy == "block" else queue.policy
+        deadline = self._clock.now() + seconds
+        if self._blocks:
+            await self._wait_for_room(items, size, seconds)
         if not self._options.echo:
             driver.remember_own(item.id for item in items)
-        request = Publish(ref, tuple(publications), size, policy, key, batch, background)
+        ref = driver.number()
+        deadlines.pending[ref] = deadline
+        if deadline < deadlines.next:
+            deadlines.arm(deadline)
+        request = Publish(ref, tuple(publications), size, self._policy, key, batch, background)
         settled = driver.publish(request)
-        self._backpressure.check()
-        expired = False
-
-        def expire() -> None:
-            nonlocal expired
-            expired = True
-            driver.expire(ref)
-
-        left = max(0.0, seconds - (self._clock.now() - began))
-        timer = self._clock.call_later(left, expire)
+        if self._blocks:
+            self._backpressure.check()
         try:
-            return await settled, expired
+            outcome = await settled
         except asyncio.CancelledError:
             driver.expire(ref)
             raise
         finally:
-            timer.cancel()
+            expired = deadlines.pending.pop(ref) == EXPIRED
+        return outcome, expired
+
+    async def _wait_for_room(self, items: Sequence[Prepared], size: int, seconds: float) -> None:
+        if not await self._backpressure.enter(len(items), size, seconds):
+            raise OperationTimeout(
+                f"The queue of publishes had no room within {seconds:g} s. {self._standing()}",
+                topic=items[0].publication.topic,
+                id=items[0].id,
+                outcome_unknown=False,
+            )
+        self._driver.refuse_ended()
+
+    def _results(
+        self, outcome: Outcome, items: Sequence[Prepared], seconds: float, *, expired: bool
+    ) -> list[Published | PubSubError]:
+        if isinstance(outcome, Acked):
+            return [
+                published(result, item) for result, item in zip(outcome.results, items, strict=True)
+            ]
+        if isinstance(outcome, Rejected) and outcome.code == "timeout":
+            message = f"It could not be sent within {seconds:g} s. {self._standing()}"
+            outcome = replace(outcome, message=message)
+        return [self._failure(outcome, item, expired=expired) for item in items]
 
     def _failure(self, outcome: Outcome, item: Prepared, *, expired: bool) -> PubSubError:
         topic, id = item.publication.topic, item.id
@@ -246,6 +294,13 @@ class Publisher:
         if driver.state == "connected" and rate:
             said += f" Publishes are paced at {rate:g} a second, which the server allows."
         return said
+
+
+def _only(results: list[Published | PubSubError]) -> Published:
+    (result,) = results
+    if isinstance(result, PubSubError):
+        raise result
+    return result
 
 
 def chunks(items: Sequence[Prepared], most: int) -> list[list[Prepared]]:

@@ -19,7 +19,7 @@ from hanzoai.pubsub.generated.wire import Publication
 from hanzoai.pubsub.settings.checks import kind
 from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.wire.ids import message_id
-from hanzoai.pubsub.wire.payloads import check_publication
+from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,22 +40,19 @@ _FIELDS: Final = ("topic", "type", "data", "ttl", "id", "meta")
 _PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
     """A publication that can be sent.
 
     Attributes:
         publication: With topic and id.
+        id: The id.
         size: Bytes it holds of the queue.
     """
 
     publication: Publication
+    id: str
     size: int
-
-    @property
-    def id(self) -> str:
-        """Its message id."""
-        return self.publication.id or ""
 
 
 def prepare(
@@ -82,11 +79,17 @@ def prepare(
         PayloadTooLarge: The data is over the limit.
         InvalidOption: Another field is not valid; ``field`` names it.
     """
-    fields = _fields(message)
-    named = fields.pop("topic", None)
+    fields: dict[str, Any] = {}
+    given = cast("dict[str, Any]", message) if type(message) is dict else _fields(message)
+    for name, value in given.items():
+        if name not in _FIELDS:
+            raise _unknown_field(name)
+        if name == "data" or value is not None:
+            fields[name] = value
+    named = fields.setdefault("topic", topic)
     if topic is None:
         topic = cast("str", named)
-    elif named is not None and named != topic:
+    elif named is not topic and named != topic:
         raise InvalidOption(
             "The message names another topic than the call.",
             remedy="Leave the topic out of the message.",
@@ -107,10 +110,12 @@ def prepare(
         fields["data"] = plain(fields["data"])
     if ttl is not None:
         fields["ttl"] = ttl
-    given = fields.get("id") if id is None else id
-    fields["id"] = message_id() if given is None else given
+    if id is not None:
+        fields["id"] = id
+    elif "id" not in fields:
+        fields["id"] = message_id()
     try:
-        publication = Publication(topic=topic, **fields)
+        publication = Publication(**fields)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"]) or "message"
@@ -120,16 +125,15 @@ def prepare(
             field=name,
             topic=topic,
         ) from None
-    return Prepared(publication, check_publication(publication, limit))
+    size = check_data(publication.data, limit, topic=topic)
+    if publication.meta is not None:
+        size += check_data(publication.meta, limit, topic=topic, path="meta")
+    return Prepared(publication, fields["id"], size)
 
 
-def _fields(message: object) -> dict[str, Any]:
+def _fields(message: object) -> Mapping[str, Any]:
     if isinstance(message, Publication):
-        return {
-            name: getattr(message, name)
-            for name in message.model_fields_set
-            if name == "data" or getattr(message, name) is not None
-        }
+        return {name: getattr(message, name) for name in message.model_fields_set}
     if not isinstance(message, Mapping):
         # Loaded for objects of models alone.
         from hanzoai.pubsub.payload_models import is_model
@@ -141,18 +145,16 @@ def _fields(message: object) -> dict[str, Any]:
             remedy='Publish {"type": ..., "data": ...}.',
             field="message",
         )
-    fields: dict[str, Any] = {}
-    for given, value in cast("Mapping[object, Any]", message).items():
-        name = str(given)
-        if name not in _FIELDS:
-            raise InvalidOption(
-                f"The message has a field `{name[:64]}`.",
-                remedy=f"Its fields are {', '.join(_FIELDS)}; put everything else into `data`.",
-                field=name,
-            )
-        if name == "data" or value is not None:
-            fields[name] = value
-    return fields
+    return cast("Mapping[str, Any]", message)
+
+
+def _unknown_field(given: object) -> InvalidOption:
+    name = str(given)
+    return InvalidOption(
+        f"The message has a field `{name[:64]}`.",
+        remedy=f"Its fields are {', '.join(_FIELDS)}; put everything else into `data`.",
+        field=name,
+    )
 
 
 def of_item(error: PubSubError, number: int) -> PubSubError:

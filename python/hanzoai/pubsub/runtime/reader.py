@@ -103,7 +103,6 @@ class Reader:
         self._dial = dial
         self._keeper = keeper
         self._clock = clock
-        self._outgoing: list[ClientFrame] = []
         self._link: _Link | None = None
         self._turn = 0
         self._paused = False
@@ -121,14 +120,9 @@ class Reader:
         return max(0, round((self._clock.now() - self._link.transport.last_heard) * 1000))
 
     def send(self, frame: ClientFrame) -> None:
-        """Have a frame sent with the next ``flush``."""
-        self._outgoing.append(frame)
-
-    def flush(self) -> None:
-        """Hand the frames to the transport, together."""
-        if self._outgoing and self._link is not None:
-            self._link.transport.send(self._outgoing)
-            self._outgoing = []
+        """Hand a frame to the transport, if there is one."""
+        if self._link is not None:
+            self._link.transport.send(frame)
 
     def give_way(self) -> None:
         """After the frame at hand, let the other tasks run: an inbox is full."""
@@ -142,8 +136,6 @@ class Reader:
 
     def hang_up(self, code: int) -> None:
         """Close it, or give up opening it; nothing of it is reported after that."""
-        self.flush()
-        self._outgoing.clear()
         link, self._link = self._link, None
         if link is None:
             return
@@ -170,7 +162,7 @@ class Reader:
         try:
             async with asyncio.timeout(seconds):
                 await transport.open()
-                transport.send([auth])
+                transport.send(auth)
                 return any(map(_is_answer, await transport.receive()))
         except (TransportFailed, TransportClosed, TimeoutError):
             return False
@@ -206,10 +198,7 @@ class Reader:
                         receiver.run_waiting()
                     self._turn += 1
                     if self._turn >= _TURN:
-                        self.flush()
                         await self._let_others_run()
-                if self._outgoing:
-                    self.flush()
         except (TransportFailed, TransportClosed) as end:
             after = end.retry_after
             self._lost(link, end.code, end.reason, None if after is None else round(after * 1000))
@@ -232,6 +221,5 @@ class Reader:
         if self._link is not link:
             return
         self._link = None
-        self._outgoing.clear()
         self._keeper.spawn(link.transport.close(), "closing transport")
         self._receiver.dropped(code, reason, retry_after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.wire import ErrorInfo, PublishResult
@@ -12,10 +13,14 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.events import Publish
 
 
+@dataclass(slots=True, eq=False)
 class PublishState:
     """One publish; `results` has a slot for each message, None until it is answered.
 
     Attributes:
+        number: Its place in the order of the calls.
+        publish: What the user publishes.
+        ref: What names it on the wire; of one of several messages, with its slot behind a dot.
         sent: Something of it may be published already.
         doubted: It was in flight when a connection was lost: no refusal tells what became of it.
         awaited: Slots that the server has still to answer.
@@ -23,17 +28,15 @@ class PublishState:
         since: Milliseconds that publishes had been held back for when this one came.
     """
 
-    __slots__ = ("awaited", "doubted", "left", "number", "publish", "results", "sent", "since")
-
-    def __init__(self, number: int, publish: Publish, since: int) -> None:
-        self.number = number
-        self.publish = publish
-        self.results: list[PublishResult | None] = [None] * len(publish.messages)
-        self.left = len(publish.messages)
-        self.sent = False
-        self.doubted = False
-        self.since = since
-        self.awaited: set[int] = set()
+    number: int
+    publish: Publish
+    ref: str
+    results: list[PublishResult | None]
+    left: int
+    since: int
+    sent: bool = False
+    doubted: bool = False
+    awaited: set[int] = field(default_factory=set[int])
 
     def open(self) -> list[int]:
         """Slots without an answer."""

@@ -65,7 +65,7 @@ class Publishes:
         self._interval = options.pace_interval
         self._entries: dict[int, PublishState] = {}  # by ref
         self._queue: OrderedDict[int, PublishState] = OrderedDict()  # by number, which is the order
-        self._flight: OrderedDict[int, PublishState] = OrderedDict()  # by number
+        self._flight: dict[str, PublishState] = {}  # by what names it on the wire
         self._keys: dict[str, PublishState] = {}  # unsent, by key of the policy `latest`
         self._queued = [0, 0]
         self._flying = [0, 0]
@@ -119,12 +119,26 @@ class Publishes:
         """Take a publish into the queue, or settle it by its policy; send what may go."""
         if event.ref in self._entries:
             return
-        if not event.messages:
+        count = len(event.messages)
+        if not count:
             self._ports.settle(event.ref, Acked(()))
+            return
+        peer = self._context.peer
+        if (
+            not self._queue
+            and peer is not None
+            and not self._paused
+            and (not peer.rate or self._budget >= count * 1000)
+            and (not self._flight or not peer.ack or self._has_flight_room(event))
+        ):
+            self._number += 1
+            self._turns.credit.clear()
+            ref = f"p{event.ref}"
+            entry = PublishState(self._number, event, ref, [None] * count, count, self._held)
+            self._send(entry, peer)
             return
         key = event.key if event.policy == "latest" else None
         place = None if key is None else self._supersede(key, event)
-        count = len(event.messages)
         if event.policy == "drop_oldest":
             self._make_room(count, event.size)
         if not self.has_room(count, event.size):
@@ -135,8 +149,15 @@ class Publishes:
         if place is None:
             self._number += 1
         number = self._number if place is None else place
-        self._enqueue(PublishState(number, event, self._held), key)
+        entry = PublishState(number, event, f"p{event.ref}", [None] * count, count, self._held)
+        self._enqueue(entry, key)
         self._pump()
+
+    def _has_flight_room(self, publish: Publish) -> bool:
+        return (
+            self._flying[0] + len(publish.messages) <= self._max_messages
+            and self._flying[1] + publish.size <= self._max_bytes
+        )
 
     def expire(self, ref: int) -> None:
         """Give a publish up: its time has passed."""
@@ -230,6 +251,22 @@ class Publishes:
         if found is None:
             return False
         entry, slot = found
+        publish = entry.publish
+        if len(publish.messages) == 1 and frame.results is None:
+            # Nearly every answer is to one message. What was sent is not among the keys.
+            del self._flight[entry.ref], self._entries[publish.ref]
+            self._flying[0] -= 1
+            self._flying[1] -= publish.size
+            result = PublishResult(
+                id=frame.id or publish.messages[0].id,
+                timestamp=frame.timestamp,
+                seq=frame.seq,
+                duplicate=frame.duplicate,
+            )
+            self._ports.settle(publish.ref, Acked((result,)))
+            if self._queue:
+                self._pump()
+            return True
         slots = entry.open() if slot is None else [slot]
         results = results_of(frame)
         pause: int | None = None
@@ -304,16 +341,15 @@ class Publishes:
     # ---------------------------------------------------------------- inside
 
     def _find(self, ref: str | None) -> tuple[PublishState, int | None] | None:
-        if ref is None or ref[:1] != "p":
+        if ref is None:
             return None
-        number, _, slot = ref[1:].partition(".")
-        if not is_number(number) or not (slot == "" or is_number(slot)):
-            return None
-        entry = self._entries.get(int(number))
-        if entry is None or entry.number not in self._flight:
-            return None
-        if slot == "":
+        entry = self._flight.get(ref)
+        if entry is not None:
             return entry, None
+        whole, _, slot = ref.partition(".")
+        entry = self._flight.get(whole)
+        if entry is None or not is_number(slot):
+            return None
         index = int(slot)
         if index >= len(entry.results) or entry.results[index] is not None:
             return None
@@ -352,7 +388,7 @@ class Publishes:
         self._entries.pop(publish.ref, None)
         if self._queue.pop(entry.number, None) is not None:
             count_in(self._queued, publish, -1)
-        elif self._flight.pop(entry.number, None) is not None:
+        elif self._flight.pop(entry.ref, None) is not None:
             count_in(self._flying, publish, -1)
         if publish.key is not None and self._keys.get(publish.key) is entry:
             del self._keys[publish.key]
@@ -373,45 +409,52 @@ class Publishes:
             count = len(publish.messages)
             if rate and self._budget < min(count, burst) * 1000:
                 break
-            if (
-                peer.ack
-                and self._flight
-                and (
-                    self._flying[0] + count > self._max_messages
-                    or self._flying[1] + publish.size > self._max_bytes
-                )
-            ):
+            if peer.ack and self._flight and not self._has_flight_room(publish):
                 break
-            if rate:
-                # A batch beyond the budget is granted in part: there is nothing left there then.
-                self._budget = max(self._budget - count * 1000, (burst - rate) * 1000)
             self._turns.taken()
             self._drop(entry)
             self._send(entry, peer)
-        if rate and self._budget < burst * 1000 and not self._pacing:
+        if rate and not self._pacing:
+            self._pace(peer)
+
+    def _pace(self, peer: Peer) -> None:
+        if self._budget < peer.burst * 1000:
             self._pacing = True
             self._timers.pace = self._interval
 
     def _send(self, entry: PublishState, peer: Peer) -> None:
-        publish, slots = entry.publish, entry.open()
+        publish = entry.publish
+        count = len(publish.messages)
+        ref = entry.ref if peer.ack else None
         self.slowed += self._held - entry.since >= SLOW
         entry.since = self._held
-        ref = f"p{publish.ref}" if peer.ack else None
+        if peer.rate:
+            # A batch beyond the budget is granted in part: there is nothing left there then.
+            least = (peer.burst - peer.rate) * 1000
+            self._budget = max(self._budget - count * 1000, least)
+            if not self._pacing:
+                self._pace(peer)
         entry.sent = True
-        entry.awaited = set(slots)
-        if publish.batch and peer.batch:
-            left = [publish.messages[n] for n in slots]
-            self._ports.send(PublishFrame(messages=left, ref=ref))
-        elif len(entry.results) == 1:
+        if count == 1 and not (publish.batch and peer.batch):
             self._ports.send(PublishFrame(message=publish.messages[0], ref=ref))
         else:
-            for n in slots:
-                one = None if ref is None else f"{ref}.{n}"
-                self._ports.send(PublishFrame(message=publish.messages[n], ref=one))
+            self._send_several(entry, peer, ref)
         if ref is None:
             self._blind.extend(message.topic for message in publish.messages)
             results = tuple(PublishResult(id=message.id) for message in publish.messages)
             self._ports.settle(publish.ref, Acked(results))
         else:
-            self._entries[publish.ref] = self._flight[entry.number] = entry
-            count_in(self._flying, publish, +1)
+            self._entries[publish.ref] = self._flight[entry.ref] = entry
+            self._flying[0] += count
+            self._flying[1] += publish.size
+
+    def _send_several(self, entry: PublishState, peer: Peer, ref: str | None) -> None:
+        publish, slots = entry.publish, entry.open()
+        entry.awaited = set(slots)
+        if publish.batch and peer.batch:
+            left = [publish.messages[n] for n in slots]
+            self._ports.send(PublishFrame(messages=left, ref=ref))
+        else:
+            for n in slots:
+                one = None if ref is None else f"{ref}.{n}"
+                self._ports.send(PublishFrame(message=publish.messages[n], ref=one))

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.generated import wire
 from hanzoai.pubsub.generated.lifecycle import FINAL
-from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, ErrorFrame, MessageFrame
+from hanzoai.pubsub.generated.wire import (
+    AuthErrorFrame,
+    AuthOkFrame,
+    ErrorFrame,
+    MessageFrame,
+    PublishedFrame,
+)
 from hanzoai.pubsub.session.causes import action_of, ends_connection
 from hanzoai.pubsub.session.context import Context
 from hanzoai.pubsub.session.events import (
@@ -124,11 +130,15 @@ class Session:
 
     def publish(self, request: Publish) -> None:
         """Publish; the port `settle` gets the outcome."""
-        if self.lifecycle.is_draining or self.lifecycle.state in FINAL:
+        lifecycle = self.lifecycle
+        if lifecycle.is_draining or lifecycle.state in FINAL:
             self._ports.settle(request.ref, _CLOSED)
         else:
             self.publishes.publish(request)
-            self.lifecycle.hurry()
+            if lifecycle.state != "connected":
+                lifecycle.hurry()
+            elif self._timers.pace is None:
+                return  # nothing that ends a step is due, as after nearly every publish
         self._end_step(None)
 
     def expire(self, ref: int) -> None:
@@ -235,6 +245,9 @@ class Session:
         if type(frame) is MessageFrame:
             self.message(frame.message)
             return
+        if type(frame) is PublishedFrame:
+            self._published(frame)
+            return
         event = Received(frame, at)
         match frame:
             case AuthOkFrame():
@@ -256,13 +269,17 @@ class Session:
 
     # ---------------------------------------------------------------- inside
 
+    def _published(self, frame: PublishedFrame) -> None:
+        if self._context.peer is not None:
+            self.lifecycle.proves_well()
+            if not self.publishes.published(frame):
+                self.own_presence.answered(frame.ref)
+        self._end_step(None)
+
     def _answer(self, frame: wire.ServerFrame, at: int) -> None:
         match frame:
             case wire.SubscribedFrame():
                 self.subscriptions.subscribed(frame, at)
-            case wire.PublishedFrame():
-                if not self.own_presence.answered(frame.ref):
-                    self.publishes.published(frame)
             case wire.PresenceSnapshotFrame():
                 self.subscriptions.presence.snapshot(frame)
             case _:
@@ -297,7 +314,8 @@ class Session:
 
     def _end_step(self, event: Event) -> None:
         """End the session if that is what it waits for, and start the timers that are due."""
-        lifecycle = self.lifecycle
+        lifecycle, timers = self.lifecycle, self._timers
         if lifecycle.is_draining and not len(self.publishes) and lifecycle.state not in FINAL:
             lifecycle.fire("drained", event)
-        self._timers.start_due()
+        if timers.pace is not None or timers.rejoin is not None:
+            timers.start_due()

@@ -29,10 +29,14 @@ def lane_of(entry: PublishState) -> Lane:
 
 
 class Turns:
-    """The turns of one client."""
+    """The turns of one client.
+
+    Attributes:
+        credit: What lanes that waited have saved up.
+    """
 
     def __init__(self) -> None:
-        self._credit: dict[Lane, int] = {}  # of lanes that waited
+        self.credit: dict[Lane, int] = {}
         self._then: dict[Lane, int] = {}
 
     def first(self, queue: Iterable[PublishState]) -> PublishState:
@@ -49,7 +53,7 @@ class Turns:
                 break
         # What is saved up stays small, so that a message that comes alone goes next.
         credit: dict[Lane, int] = {
-            lane: min(self._credit.get(lane, 0), 1) + weight
+            lane: min(self.credit.get(lane, 0), 1) + weight
             for lane, weight in WEIGHTS.items()
             if lane in heads
         }
@@ -60,7 +64,7 @@ class Turns:
 
     def taken(self) -> None:
         """What `first` or `fairest` named went."""
-        self._credit = self._then
+        self.credit = self._then
 
 
 __all__ = ["Turns"]

@@ -80,8 +80,8 @@ class Transport(Protocol):
             TransportFailed: It could not be opened.
         """
 
-    def send(self, frames: Sequence[ClientFrame]) -> None:
-        """Queue frames; those of one loop turn leave together.
+    def send(self, frame: ClientFrame) -> None:
+        """Queue a frame; those of one loop turn leave together.
 
         Never blocks and never raises; frames for a transport that has ended are forgotten.
         """

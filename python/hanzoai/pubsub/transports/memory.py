@@ -127,11 +127,10 @@ class MemoryTransport:
         self._end = end
         self.last_heard = self._peer.clock.now()
 
-    def send(self, frames: Sequence[ClientFrame]) -> None:
-        """Hand frames to the server."""
+    def send(self, frame: ClientFrame) -> None:
+        """Hand a frame to the server."""
         if self._end is not None and not self._closed:
-            for frame in frames:
-                self._end.receive(encode(frame))
+            self._end.receive(encode(frame))
 
     async def receive(self) -> Sequence[ServerFrame]:
         """Wait for frames.

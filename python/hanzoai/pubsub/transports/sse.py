@@ -125,13 +125,13 @@ class SseTransport:
     async def open(self) -> None:
         """Do nothing: the first request is that of `auth`."""
 
-    def send(self, frames: Sequence[ClientFrame]) -> None:
-        """Queue frames; those of one loop turn are handled together. Ignored once closed."""
+    def send(self, frame: ClientFrame) -> None:
+        """Queue a frame; those of one loop turn are handled together. Ignored once closed."""
         if self._ended is not None:
             return
         if not self._outgoing:
             asyncio.get_running_loop().call_soon(self._turn)
-        self._outgoing += frames
+        self._outgoing.append(frame)
 
     async def receive(self) -> Sequence[ServerFrame]:
         """Wait for frames.

@@ -82,7 +82,6 @@ class WebSocketTransport:
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
         self._options = options
         self._connection: _Connection | None = None
-        self._outgoing: list[bytes] = []
         self._closed = False
         self.now = clock.now
         self.last_heard: float = clock.now()
@@ -131,20 +130,20 @@ class WebSocketTransport:
         if self._closed:
             dialed.transport.abort()
 
-    def send(self, frames: Sequence[ClientFrame]) -> None:
-        """Queue frames; those of one loop turn leave in one write. Ignored once closed."""
+    def send(self, frame: ClientFrame) -> None:
+        """Queue a frame; those of one loop turn leave in one write. Ignored once closed."""
         connection = self._connection
         if connection is None or self._closed:
             return
-        if not self._outgoing:
-            asyncio.get_running_loop().call_soon(self._write)
-        for frame in frames:
-            try:
-                self._outgoing.append(encode(frame))
-            except ValueError:
-                # Payloads are checked when they are published; this one changed since. The
-                # exception is left out: it would show the payload.
-                logger.error("a frame of type %s cannot be written as JSON", frame.type)  # noqa: TRY400
+        outgoing = connection.outgoing
+        if not outgoing:
+            connection.loop.call_soon(connection.write_all)
+        try:
+            outgoing.append(encode(frame))
+        except ValueError:
+            # Payloads are checked when they are published; this one changed since. The exception
+            # is left out: it would show the payload.
+            logger.error("a frame of type %s cannot be written as JSON", frame.type)  # noqa: TRY400
 
     async def receive(self) -> Sequence[ServerFrame]:
         """Wait for frames: what has arrived, at most 32, in order.
@@ -195,11 +194,11 @@ class WebSocketTransport:
         """Say goodbye, wait at most a second for the answer, then cut."""
         if self._closed:
             return
-        self._write()
         self._closed = True
         connection = self._connection
         if connection is None:
             return
+        connection.write_all()
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
                 await connection.close(code)
@@ -207,12 +206,6 @@ class WebSocketTransport:
             pass
         finally:
             connection.transport.abort()
-
-    def _write(self) -> None:
-        connection = self._connection
-        outgoing, self._outgoing = self._outgoing, []
-        if connection is not None and not self._closed:
-            connection.write_all(outgoing)
 
     def _make_connection(self, protocol: ClientProtocol, **kwargs: Any) -> _Connection:
         return _Connection(self, protocol, **kwargs)
@@ -244,6 +237,7 @@ class _Connection(ClientConnection):
     def __init__(self, owner: WebSocketTransport, protocol: ClientProtocol, **kwargs: Any) -> None:
         super().__init__(protocol, **kwargs)
         self._owner = owner
+        self.outgoing: list[bytes] = []
         self.arrived: list[bytes] = []
         self.arrived_bytes = 0
         self.paused = False
@@ -319,10 +313,12 @@ class _Connection(ClientConnection):
 
     # -------------------------------------------------------------- out
 
-    def write_all(self, messages: Sequence[bytes]) -> None:
-        """Write text messages at once. What the network cannot take is buffered."""
-        if not messages or self.protocol.state is not OPEN:
+    def write_all(self) -> None:
+        """Write what waits in `outgoing`, at once. What the network cannot take is buffered."""
+        messages, self.outgoing = self.outgoing, []
+        protocol = self.protocol
+        if not messages or protocol.state is not OPEN:
             return
         for message in messages:
-            self.protocol.send_text(message)
-        self.transport.write(b"".join(self.protocol.data_to_send()))
+            protocol.send_text(message)
+        self.transport.write(b"".join(protocol.data_to_send()))

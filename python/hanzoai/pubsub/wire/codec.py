@@ -12,10 +12,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import from_json
+from pydantic_core import to_json as plain_json
 
-from hanzoai.pubsub.generated.wire import MessageFrame, ServerFrame
+from hanzoai.pubsub.generated.wire import (
+    MessageFrame,
+    Publication,
+    PublishedFrame,
+    PublishFrame,
+    ServerFrame,
+)
 from hanzoai.pubsub.wire.readings import read_event, read_frame
 
 if TYPE_CHECKING:
@@ -32,6 +39,10 @@ _LONE: Final = re.compile(r"\\u[dD][89a-fA-F]..\Z", re.DOTALL)
 
 MESSAGE: Final = b'{"type":"message",'
 """How a canonical message begins."""
+
+_STRICT: Final = ConfigDict(strict=True, hide_input_in_errors=True)
+_PUBLISHED: Final = b'{"type":"published",'
+_WRITTEN: Final = frozenset({"type", "message", "ref"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +81,15 @@ def message_validator() -> Callable[[str | bytes], MessageFrame]:
 
 
 @cache
+def _published_validator() -> Callable[[str | bytes], PublishedFrame]:
+    return TypeAdapter(PublishedFrame).validator.validate_json
+
+
+@cache
 def _frame_validator() -> Callable[[str | bytes], ServerFrame]:
-    return TypeAdapter[ServerFrame](ServerFrame).validator.validate_json
+    # The aliases within a union take their strictness from the adapter.
+    adapter = TypeAdapter[ServerFrame](ServerFrame, config=_STRICT)
+    return adapter.validator.validate_json
 
 
 def decode(data: str | bytes) -> ServerFrame | Malformed | Unknown:
@@ -81,8 +99,11 @@ def decode(data: str | bytes) -> ServerFrame | Malformed | Unknown:
     surrogate becomes U+FFFD, and nesting deeper than 200 levels is malformed.
     """
     try:
-        if isinstance(data, bytes) and data.startswith(MESSAGE):
-            return message_validator()(data)
+        if isinstance(data, bytes):
+            if data.startswith(_PUBLISHED):
+                return _published_validator()(data)
+            if data.startswith(MESSAGE):
+                return message_validator()(data)
         return _frame_validator()(data)
     except ValidationError:
         return _decode_leniently(data)
@@ -108,6 +129,22 @@ def encode(frame: ClientFrame) -> bytes:
     Raises:
         ValueError: A payload holds what JSON cannot; `check_publication` finds that earlier.
     """
+    if type(frame) is PublishFrame and frame.__pydantic_fields_set__ <= _WRITTEN:
+        one = frame.message
+        if type(one) is Publication and not one.__pydantic_extra__:
+            # The serializer of the model calls back into Python for each payload, which takes
+            # five times as long; this is the same JSON.
+            message: dict[str, object] = {"topic": one.topic, "type": one.type, "data": one.data}
+            if one.ttl is not None:
+                message["ttl"] = one.ttl
+            if one.id is not None:
+                message["id"] = one.id
+            if one.meta is not None:
+                message["meta"] = one.meta
+            fields: dict[str, object] = {"type": "publish", "message": message}
+            if frame.ref is not None:
+                fields["ref"] = frame.ref
+            return plain_json(fields)
     return frame.__pydantic_serializer__.to_json(frame, exclude_none=True)
 
 

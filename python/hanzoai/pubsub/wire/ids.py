@@ -25,24 +25,20 @@ _RANDOM_BITS: Final = 80
 _RANDOM_BYTES: Final = _RANDOM_BITS // 8
 
 
-def _system_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class IdMaker:
     """Makes ids; safe to call from any number of threads.
 
     Args:
-        wall_ms: Unix time in milliseconds.
+        wall_ns: Unix time in nanoseconds.
         random: Gives so many random bytes.
     """
 
     def __init__(
         self,
-        wall_ms: Callable[[], int] = _system_ms,
+        wall_ns: Callable[[], int] = time.time_ns,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        self._wall_ms = wall_ms
+        self._wall_ns = wall_ns
         self._random = random
         self._lock = threading.Lock()
         self._time = -1
@@ -53,7 +49,7 @@ class IdMaker:
 
     def message_id(self) -> str:
         """A fresh message id, `msg_` and a ULID that is greater than all before of this maker."""
-        now = self._wall_ms()
+        now = self._wall_ns() // 1_000_000
         with self._lock:
             if now > self._time:
                 self._time = now
@@ -68,6 +64,11 @@ class IdMaker:
             head = self._head
         return head + _PAIRS[low >> 10] + _PAIRS[low & 1023]
 
+    def renew(self) -> None:
+        """Begin with other random bits: a forked process must not repeat its parent's ids."""
+        self._lock = threading.Lock()
+        self._time = -1
+
     def ulid(self) -> str:
         """The 26 characters behind `msg_` of a fresh message id."""
         return self.message_id().removeprefix("msg_")
@@ -79,18 +80,8 @@ class IdMaker:
 
 
 _maker = IdMaker()
-
-
-def message_id() -> str:
-    """A fresh message id, `msg_` and a ULID; safe to call from any thread."""
-    return _maker.message_id()
-
-
-def _renew() -> None:
-    # A forked process would otherwise go on counting from its parent's last id and repeat its ids.
-    global _maker
-    _maker = IdMaker()
-
+message_id: Final = _maker.message_id
+"""A fresh message id, `msg_` and a ULID; safe to call from any thread."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=_maker.renew)
