@@ -228,5 +228,13 @@ def _api_key(
     return OK
 
 
+def _generate(argv: Sequence[str]) -> int:
+    # Imported late: no other command needs it.
+    from pubsub_server.contract.generate import run
+
+    return run(argv)
+
+
 serve = Command("serve", "run the reference server", _serve)
+generate = Command("generate", "generate types, documents and access rules", _generate)
 token = Command("token", "print a token for a development server, or make an API key", _token)

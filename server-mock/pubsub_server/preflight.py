@@ -12,6 +12,7 @@ from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth import api_keys
 from pubsub_server.backplanes.mesh import opening
+from pubsub_server.contract import setup as contract
 from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.topic_filter import TopicFilter
 from pubsub_server.settings.config import LOOPBACK
@@ -92,6 +93,11 @@ def _said(step: Callable[[Settings], object]) -> Callable[[Settings], Iterator[s
     return look
 
 
+def _contract(settings: Settings) -> None:
+    if settings.contract is not None:
+        contract.inspector(settings.contract)
+
+
 def _authenticator(settings: Settings) -> None:
     access.build_authenticator(settings, None)
 
@@ -136,6 +142,7 @@ _LOOKS: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _said(bus.check),
     _said(access.build_policy),
     _said(access.build_tls),
+    _said(_contract),
     _said(_authenticator),
     _said(_dev_key),
     _said(audit_kafka.build_tls),

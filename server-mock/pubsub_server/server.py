@@ -509,8 +509,14 @@ def _carriers(settings: Settings) -> Iterator[Carrier]:
 
 
 def _inspectors(settings: Settings) -> Sequence[Inspector]:
+    found: list[Inspector] = []
+    if settings.contract is not None:
+        # Only a server with a contract loads the validator.
+        from pubsub_server.contract import setup as contract
+
+        found.append(contract.inspector(settings.contract))
     if not settings.signed:
-        return ()
+        return found
     # Only a server of signed topics loads the curve and the hash.
     try:
         from pubsub_server.access.signed_topics import SignedTopics
@@ -518,7 +524,7 @@ def _inspectors(settings: Settings) -> Sequence[Inspector]:
         raise StartError(
             f"signed: {error.message} Install it: pip install 'hanzoai-pubsub-server[signed]'"
         ) from None
-    return (SignedTopics(),)
+    return [*found, SignedTopics()]
 
 
 def _signed_endpoint(hub: Hub, policy: Policy, settings: Settings) -> SignedEndpoint:

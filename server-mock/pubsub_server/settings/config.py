@@ -340,6 +340,11 @@ class Settings(BaseModel):
     rules: Path | None = Field(
         default=None, description="Access rules, YAML. Default: the rules of HIP-56."
     )
+    contract: Path | None = Field(
+        default=None,
+        description="Topic contract, YAML. Payloads that do not match the schema of their topic "
+        "are rejected with `schema`. Default: payloads are not checked.",
+    )
     max_payload: Size = Field(
         default=262_144, description="Maximum size of the JSON-encoded `data` of a message."
     )

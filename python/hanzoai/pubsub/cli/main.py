@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, str]] = {
 }
 SERVER_COMMANDS: Final[dict[str, str]] = {
     "serve": "run the server",
+    "generate": "generate types, AsyncAPI and access rules from a topic contract",
     "token": "print a token for a development server, or create an API key",
 }
 
