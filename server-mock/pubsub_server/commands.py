@@ -123,7 +123,7 @@ def _supervise(settings: Settings, argv: Sequence[str]) -> int:
         await Supervisor(settings, argv).run()
 
     try:
-        # The first one makes the key that all use.
+        # Create the key that all workers use.
         access.build_dev_key(settings)
         asyncio.run(supervise())
     except StartError as error:
@@ -132,10 +132,10 @@ def _supervise(settings: Settings, argv: Sequence[str]) -> int:
 
 
 def _run(settings: Settings, worker: tuple[Path, int] | None = None) -> int:
-    # Imported late: `--check-config` and `token` need none of it.
+    # `--check-config` and `token` do not need these imports.
     from pubsub_server.process import new_event_loop, run
 
-    # What was imported stays: a full collection that walks it stops every delivery for 50 ms.
+    # Freeze imported objects: a full collection of them would delay every delivery by 50 ms.
     gc.collect()
     gc.freeze()
     try:
@@ -151,21 +151,27 @@ def _run(settings: Settings, worker: tuple[Path, int] | None = None) -> int:
 def _token(argv: Sequence[str]) -> int:
     parser = Parser(
         prog="hanzo-pubsub token",
-        description="Prints a token that `hanzo-pubsub serve --dev` on this machine accepts, or "
+        description="Print a token that `hanzo-pubsub serve --dev` on this machine accepts, or "
         "with --api-key a new API key and its entry for the file of --api-keys-file.",
         allow_abbrev=False,
     )
-    who = parser.add_argument_group("who")
-    who.add_argument("--user", required=True, metavar="ID", help="the user id")
+    who = parser.add_argument_group("identity")
+    who.add_argument("--user", required=True, metavar="ID", help="user id")
     who.add_argument("--name", help="display name")
-    who.add_argument("--avatar-url", metavar="URL", help="picture")
+    who.add_argument("--avatar-url", metavar="URL", help="URL of the user's picture")
     kind = who.add_mutually_exclusive_group()
-    kind.add_argument("--kind", choices=KINDS, default="user", help="what it is [user]")
+    kind.add_argument(
+        "--kind", choices=KINDS, default="user", help="kind of the identity [default: user]"
+    )
     for name in ("service", "admin"):
         kind.add_argument(
-            f"--{name}", dest="kind", action="store_const", const=name, help=f"--kind {name}"
+            f"--{name}",
+            dest="kind",
+            action="store_const",
+            const=name,
+            help=f"same as --kind {name}",
         )
-    may = parser.add_argument_group("what it may reach (each may be repeated)")
+    may = parser.add_argument_group("permissions (each option can be repeated)")
     for flag, target, text in (
         ("--org", "orgs", "member of this organization"),
         ("--session-owner", "sessions_owned", "owns this chat session"),
@@ -173,17 +179,25 @@ def _token(argv: Sequence[str]) -> int:
         ("--agent", "agents", "has access to this agent"),
     ):
         may.add_argument(flag, dest=target, action="append", default=[], metavar="ID", help=text)
-    parser.add_argument("--bulk", action="store_true", help="publishes in bulk")
     parser.add_argument(
-        "--ttl", type=duration, default=3600.0, metavar="TIME", help="until it ends [1h]"
+        "--bulk", action="store_true", help="allow bulk publishing, with its own rate limit"
+    )
+    parser.add_argument(
+        "--ttl",
+        type=duration,
+        default=3600.0,
+        metavar="TIME",
+        help="time until the token expires [default: 1h]",
     )
     parser.add_argument(
         "--dev-key-file",
         type=Path,
         metavar="FILE",
-        help="key that signs (HANZO_PUBSUB_DEV_KEY_FILE)",
+        help="file with the signing key [default: HANZO_PUBSUB_DEV_KEY_FILE]",
     )
-    parser.add_argument("--api-key", action="store_true", help="make an API key instead")
+    parser.add_argument(
+        "--api-key", action="store_true", help="create an API key instead of a token"
+    )
     options = parser.parse_args(argv)
     fields: dict[str, list[str]] = {
         name: getattr(options, name)

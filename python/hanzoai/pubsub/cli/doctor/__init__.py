@@ -38,23 +38,23 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> Parser:
     parser = Parser(
         "doctor",
-        "Try every layer in order - DNS, TCP, TLS, HTTP, WebSocket, authentication, server-sent"
-        "\nevents, clock, token, access, payload size - and end with the first cause in words."
-        "\nNothing is published. Exits with 0 where all is well, else with 1.",
+        "Check every layer in order: DNS, TCP, TLS, HTTP, WebSocket, authentication, server-sent"
+        "\nevents, clock, token, access and payload size. Then print the first cause."
+        "\nThe command publishes nothing. It exits with 0 if every check passes, otherwise with 1.",
     )
     parser.add_argument(
         "--topic",
         action="append",
         default=[],
         metavar="TOPIC",
-        help="check the access to this topic or pattern; may be repeated",
+        help="check the access to this topic or pattern; can be repeated",
     )
     parser.add_argument(
         "--wait-keepalive",
         action="store_true",
-        help="wait up to 20s for the second chunk of the event stream, too",
+        help="also wait up to 20s for the second chunk of the event stream",
     )
-    connection_arguments(parser, timeout="for each check; default: 5s")
+    connection_arguments(parser, timeout="timeout of each check [default: 5s]")
     return parser
 
 
