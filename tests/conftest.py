@@ -69,6 +69,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for group in ordered for item in group]
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave out of every later collection of garbage what lives as long as the process.
+
+    Modules and collected tests are most of the objects, and many tests call `gc.collect()`.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter end as it would; modules in C may crash when objects outlive them."""
+    gc.unfreeze()
+
+
 _FAILED: list[str] = []
 """Tests whose frames are still held: servers and sockets that they did not get to close."""
 

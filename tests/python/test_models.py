@@ -7,12 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
-import openai
 import pytest
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk
 
 from hanzoai.pubsub.streams import (
     ModelError,
@@ -28,7 +24,14 @@ from hanzoai.pubsub.streams.parts import grow
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    import anthropic
+    import openai
+    from langchain_core.messages import AIMessageChunk
+
     from hanzoai.pubsub.testing import MemoryServer
+
+# The clients take seconds to import: a process that runs none of these tests must not pay for them.
+pytestmark = pytest.mark.slow
 
 RECORDED = Path(__file__).parents[2] / "spec" / "models"
 EXPECTED: dict[str, Any] = json.loads((RECORDED / "expected.json").read_text(encoding="utf-8"))
@@ -44,21 +47,28 @@ def answer(recording: str) -> Callable[[httpx2.Request], httpx2.Response]:
 
 
 def anthropic_client() -> anthropic.AsyncAnthropic:
+    import anthropic
+
     body = (RECORDED / "anthropic.sse").read_bytes()
     transport = httpx2.MockTransport(lambda _: httpx2.Response(200, headers=EVENTS, content=body))
     http = httpx2.AsyncClient(transport=transport)
     return anthropic.AsyncAnthropic(api_key="k", base_url="http://model.test", http_client=http)
 
 
+def openai_client(recording: str) -> openai.AsyncOpenAI:
+    import openai
+
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer(recording)))
+    return openai.AsyncOpenAI(api_key="k", base_url="http://model.test", http_client=http)
+
+
 async def openai_chat() -> ModelSource:
-    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer("openai-chat")))
-    client = openai.AsyncOpenAI(api_key="k", base_url="http://model.test", http_client=http)
+    client = openai_client("openai-chat")
     return from_openai(await client.chat.completions.create(messages=SAID, **ASK))
 
 
 async def openai_responses() -> ModelSource:
-    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer("openai-responses")))
-    client = openai.AsyncOpenAI(api_key="k", base_url="http://model.test", http_client=http)
+    client = openai_client("openai-responses")
     return from_openai(await client.responses.create(input="weather?", **ASK))
 
 
@@ -102,6 +112,8 @@ async def test_the_helper_of_anthropic_gives_the_same_parts(pubsub_memory: Memor
 
 
 def test_clients_without_asyncio_give_the_same_parts() -> None:
+    import openai
+
     http = httpx2.Client(transport=httpx2.MockTransport(answer("openai-chat")))
     client = openai.OpenAI(api_key="k", base_url="http://model.test", http_client=http)
     source = from_openai(client.chat.completions.create(messages=SAID, **ASK))
@@ -113,6 +125,9 @@ def test_clients_without_asyncio_give_the_same_parts() -> None:
 
 
 async def test_a_langchain_model_is_published_as_it_streams(pubsub_memory: MemoryServer) -> None:
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+
     ps = pubsub_memory.client()
     model = GenericFakeChatModel(messages=iter([AIMessage(content="Let me look. Rain.")]))
     async with stream_writer(ps, TOPIC, id="r1", window=0) as writer:
@@ -122,6 +137,8 @@ async def test_a_langchain_model_is_published_as_it_streams(pubsub_memory: Memor
 
 
 def test_chunks_of_langchain_hold_reasoning_citations_and_tool_calls() -> None:
+    from langchain_core.messages import AIMessageChunk
+
     def call(args: str, id: str | None = None, name: str | None = None) -> AIMessageChunk:
         chunk: Any = {"index": 0, "id": id, "name": name, "args": args, "type": "tool_call_chunk"}
         return AIMessageChunk(content="", tool_call_chunks=[chunk])
