@@ -132,3 +132,20 @@ def test_a_program_that_turns_warnings_into_errors_ends_as_any_other() -> None:
     program = "from hanzoai.pubsub import soc; print(soc.owner_of(bytes(31) + bytes([1])).hex())"
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_only_the_extension_is_loaded_under_a_filter_of_warnings_that_all_threads_share() -> None:
+    program = """
+import sys, warnings
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name in {"wallycore", "sha3"} and warnings.filters[0][0] == "ignore":
+            print(name)
+
+warnings.simplefilter("error")
+sys.meta_path.insert(0, Finder())
+from hanzoai.pubsub import soc
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

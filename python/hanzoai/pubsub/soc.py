@@ -41,13 +41,15 @@ _EIP_191: Final = b"\x19Ethereum Signed Message:\n32"
 _SAFE: Final = 2**53
 
 
-def _load(name: str) -> Any:
+def _load(name: str, extension: str) -> Any:
     try:
         with warnings.catch_warnings():
             # Types that SWIG generates have no `__module__`. Python warns of it, and with -W error
-            # the process would crash when it ends.
+            # the process would crash when it ends. Filters belong to all threads, so nothing but
+            # the extension is loaded under this one.
             warnings.simplefilter("ignore", DeprecationWarning)
-            return import_module(name)
+            import_module(extension)
+        return import_module(name)
     except ImportError as error:
         raise UsageError(
             f"Signed messages need the package of the module `{name}`.",
@@ -57,8 +59,8 @@ def _load(name: str) -> Any:
 
 
 # Neither has type stubs.
-_curve: Final = _load("wallycore")
-_keccak: Final = cast("Callable[[bytes], Any]", _load("sha3").keccak_256)
+_curve: Final = _load("wallycore", "_wallycore")
+_keccak: Final = cast("Callable[[bytes], Any]", _load("sha3", "_pysha3").keccak_256)
 _SIGN: Final = cast("int", _curve.EC_FLAG_ECDSA | _curve.EC_FLAG_RECOVERABLE)
 
 
