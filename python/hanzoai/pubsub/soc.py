@@ -45,7 +45,7 @@ def _load(name: str, extension: str) -> Any:
     try:
         with warnings.catch_warnings():
             # Types that SWIG generates have no `__module__`. Python warns of it, and with -W error
-            # the process would crash when it ends. Filters belong to all threads, so nothing but
+            # the process would crash when it ends. Filters belong to all threads, so only
             # the extension is loaded under this one.
             warnings.simplefilter("ignore", DeprecationWarning)
             import_module(extension)
