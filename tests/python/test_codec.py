@@ -440,6 +440,34 @@ def test_the_name_of_an_event_says_which_frame_it_is() -> None:
 # ---------------------------------------------------------------- frames of the client
 
 
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.just(0.5),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.just("token"),
+            "ttl": st.integers(0, 9),
+            "id": st.just("msg_1"),
+            "meta": st.just({"a": None}),
+        },
+    ),
+    st.none() | st.just("p1"),
+)
+def test_a_publish_is_written_as_its_model_writes_it(
+    data: Any, fields: dict[str, Any], ref: str | None
+) -> None:
+    frame = PublishFrame(message=Publication(topic="a.b", data=data, **fields), ref=ref)
+    assert json.loads(encode(frame)) == frame.wire()
+
+
+def test_fields_that_a_publication_keeps_for_newer_peers_are_written() -> None:
+    one = Publication.model_validate({"topic": "a", "data": 1, "later": 2})
+    assert json.loads(encode(PublishFrame(message=one)))["message"]["later"] == 2
+
+
 def test_a_frame_is_written_compactly_without_what_is_none() -> None:
     assert encode(PingFrame()) == b'{"type":"ping"}'
     assert encode(AuthFrame(token="t", version=1)) == b'{"type":"auth","token":"t","version":1}'

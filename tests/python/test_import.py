@@ -33,6 +33,28 @@ for thread in threading.enumerate():
 print(kinds)
 """
 
+PYDANTIC = [
+    "annotated_types",
+    "hanzoai",
+    "pydantic",
+    "pydantic_core",
+    "typing_extensions",
+    "typing_inspection",
+]
+"""What may be loaded of others."""
+
+LOADED = """
+import asyncio
+import sys
+before = set(sys.modules)
+from hanzoai.pubsub import PubSubClient
+PubSubClient("ws://127.0.0.1/ws", "t")
+names = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(sorted(name for name in names - set(sys.stdlib_module_names) if name[0] != "_"))
+dear = {"bz2", "csv", "difflib", "email", "http.client", "importlib.metadata", "zipfile"}
+print(sorted(dear & (set(sys.modules) - before)))
+"""
+
 
 def run(program: str) -> str:
     done = subprocess.run(
@@ -48,3 +70,7 @@ def test_an_import_builds_no_type_of_the_wire() -> None:
 
 def test_threads_may_first_use_a_type_together() -> None:
     assert run(TOGETHER) == str(["internal"] * 8)
+
+
+def test_an_import_loads_no_library_but_pydantic_and_no_dear_module() -> None:
+    assert run(LOADED) == f"{PYDANTIC}\n[]"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from email.utils import parsedate_to_datetime
 from typing import Final, cast
 
 _CLOSE_CODES: Final = {
@@ -39,6 +38,9 @@ def retry_after_of(value: str | None, wall: float | None = None) -> float | None
     try:
         seconds = float(text)
     except ValueError:
+        # Loaded for a date alone.
+        from email.utils import parsedate_to_datetime
+
         try:
             then = parsedate_to_datetime(text).timestamp()
         except (ValueError, OverflowError):

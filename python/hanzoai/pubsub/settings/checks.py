@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 from typing import Final
@@ -64,6 +63,9 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """One of a few words."""
     if value not in choices:
         listed = ", ".join(f"`{choice}`" for choice in choices)
+        # Loaded for an error alone.
+        import difflib
+
         near = difflib.get_close_matches(str(value)[:_NAME_MAX], choices, n=1)
         hint = f"Did you mean `{near[0]}`? " if near else ""
         raise InvalidOption(

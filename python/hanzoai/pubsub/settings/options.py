@@ -5,7 +5,6 @@ Defaults come from `spec/defaults.yaml`. Times are seconds here, as everywhere i
 
 from __future__ import annotations
 
-import difflib
 import os
 import ssl
 from dataclasses import dataclass, field
@@ -26,7 +25,6 @@ from hanzoai.pubsub.settings.checks import (
 )
 from hanzoai.pubsub.settings.session import SessionOptions
 from hanzoai.pubsub.settings.urls import endpoints, refuse_plaintext
-from hanzoai.pubsub.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -262,6 +260,9 @@ class ClientOptions:
 
     def session(self) -> SessionOptions:
         """The options of the session, in milliseconds."""
+        # Loaded with the first connection: it reads how the package is installed.
+        from hanzoai.pubsub.version import VERSION
+
         return SessionOptions(
             renewable=self.get_token is not None,
             transport=self.transport,
@@ -417,6 +418,9 @@ def _refuse_unknown(settings: Mapping[str, object]) -> None:
     known = Settings.__annotations__
     for name in settings:
         if name not in known:
+            # Loaded for an error alone.
+            import difflib
+
             near = difflib.get_close_matches(name, (*known, *_ARGUMENTS), n=1)
             remedy = (
                 f"Did you mean `{near[0]}`?"
