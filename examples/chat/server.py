@@ -1,4 +1,4 @@
-"""A development server with its default settings: a process of its own, on free ports."""
+"""A development server of the examples: a process of its own, on free ports."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 START: Final = 20.0
 """Seconds that the server may take to start."""
-NOTICE: Final = 60.0
-"""Seconds before the end of a token at which a server asks for a new one, by default."""
 SESSION: Final = "demo"
 
 
@@ -62,10 +60,12 @@ class Server:
 
 
 @asynccontextmanager
-async def start() -> AsyncGenerator[Server]:
+async def start(**settings: str) -> AsyncGenerator[Server]:
     """Start a server, and end it with the block.
 
-    Limits, history and everything else that clients notice have their defaults.
+    Args:
+        **settings: Settings of the server by their names, with underscores. Without them limits,
+            history and everything else that clients notice have their defaults.
 
     Raises:
         ServerFailed: It did not start.
@@ -73,11 +73,15 @@ async def start() -> AsyncGenerator[Server]:
     with tempfile.TemporaryDirectory(prefix="hanzo-pubsub-demo-") as folder:
         key_file = Path(folder, "dev.key")
         key = load_key(key_file)
-        flags = ("--http-port=0", "--ws-port=0", "--log-level=warning", "--dev-key-file", key_file)
+        own = {"http_port": "0", "ws_port": "0", "log_level": "warning"}
+        flags = [
+            f"--{name.replace('_', '-')}={value}"
+            for name, value in {**own, "dev_key_file": key_file, **settings}.items()
+        ]
         with tempfile.TemporaryFile() as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "hanzoai.pubsub.cli", "serve", "--dev", "--faults"),
-                *map(str, flags),
+                *flags,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 env={k: v for k, v in os.environ.items() if not k.startswith("HANZO_PUBSUB_")},

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from examples.demo.server import SESSION, Server
+from examples.chat.server import SESSION, Server
 from examples.demo.story import Word, rhythm
 from hanzoai.pubsub import Gap, Message, PubSubClient
 from hanzoai.pubsub.values import PresenceChange, StateChange, Token, TokenContext

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING
 import httpx
 from rich.console import Console
 
+from examples.chat import site as sites
+from examples.chat.local_site import PageFailed
+from examples.chat.server import Server, ServerFailed
+from examples.demo import opening, plain, screen, spark_job
 from examples.demo import page as pages
-from examples.demo import plain, screen, spark_job
 from examples.demo.cast import (
     TOPIC,
     Reader,
@@ -27,7 +30,7 @@ from examples.demo.cast import (
     visit,
 )
 from examples.demo.ledger import Reading, judge, percentile, summary
-from examples.demo.server import Server, ServerFailed, start
+from examples.demo.server import start
 from examples.demo.stage import Stage
 from examples.demo.story import Word, load_words
 from hanzoai.pubsub import PubSubError
@@ -69,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         return asyncio.run(perform(args))
-    except (ServerFailed, pages.PageFailed) as error:
+    except (ServerFailed, PageFailed) as error:
         print(error, file=sys.stderr)
         return 1
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -118,11 +121,14 @@ async def perform(args: argparse.Namespace) -> int:
         start(words=len(words), rate=_rate(args), notice=notice) as server,
         AsyncExitStack() as stack,
     ):
-        page = await _open(stack, server, stage, max(2 * notice, 0.35 * length), args)
+        chat = await _open_chat(stack, server, args)
+        page = await _open(stack, server, stage, notice, length, args)
         show = plain.show(stage) if plainly else screen.show(stage, console)
         wrong: list[str] = []
         stage.began = time.perf_counter()
         async with show:
+            if chat is not None:
+                wrong += await opening.play(server, chat, stage)
             try:
                 async with asyncio.timeout(length + PATIENCE):
                     await _play(server, stage, page, words, args)
@@ -152,14 +158,37 @@ async def perform(args: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
+async def _open_chat(
+    stack: AsyncExitStack, server: Server, args: argparse.Namespace
+) -> sites.Site | None:
+    """The chat, for the time of the show: `examples/chat` on this server."""
+    try:
+        site = await stack.enter_async_context(sites.serve(server, rate=_rate(args)))
+        async with asyncio.timeout(PATIENCE):
+            await site.writer.ready()
+    except PageFailed:
+        return None  # The page of the show gives the reason.
+    except TimeoutError:
+        print("no chat: the process that answers did not start", file=sys.stderr)
+        return None
+    print(f"chat: {site.url}", flush=True)
+    return site
+
+
 async def _open(
-    stack: AsyncExitStack, server: Server, stage: Stage, life: float, args: argparse.Namespace
+    stack: AsyncExitStack,
+    server: Server,
+    stage: Stage,
+    notice: float,
+    length: float,
+    args: argparse.Namespace,
 ) -> pages.Page | None:
     """The page for browsers; without one the show goes on, unless it is to stay."""
-    serving = pages.serve(server, stage, life=life, notice=server.notice, stays=args.stay)
+    life = max(2 * notice, 0.35 * length)
+    serving = pages.serve(server, stage, life=life, notice=notice, stays=args.stay)
     try:
         page = await stack.enter_async_context(serving)
-    except pages.PageFailed as error:
+    except PageFailed as error:
         if args.stay:
             raise
         print(error, file=sys.stderr)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import shutil
-import tempfile
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,28 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from examples.chat import local_site
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-    from examples.demo.server import Server
+    from examples.chat.server import Server
     from examples.demo.stage import Stage
 
-ROOT: Final = Path(__file__).parent.parent.parent
-SOURCES: Final = Path(__file__).with_name("browser")
-ICON: Final = ROOT / "server-mock" / "console" / "icon.svg"
-BUILD_TIME: Final = 60.0
-"""Seconds that bundling may take."""
+MAIN: Final = Path(__file__).parent / "browser" / "main.ts"
 TABS: Final = 100
 """Tabs that may take part."""
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; connect-src *; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
-
-
-class PageFailed(Exception):
-    """There is no page; the text says why."""
 
 
 @dataclass(slots=True)
@@ -67,35 +54,15 @@ class Page:
         for user in self._users:
             await self.server.fault("drop", user=user)
 
-    def routes(self, folder: Path) -> list[web.RouteDef | web.StaticDef]:
-        """What the site answers."""
-
-        async def index(_request: web.Request) -> web.FileResponse:
-            return web.FileResponse(folder / "index.html")
-
+    def routes(self) -> list[web.RouteDef]:
+        """What the site answers beside its files."""
         return [
-            web.get("/", index),
             web.get("/show", self._show),
             web.get("/progress", self._progress),
             web.post("/token", self._token),
             web.post("/cut", self._disturb("drop")),
             web.post("/renew", self._disturb("expire", ms=round(self.notice * 1000))),
-            web.static("/", folder),
         ]
-
-    @web.middleware
-    async def guard(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        """Answer this page alone: no name that leads here, no page of others gets a token."""
-        if request.headers.get("Host") != self.url.removeprefix("http://").rstrip("/"):
-            raise web.HTTPMisdirectedRequest
-        if request.method == "POST" and request.headers.get("Origin") != self.url.rstrip("/"):
-            raise web.HTTPForbidden
-        answer = await handler(request)
-        answer.headers["Content-Security-Policy"] = POLICY
-        answer.headers["Cache-Control"] = "no-store"
-        return answer
 
     def _known(self, request: web.Request) -> str:
         user = request.query.get("user", "")
@@ -158,47 +125,5 @@ async def serve(
         PageFailed: It could not be bundled.
     """
     page = Page(server, stage, life, notice, stays)
-    with tempfile.TemporaryDirectory(prefix="hanzo-pubsub-page-") as folder:
-        await _bundle(Path(folder))
-        app = web.Application(middlewares=[page.guard])
-        app.add_routes(page.routes(Path(folder)))
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            _, port = runner.addresses[0]
-            page.url = f"http://127.0.0.1:{port}/"
-            yield page
-        finally:
-            await runner.cleanup()
-
-
-async def _bundle(folder: Path) -> None:
-    esbuild = ROOT / "node_modules" / ".bin" / "esbuild"
-    if not esbuild.exists():
-        raise PageFailed("no page for browsers: `make packages` installs what bundles it")
-    process = await asyncio.create_subprocess_exec(
-        str(esbuild),
-        f"page={SOURCES / 'main.ts'}",
-        f"style={SOURCES / 'page.css'}",
-        f"--outdir={folder}",
-        f"--alias:@hanzoai/pubsub={ROOT / 'js' / 'src' / 'index.ts'}",
-        *("--bundle", "--splitting", "--format=esm", "--target=es2022", "--log-level=warning"),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(BUILD_TIME):
-            _, said = await process.communicate()
-    except TimeoutError:
-        raise PageFailed("no page for browsers: bundling took too long") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise PageFailed(f"no page for browsers: {said.decode(errors='replace').strip()[:2000]}")
-    for file in (SOURCES / "index.html", ICON):
-        shutil.copy(file, folder)
+    async with local_site.serve(MAIN, page.routes()) as page.url:
+        yield page

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hanzoai.pubsub import PubSubClient
 
 if TYPE_CHECKING:
-    from examples.demo.server import Server
+    from examples.chat.server import Server
     from hanzoai.pubsub import Subscription
 
 JOB = Path(__file__).parent.parent / "spark" / "watched_job.py"

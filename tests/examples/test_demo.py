@@ -106,6 +106,7 @@ async def test_a_reader_that_came_back_late_is_cut_though_the_last_words_wait_fo
 async def test_a_show_that_stays_waits_for_a_browser_and_ends_well_when_told(name: str) -> None:
     async with started("--fast", "--words", "300", "--plain", "--stay") as process:
         assert process.stdout is not None
+        assert (await process.stdout.readline()).startswith(b"chat: http://127.0.0.1:")
         url = (await process.stdout.readline()).decode().removeprefix("in a browser: ").strip()
         assert b"when the page is open" in await process.stdout.readline()
         async with httpx.AsyncClient(base_url=url, trust_env=False) as browser:
