@@ -43,7 +43,7 @@ def test_a_whole_reading_is_told_as_such(ledger: Ledger) -> None:
         (reading([0, 1, 2, 2, 3, 4]), "1 seen twice"),
         (reading([0, 2, 1, 3, 4]), "1 out of order"),
         (reading([0, 1, 2, 3, 4, 5]), "1 never published"),
-        (reading([0, 1, 2, 3, 4], gaps=1), "1 gap told"),
+        (reading([0, 1, 2, 3, 4], gaps=1), "1 gap reported"),
         (reading([0, 1, 2, 3, 4], reconnects=2), "2 reconnects, not 3"),
         (reading([0, 1, 2, 3, 4], rotations=1), "1 rotation, not 2"),
         (reading([0, 1, 2, 3, 4], finished=False), "end of the stream"),
