@@ -117,6 +117,15 @@ async def test_batch_publish_tells_one_result_a_message(server: RunningServer) -
     assert [line.split()[0] for line in lines] == ["published"] * 3 + ["and"]
 
 
+async def test_request_reply_prints_a_reply_and_the_error_of_the_responder(
+    server: RunningServer,
+) -> None:
+    assert await run("request_reply.py", env=variables(server)) == [
+        "an apple costs 120",
+        "unknown_product: There is no moon.",
+    ]
+
+
 async def test_blocking_client_reads_its_jobs_in_order(server: RunningServer) -> None:
     assert await run("blocking_client.py", env=variables(server)) == ["job 0", "job 1", "job 2"]
 

@@ -38,6 +38,8 @@ export type ClientCode =
   | 'token_unavailable'
   | 'timeout'
   | 'outcome_unknown'
+  | 'request_timeout'
+  | 'responder_failed'
   | 'queue_full'
   | 'dropped'
   | 'messages_missed'
@@ -72,6 +74,8 @@ export type ErrorName =
   | 'Unavailable'
   | 'AuthRefused'
   | 'OperationTimeout'
+  | 'RequestTimeout'
+  | 'ReplyError'
   | 'QueueFull'
   | 'MessagesMissed'
   | 'Superseded'
@@ -167,6 +171,12 @@ const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> =
     timeout: ['again'],
     outcome_unknown: ['again'],
   },
+  RequestTimeout: {
+    request_timeout: ['again'],
+  },
+  ReplyError: {
+    responder_failed: ['retry'],
+  },
   QueueFull: {
     queue_full: ['again'],
     dropped: ['again'],
@@ -248,6 +258,10 @@ const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>>
     'Publish again with the same message id: the server publishes an id only once.',
     'The connection was lost after the message was sent and before the server answered.',
   ],
+  request_timeout: [
+    'Check that a responder is subscribed to the topic, then try again with the same request id.',
+  ],
+  responder_failed: ['Search the log of the responder for the request id.'],
   queue_full: [
     'Await each publish, raise `sendQueue`, or choose the policy `block`, `drop_oldest` or `latest`.',
   ],

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         PubSubError,
         QueueFull,
         RateLimited,
+        ReplyError,
+        RequestTimeout,
         SchemaError,
         SlowConsumer,
         Superseded,
@@ -49,8 +51,10 @@ if TYPE_CHECKING:
         Unsupported,
         UsageError,
     )
+    from hanzoai.pubsub.request_reply.responder import Responder
     from hanzoai.pubsub.runtime.blocking_parts import (
         BlockingBatch,
+        BlockingResponder,
         BlockingSubscription,
         BlockingTopicHandle,
     )
@@ -92,7 +96,12 @@ if TYPE_CHECKING:
 # Loaded at first use: the server and the command line need a part of this package alone.
 _HOMES: Final = {
     "blocking": ("PubSub",),
-    "runtime.blocking_parts": ("BlockingBatch", "BlockingSubscription", "BlockingTopicHandle"),
+    "runtime.blocking_parts": (
+        "BlockingBatch",
+        "BlockingResponder",
+        "BlockingSubscription",
+        "BlockingTopicHandle",
+    ),
     "client": ("PubSubClient",),
     "errors": (
         "AuthError",
@@ -115,6 +124,8 @@ _HOMES: Final = {
         "PubSubError",
         "QueueFull",
         "RateLimited",
+        "ReplyError",
+        "RequestTimeout",
         "SchemaError",
         "SlowConsumer",
         "Superseded",
@@ -132,6 +143,7 @@ _HOMES: Final = {
         "SendQueue",
         "Settings",
     ),
+    "request_reply.responder": ("Responder",),
     "runtime.publishing": ("Batch",),
     "runtime.subscription": ("Subscription",),
     "topic": ("TopicHandle",),
@@ -180,6 +192,7 @@ __all__ = [
     "AuthRefused",
     "Batch",
     "BlockingBatch",
+    "BlockingResponder",
     "BlockingSubscription",
     "BlockingTopicHandle",
     "ClientOptions",
@@ -215,6 +228,9 @@ __all__ = [
     "RateLimited",
     "ReceivePolicy",
     "ReceiveQueue",
+    "ReplyError",
+    "RequestTimeout",
+    "Responder",
     "RetryOptions",
     "SchemaError",
     "SendPolicy",

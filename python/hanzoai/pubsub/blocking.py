@@ -17,6 +17,7 @@ from hanzoai.pubsub.errors import ClosedError
 from hanzoai.pubsub.runtime.blocking_parts import (
     END,
     BlockingBatch,
+    BlockingResponder,
     BlockingSubscription,
     BlockingTopicHandle,
     End,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.errors import PubSubError
+    from hanzoai.pubsub.request_reply.responder import Responder
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
@@ -246,6 +248,48 @@ class PubSub:
 
         return BlockingBatch(self._call(batch), self._call)
 
+    def request(
+        self,
+        topic: str,
+        data: Any,
+        *,
+        type: str = "request",
+        timeout: float | None = None,
+        id: str | None = None,
+        reply_to: str | None = None,
+    ) -> Message:
+        """Publish a request, and wait for its reply; see ``PubSubClient.request``."""
+        return self._call(
+            lambda: self._client.request(
+                topic, data, type=type, timeout=timeout, id=id, reply_to=reply_to
+            )
+        )
+
+    def respond(
+        self,
+        topics: Topics,
+        handler: Callable[[Message], Any],
+        *,
+        type: str = "request",
+        concurrency: int = 10,
+        allow: Callable[[Message, str], bool] | None = None,
+    ) -> BlockingResponder:
+        """Answer the requests of topics; see ``PubSubClient.respond``.
+
+        ``allow`` runs in the thread of the client: it must not block.
+        """
+
+        async def respond() -> Responder:
+            return self._client.respond(
+                topics,
+                self._threaded(handler),
+                type=type,
+                concurrency=concurrency,
+                allow=allow,
+            )
+
+        return BlockingResponder(self._call(respond), self._call)
+
     def history(
         self,
         topic: str,
@@ -364,10 +408,9 @@ class PubSub:
         if not callable(function):
             return function
 
-        async def run(*arguments: object) -> None:
+        async def run(*arguments: object) -> Any:
             portal = self._made
-            if portal is not None:
-                await portal.run_handler(function, arguments)
+            return None if portal is None else await portal.run_handler(function, arguments)
 
         return run
 

@@ -15,13 +15,15 @@ from hanzoai.pubsub.settings.checks import check_function, check_seconds
 from hanzoai.pubsub.topic import TopicHandle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from types import TracebackType
 
     from pydantic import TypeAdapter
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.errors import PubSubError
+    from hanzoai.pubsub.request_reply.requester import Requester
+    from hanzoai.pubsub.request_reply.responder import Responder
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Prepared
     from hanzoai.pubsub.runtime.subscription import Subscription
@@ -121,6 +123,7 @@ class PubSubClient:
         self._on_error = on_error
         self._tracing = tracing
         self._operations: Operations | None = None
+        self._requester: Requester | None = None
         self._closed = False
 
     @property
@@ -402,6 +405,95 @@ class PubSubClient:
         return Batch(
             prepare,
             lambda items: publisher.publish_many(items, timeout=timeout, via=via),
+        )
+
+    async def request(
+        self,
+        topic: str,
+        data: Any,
+        *,
+        type: str = "request",
+        timeout: float | None = None,
+        id: str | None = None,
+        reply_to: str | None = None,
+    ) -> Message:
+        """Publish a request, and wait for the reply of a responder (see ``respond``).
+
+        The client subscribes once to each reply topic and stays subscribed. Request and reply stay
+        in history for the timeout, so neither is lost if a side reconnects.
+
+        Args:
+            topic: A topic without wildcards.
+            data: JSON of the request.
+            type: Message type of the request.
+            timeout: Seconds until the reply must be there; default ``operation_timeout``.
+            id: Id of the request, at most 126 characters; default ``msg_`` and a ULID. A retry
+                with the same id returns a reply that came too late for the first call.
+            reply_to: Topic of the reply; default ``<topic>.replies.<client>``. Everyone who may
+                read that topic can see the replies.
+
+        Returns:
+            The reply; ``data`` is what the handler returned.
+
+        Raises:
+            RequestTimeout: No reply came in time: no responder is subscribed, or it is too slow.
+            ReplyError: The responder answered with an error; ``code`` is its code.
+            PermissionDenied: You may not publish to the topic, or not read the reply topic.
+            InvalidTopic: A topic is not valid or has a wildcard.
+            InvalidOption: ``id`` is in use or too long.
+        """
+        ready = self._ready()
+        if self._requester is None:
+            from hanzoai.pubsub.request_reply.requester import Requester
+
+            self._requester = Requester(self)
+        return await self._requester.request(
+            topic,
+            data,
+            type=type,
+            id=id,
+            reply_to=reply_to,
+            patience=ready.patience(timeout),
+        )
+
+    def respond(
+        self,
+        topics: Topics,
+        handler: Callable[[Message], Awaitable[Any] | Any],
+        *,
+        type: str = "request",
+        concurrency: int = 10,
+        allow: Callable[[Message, str], bool] | None = None,
+    ) -> Responder:
+        """Answer the requests of topics with what a handler returns.
+
+        Use it as ``async with``, or ``await`` it and ``close()`` it later. If several responders
+        answer one request, the first reply counts. ``request.id`` is the same for each retry of a
+        request, so a handler can recognize work that is done.
+
+        Args:
+            topics: A pattern or several.
+            handler: Called with the request as a ``Message``; a function or a coroutine function
+                that returns JSON. Raise ``ReplyError`` to answer with an error.
+            type: Message type of requests; other messages are passed over.
+            concurrency: Requests that are handled at the same time, 1 to 1,000; more requests wait.
+            allow: Called with a request and its reply topic, says whether to answer there. Default:
+                below the topic of the request in ``replies``, or below ``user.<sender>``.
+
+        Raises:
+            InvalidTopic: A pattern is not valid.
+            InvalidOption: Another argument is not valid.
+        """
+        from hanzoai.pubsub.request_reply.responder import Responder
+
+        return Responder(
+            self,
+            topics,
+            handler,
+            type=type,
+            concurrency=concurrency,
+            allow=allow,
+            report=self._ready().report,
         )
 
     def history(

@@ -3,6 +3,8 @@
     PubSubError                      code, message, remedy, retryable, topic, field, retry_after
     ├── ConnectionFailed             also a ConnectionError
     ├── OperationTimeout             also a TimeoutError; outcome_unknown, id
+    │   └── RequestTimeout           no reply to a request
+    ├── ReplyError                   the error of a responder; raise it there; data
     ├── AuthError                    no token, or one that the server does not accept
     │   ├── TokenExpired
     │   └── AuthRefused              raise it in `get_token` to stop for good
@@ -37,7 +39,7 @@ to a code. All of them can be pickled, `__cause__` aside.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hanzoai.pubsub.generated.errors import CODES
 
@@ -188,6 +190,46 @@ class OperationTimeout(_CodedError, TimeoutError, code="timeout"):
             self.code == "outcome_unknown" if outcome_unknown is None else outcome_unknown
         )
         self.id = id
+
+
+class RequestTimeout(OperationTimeout, code="request_timeout"):
+    """No reply came within the timeout of a request; `id` is the id of the request."""
+
+
+class ReplyError(_CodedError, code="responder_failed"):
+    """The error with which a responder answers a request.
+
+    Raise it in the handler of `respond` with a `code` of your own: the call of `request` raises it
+    with the same code, message and data. `responder_failed` is any other exception of the handler.
+
+    Attributes:
+        data: JSON that the responder added, or None.
+    """
+
+    data: Any
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: str | None = None,
+        remedy: str | None = None,
+        topic: str | None = None,
+        field: str | None = None,
+        retry_after: float | None = None,
+        cause: BaseException | None = None,
+        data: Any = None,
+    ) -> None:
+        super().__init__(
+            message,
+            code=code,
+            remedy=remedy,
+            topic=topic,
+            field=field,
+            retry_after=retry_after,
+            cause=cause,
+        )
+        self.data = data
 
 
 class AuthError(_CodedError, code="unauthenticated"):
@@ -393,6 +435,8 @@ CLASSES: dict[str, type[_CodedError]] = {
     for cls in (
         ConnectionFailed,
         OperationTimeout,
+        RequestTimeout,
+        ReplyError,
         AuthError,
         TokenExpired,
         AuthRefused,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.blocking import PubSub
     from hanzoai.pubsub.generated.wire import Denial
     from hanzoai.pubsub.payload_models import PayloadModel
+    from hanzoai.pubsub.request_reply.responder import Responder
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
@@ -287,6 +288,52 @@ class BlockingBatch:
             PubSubError: The first error among the results.
         """
         self._call(lambda: self._batch.__aexit__(exc_type, exc, traceback))
+
+
+class BlockingResponder:
+    """Answers requests until it is closed; a context. See ``Responder``."""
+
+    def __init__(self, responder: Responder, call: Callable[..., Any]) -> None:
+        self._responder = responder
+        self._call = call
+
+    @property
+    def active(self) -> bool:
+        """Whether it still takes requests."""
+        return self._responder.active
+
+    def wait(self) -> Self:
+        """Wait until the server has answered the subscription.
+
+        Raises:
+            PermissionDenied: You may read none of the topics.
+            OperationTimeout: No answer came in time.
+        """
+
+        async def joined() -> None:
+            await self._responder
+
+        self._call(joined)
+        return self
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Take no more requests, and wait for the handlers that run; see ``Responder.close``."""
+        self._call(lambda: self._responder.close(timeout))
+
+    def __enter__(self) -> Self:
+        return self.wait()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(ClosedError):
+            self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._responder).replace("<Responder", "<BlockingResponder")
 
 
 class BlockingTopicHandle(Generic[Data]):

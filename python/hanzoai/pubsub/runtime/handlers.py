@@ -39,8 +39,11 @@ Report: TypeAlias = Callable[[Exception, str | None], None]
 """Where the exceptions of handlers go, with the topic."""
 
 
-async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object) -> None:
+async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object) -> Any:
     """Call a handler, and wait where it is asynchronous.
+
+    Returns:
+        What the handler returns.
 
     Raises:
         RuntimeError: Something that it awaited was cancelled. As a cancellation that would end the
@@ -48,8 +51,7 @@ async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object)
     """
     try:
         result = handler(*arguments)
-        if inspect.isawaitable(result):
-            await result
+        return await result if inspect.isawaitable(result) else result
     except asyncio.CancelledError as error:
         me = asyncio.current_task()
         if me is None or me.cancelling():

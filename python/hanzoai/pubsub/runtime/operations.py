@@ -148,6 +148,10 @@ class Operations:
         """Start a task that is waited for on close."""
         self._driver.spawn(coroutine, name)
 
+    def patience(self, timeout: float | None) -> float:
+        """Seconds that an operation may take; default ``operation_timeout``."""
+        return self._driver.patience(timeout)
+
     async def connect(self, timeout: float | None) -> None:
         """Connect, and wait until that is so; see ``PubSubClient.connect``."""
         driver = self._driver

@@ -130,10 +130,12 @@ class Portal:
                 remedy="Pass a plain function as handler; it runs in a thread of its own.",
             )
 
-    async def run_handler(
-        self, function: Callable[..., Any], arguments: tuple[object, ...]
-    ) -> None:
-        """Call a handler in a thread, where it may block and call the client, and wait for it."""
+    async def run_handler(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
+        """Call a handler in a thread, where it may block and call the client, and wait for it.
+
+        Returns:
+            What the handler returns, or None if it closed the client.
+        """
         loop = self._loop
         released: asyncio.Future[None] = loop.create_future()
         if self._executor is None:
@@ -152,10 +154,10 @@ class Portal:
 
         done = loop.run_in_executor(self._executor, work)
         await asyncio.wait({done, released}, return_when=asyncio.FIRST_COMPLETED)
-        if done.done():
-            result = done.result()
-            if inspect.isawaitable(result):
-                await result
+        if not done.done():
+            return None
+        result = done.result()
+        return await result if inspect.isawaitable(result) else result
 
     def release_handler(self) -> None:
         """The handler of this thread ends the client: no one is to wait for the handler."""

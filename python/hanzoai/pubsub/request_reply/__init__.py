@@ -1,0 +1,1 @@
+"""Requests over topics: a program publishes a request, and a responder publishes the reply."""

@@ -1,0 +1,206 @@
+"""`Requester`: the requests of one client, and who waits for which reply."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from hanzoai.pubsub.errors import ClosedError, InvalidOption, OperationTimeout, RequestTimeout
+from hanzoai.pubsub.request_reply.messages import (
+    check_request_id,
+    error_of,
+    reply_topic,
+    request,
+    request_of,
+    retention,
+)
+from hanzoai.pubsub.topics import validate_topic
+from hanzoai.pubsub.wire.ids import message_id
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.runtime.subscription import Subscription
+    from hanzoai.pubsub.values import Message
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_TOPICS_MAX: Final = 100
+"""Reply topics that a client stays subscribed to; beyond it, the one unused longest is left."""
+_LATE_MAX: Final = 100
+"""Requests without a reply that are remembered, and late replies kept for a retry."""
+_NONCE_BYTES: Final = 8
+
+
+@dataclass(slots=True)
+class _Inbox:
+    """The subscription to one reply topic, and the requests that wait for a reply on it."""
+
+    subscription: Subscription
+    reader: asyncio.Task[None] | None = None
+    waiting: dict[str, asyncio.Future[Message]] = field(
+        default_factory=dict[str, asyncio.Future["Message"]]
+    )
+    users: int = 0
+
+
+@dataclass(slots=True)
+class _Unanswered:
+    """A request that timed out. A retry is published with the same ``ttl``: it is one message."""
+
+    ttl: int
+    reply: Message | None = None
+
+
+class Requester:
+    """Publishes requests of one client and hands each reply to the call that waits for it.
+
+    Args:
+        client: Publishes and subscribes.
+    """
+
+    def __init__(self, client: PubSubClient) -> None:
+        self._client = client
+        self._nonce = secrets.token_hex(_NONCE_BYTES)
+        self._inboxes: OrderedDict[str, _Inbox] = OrderedDict()
+        self._late: OrderedDict[str, _Unanswered] = OrderedDict()
+
+    async def request(
+        self,
+        topic: str,
+        data: Any,
+        *,
+        type: str,
+        id: str | None,
+        reply_to: str | None,
+        patience: float,
+    ) -> Message:
+        """Publish a request and wait for its reply; see ``PubSubClient.request``."""
+        if id is None:
+            id = message_id()
+        else:
+            check_request_id(id)
+        where = reply_topic(topic, self._nonce) if reply_to is None else validate_topic(reply_to)
+        earlier = self._late.get(id)
+        if earlier is not None and earlier.reply is not None:
+            return _opened(earlier.reply, topic)
+        ttl = retention(patience) if earlier is None else earlier.ttl
+        clock = self._client.clock
+        ends = clock.now() + patience
+        inbox = self._inbox(where)
+        if id in inbox.waiting:
+            raise InvalidOption(
+                f"The request {id} still waits for its reply.",
+                remedy="Use one `id` for one request at a time.",
+                field="id",
+            )
+        reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        inbox.waiting[id] = reply
+        timer = clock.call_later(patience, lambda: _expire(reply, topic, id, patience))
+        inbox.users += 1
+        message = request(type, data, id, where, ttl)
+        asking = asyncio.ensure_future(self._ask(inbox, topic, message, ends))
+        try:
+            first: set[asyncio.Future[Any]] = {asking, reply}
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done():
+                await asking
+            return _opened(await reply, topic)
+        except OperationTimeout as error:
+            self._remember(id, ttl)
+            if isinstance(error, RequestTimeout):
+                raise
+            raise _timeout(topic, id, patience, unsent=not error.outcome_unknown) from error
+        finally:
+            timer.cancel()
+            _leave(asking)
+            _leave(reply)
+            del inbox.waiting[id]
+            inbox.users -= 1
+
+    async def _ask(self, inbox: _Inbox, topic: str, message: dict[str, Any], ends: float) -> None:
+        """Subscribe to the replies, then publish the request."""
+        await inbox.subscription
+        clock = self._client.clock
+        await self._client.publish(topic, message, timeout=max(0.001, ends - clock.now()))
+
+    def _inbox(self, topic: str) -> _Inbox:
+        inbox = self._inboxes.get(topic)
+        if inbox is None or not inbox.subscription.active:
+            inbox = self._inboxes[topic] = _Inbox(self._client.subscribe(topic))
+            inbox.reader = asyncio.create_task(
+                self._read(topic, inbox), name="hanzoai.pubsub replies"
+            )
+        self._inboxes.move_to_end(topic)
+        if len(self._inboxes) > _TOPICS_MAX:
+            idle = next((name for name, one in self._inboxes.items() if not one.users), None)
+            if idle is not None and idle != topic:
+                left = self._inboxes.pop(idle)
+                if left.reader is not None:
+                    left.reader.cancel()
+        return inbox
+
+    async def _read(self, topic: str, inbox: _Inbox) -> None:
+        error: BaseException = ClosedError(topic=topic)
+        try:
+            async for message in inbox.subscription:
+                self._hear(inbox, message)
+        except Exception as failure:
+            error = failure
+        finally:
+            await inbox.subscription.unsubscribe()
+            if self._inboxes.get(topic) is inbox:
+                del self._inboxes[topic]
+            for reply in inbox.waiting.values():
+                if not reply.done():
+                    reply.set_exception(error)
+
+    def _hear(self, inbox: _Inbox, message: Message) -> None:
+        id = request_of(message)
+        if id is None:
+            return
+        reply = inbox.waiting.get(id)
+        if reply is not None and not reply.done():
+            reply.set_result(message)
+        elif (late := self._late.get(id)) is not None:
+            late.reply = message
+
+    def _remember(self, id: str, ttl: int) -> None:
+        self._late.setdefault(id, _Unanswered(ttl))
+        while len(self._late) > _LATE_MAX:
+            self._late.popitem(last=False)
+
+
+def _opened(reply: Message, topic: str) -> Message:
+    error = error_of(reply, topic)
+    if error is not None:
+        raise error
+    return reply
+
+
+def _leave(future: asyncio.Future[Any]) -> None:
+    """Take no result of it, and no exception."""
+    if not future.cancel() and not future.cancelled():
+        future.exception()
+
+
+def _expire(reply: asyncio.Future[Message], topic: str, id: str, patience: float) -> None:
+    if not reply.done():
+        reply.set_exception(_timeout(topic, id, patience, unsent=False))
+
+
+def _timeout(topic: str, id: str, patience: float, *, unsent: bool) -> RequestTimeout:
+    what = "could not be sent" if unsent else "has no reply"
+    return RequestTimeout(
+        f"The request {id} on topic {topic} {what} within {patience:g} s.",
+        topic=topic,
+        id=id,
+        outcome_unknown=not unsent,
+        remedy="Check the connection with `hanzo-pubsub doctor`." if unsent else None,
+    )
+
+
+__all__ = ["Requester"]

@@ -1,0 +1,188 @@
+"""`Responder`: answers the requests of a topic with what a handler returns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from hanzoai.pubsub.errors import ClosedError, Conflict, PubSubError, ReplyError
+from hanzoai.pubsub.request_reply.messages import (
+    error_reply,
+    is_own_reply_topic,
+    reply,
+    reply_to_of,
+)
+from hanzoai.pubsub.runtime.handlers import call
+from hanzoai.pubsub.settings.checks import check_function, check_seconds, check_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+    from types import TracebackType
+
+    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.runtime.handlers import Report
+    from hanzoai.pubsub.runtime.subscription import Subscription
+    from hanzoai.pubsub.values import Message, Topics
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_CONCURRENCY_MAX: Final = 1_000
+_CLOSE_TIMEOUT: Final = 5.0
+
+
+class Responder:
+    """Answers requests until it is closed.
+
+    ``PubSubClient.respond`` makes it. ::
+
+        async with ps.respond("demo.sum", lambda request: sum(request.data)):
+            await stop.wait()
+
+    Awaiting it waits until the server has answered the subscription.
+    """
+
+    def __init__(
+        self,
+        client: PubSubClient,
+        topics: Topics,
+        handler: Callable[[Message], Awaitable[Any] | Any],
+        *,
+        type: str,
+        concurrency: int,
+        allow: Callable[[Message, str], bool] | None,
+        report: Report,
+    ) -> None:
+        check_function("handler", handler)
+        check_function("allow", allow, arguments=2)
+        check_whole("concurrency", concurrency, high=_CONCURRENCY_MAX, unit="requests")
+        self._client = client
+        self._handler = handler
+        self._type = type
+        self._allow = allow or is_own_reply_topic
+        self._report = report
+        self._turns = asyncio.Semaphore(concurrency)
+        self._running: set[asyncio.Task[None]] = set()
+        self._warned = False
+        self._subscription: Subscription = client.subscribe(topics)
+        self._reader = asyncio.create_task(self._read(), name="hanzoai.pubsub responder")
+
+    @property
+    def active(self) -> bool:
+        """Whether it still takes requests."""
+        return self._subscription.active
+
+    async def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
+        """Take no more requests, and wait for the handlers that run.
+
+        Idempotent.
+
+        Args:
+            timeout: Seconds to wait; handlers that still run then are cancelled. 0 cancels at once.
+        """
+        check_seconds("timeout", timeout, low=0.0)
+        await self._subscription.unsubscribe()
+        me = asyncio.current_task()
+        running = {task for task in (*self._running, self._reader) if task is not me}
+        if running and timeout > 0:
+            gone = asyncio.Event()
+            timer = self._client.clock.call_later(timeout, gone.set)
+            waiting = asyncio.ensure_future(asyncio.wait(running))
+            expired = asyncio.ensure_future(gone.wait())
+            try:
+                await asyncio.wait({waiting, expired}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                timer.cancel()
+                waiting.cancel()
+                expired.cancel()
+        for task in running:
+            task.cancel()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._joined().__await__()
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await self._joined()
+        except BaseException:
+            await self.close(0)
+            raise
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close(_CLOSE_TIMEOUT if exc_type is None else 0)
+
+    def __repr__(self) -> str:
+        return repr(self._subscription).replace("<Subscription", "<Responder")
+
+    async def _joined(self) -> Self:
+        await self._subscription
+        return self
+
+    async def _read(self) -> None:
+        try:
+            async for message in self._subscription:
+                reply_to = reply_to_of(message)
+                if message.type != self._type or reply_to is None:
+                    continue
+                await self._turns.acquire()
+                task = asyncio.create_task(
+                    self._answer(message, reply_to), name="hanzoai.pubsub request"
+                )
+                self._running.add(task)
+                task.add_done_callback(self._ended)
+        except ClosedError:
+            return
+        except PubSubError as error:
+            self._report(error, self._subscription.topics[0])
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._turns.release()
+
+    async def _answer(self, request: Message, reply_to: str) -> None:
+        try:
+            if not self._allow(request, reply_to):
+                self._warn(request, reply_to)
+                return
+            answer = reply(request, await call(self._handler, request))
+        except ReplyError as error:
+            answer = error_reply(request, error)
+        except Exception as error:
+            error.add_note(f"request: {request.id}")
+            self._report(error, request.topic)
+            answer = error_reply(request, ReplyError())
+        await self._publish(request, reply_to, answer)
+
+    async def _publish(self, request: Message, reply_to: str, answer: dict[str, Any]) -> None:
+        try:
+            await self._client.publish(reply_to, answer)
+        except Conflict:
+            logger.debug("Another responder has answered the request %s", request.id)
+        except ClosedError:
+            return
+        except (ValueError, PubSubError) as error:
+            error.add_note(f"request: {request.id}")
+            self._report(error, reply_to)
+            if isinstance(error, ValueError):
+                # The result is not JSON or too large. Without an answer the request times out.
+                await self._publish(request, reply_to, error_reply(request, ReplyError()))
+
+    def _warn(self, request: Message, reply_to: str) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "The request %s on topic %s asks for its reply on %s, which belongs to neither the "
+                "topic nor the sender; this responder answers no such request. Pass `allow` to "
+                "answer it.",
+                request.id,
+                request.topic,
+                reply_to,
+            )
+
+
+__all__ = ["Responder"]

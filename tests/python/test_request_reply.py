@@ -1,0 +1,370 @@
+"""Requests and replies over topics, against the hub in memory and in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from hanzoai.pubsub import (
+    ClosedError,
+    InvalidOption,
+    InvalidPayload,
+    InvalidTopic,
+    Message,
+    OperationTimeout,
+    PermissionDenied,
+    PubSub,
+    ReplyError,
+    RequestTimeout,
+)
+from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from pathlib import Path
+
+    from hanzoai.pubsub.testing.threaded import ThreadedServer
+
+T = TypeVar("T")
+
+TOPIC = "demo.sum"
+
+
+def clock_of(server: MemoryServer) -> VirtualClock:
+    assert isinstance(server.clock, VirtualClock)
+    return server.clock
+
+
+async def within(server: MemoryServer, awaitable: Awaitable[T], seconds: float = 60) -> T:
+    """What comes of something while time passes."""
+    task = asyncio.ensure_future(awaitable)
+    await clock_of(server).advance_until(task.done, seconds)
+    return await task
+
+
+def add(request: Message) -> int:
+    return sum(request.data)
+
+
+async def test_a_request_returns_what_the_handler_returns(pubsub_memory: MemoryServer) -> None:
+    seen: list[Message] = []
+
+    async def handle(request: Message) -> int:
+        seen.append(request)
+        return sum(request.data)
+
+    asking = pubsub_memory.client()
+    async with pubsub_memory.client().respond(TOPIC, handle):
+        reply = await asking.request(TOPIC, [1, 2, 3], id="order-7")
+    assert reply.data == 6
+    assert reply.sender is not None
+    assert [(one.id, one.type, one.data) for one in seen] == [("order-7", "request", [1, 2, 3])]
+    assert seen[0].ttl == 10
+    assert (seen[0].meta or {})["reply_to"] == reply.topic
+    assert reply.meta == {"in_reply_to": "order-7"}
+
+
+async def test_concurrent_requests_get_their_own_replies_over_one_subscription(
+    pubsub_memory: MemoryServer,
+) -> None:
+    asking, answering = pubsub_memory.client(), pubsub_memory.client()
+    async with answering.respond(TOPIC, add):
+        replies = await asyncio.gather(*(asking.request(TOPIC, [n, n]) for n in range(50)))
+    assert [reply.data for reply in replies] == [2 * n for n in range(50)]
+    assert len({reply.topic for reply in replies}) == 1
+
+
+async def test_without_a_responder_a_request_times_out_and_names_itself(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    with pytest.raises(RequestTimeout, match="has no reply within 3 s") as caught:
+        await within(pubsub_memory, ps.request(TOPIC, None, timeout=3, id="r1"))
+    error = caught.value
+    assert (error.code, error.id, error.topic, error.retryable) == (
+        "request_timeout",
+        "r1",
+        TOPIC,
+        True,
+    )
+    assert isinstance(error, OperationTimeout | TimeoutError)
+
+
+async def test_a_request_that_cannot_be_sent_times_out_too(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+    with pubsub_memory.refusing(), pytest.raises(RequestTimeout) as caught:
+        await within(pubsub_memory, ps.request(TOPIC, None, timeout=3))
+    assert caught.value.id
+
+
+async def test_the_error_of_a_responder_comes_back_with_code_and_data(
+    pubsub_memory: MemoryServer,
+) -> None:
+    def refuse(_: Message) -> None:
+        raise ReplyError("Sold out.", code="out_of_stock", data={"left": 0})
+
+    ps = pubsub_memory.client()
+    async with ps.respond(TOPIC, refuse):
+        with pytest.raises(ReplyError, match="Sold out") as caught:
+            await ps.request(TOPIC, None)
+    assert (caught.value.code, caught.value.data) == ("out_of_stock", {"left": 0})
+
+
+@pytest.mark.parametrize("result", [object(), "x" * 300_000], ids=["no JSON", "too large"])
+async def test_a_result_that_cannot_be_sent_is_reported_and_answered(
+    pubsub_memory: MemoryServer, result: Any
+) -> None:
+    reported: list[Exception] = []
+    answering = pubsub_memory.client(on_error=reported.append)
+    async with answering.respond(TOPIC, lambda _: result):
+        with pytest.raises(ReplyError) as caught:
+            await pubsub_memory.client().request(TOPIC, None)
+    assert caught.value.code == "responder_failed"
+    assert len(reported) == 1
+    assert isinstance(reported[0], ValueError)
+
+
+async def test_any_other_exception_is_reported_and_its_text_stays_with_the_responder(
+    pubsub_memory: MemoryServer,
+) -> None:
+    def fail(_: Message) -> None:
+        raise KeyError("secret")
+
+    reported: list[Exception] = []
+    answering = pubsub_memory.client(on_error=reported.append)
+    async with answering.respond(TOPIC, fail):
+        with pytest.raises(ReplyError) as caught:
+            await pubsub_memory.client().request(TOPIC, None, id="r1")
+    assert caught.value.code == "responder_failed"
+    assert "secret" not in str(caught.value)
+    assert [type(error) for error in reported] == [KeyError]
+    assert "request: r1" in reported[0].__notes__
+
+
+async def test_a_reply_survives_a_connection_of_either_side(pubsub_memory: MemoryServer) -> None:
+    asking, answering = pubsub_memory.client(), pubsub_memory.client()
+    go = asyncio.Event()
+
+    async def handle(request: Message) -> int:
+        await go.wait()
+        return sum(request.data)
+
+    async with answering.respond(TOPIC, handle):
+        request = asyncio.ensure_future(asking.request(TOPIC, [4, 5], timeout=60))
+        await clock_of(pubsub_memory).advance(1)
+        pubsub_memory.cut()
+        go.set()
+        reply = await within(pubsub_memory, request)
+    assert reply.data == 9
+
+
+async def test_a_request_waits_for_a_responder_that_is_reconnecting(
+    pubsub_memory: MemoryServer,
+) -> None:
+    asking, answering = pubsub_memory.client(), pubsub_memory.client()
+    async with answering.respond(TOPIC, add):
+        await asking.connect()
+        pubsub_memory.cut()
+        reply = await within(pubsub_memory, asking.request(TOPIC, [1], timeout=60))
+    assert reply.data == 1
+
+
+async def test_a_retry_gets_the_reply_that_came_too_late(pubsub_memory: MemoryServer) -> None:
+    asking, answering = pubsub_memory.client(), pubsub_memory.client()
+    go, calls = asyncio.Event(), 0
+
+    async def handle(_: Message) -> str:
+        nonlocal calls
+        calls += 1
+        await go.wait()
+        return "done"
+
+    async with answering.respond(TOPIC, handle):
+        with pytest.raises(RequestTimeout):
+            await within(pubsub_memory, asking.request(TOPIC, 1, timeout=1, id="r1"))
+        retry = asyncio.ensure_future(asking.request(TOPIC, 1, timeout=30, id="r1"))
+        await clock_of(pubsub_memory).advance(1)
+        go.set()
+        assert (await within(pubsub_memory, retry)).data == "done"
+        go.clear()
+        with pytest.raises(RequestTimeout):
+            await within(pubsub_memory, asking.request(TOPIC, 2, timeout=1, id="r2"))
+        go.set()
+        await clock_of(pubsub_memory).advance(1)
+        assert (await asking.request(TOPIC, 2, id="r2")).data == "done"
+    assert calls == 2
+
+
+def _constant(number: int, _: Message) -> int:
+    return number
+
+
+async def test_of_several_responders_the_first_reply_counts(pubsub_memory: MemoryServer) -> None:
+    asking = pubsub_memory.client()
+    reported: list[Exception] = []
+    answering = [pubsub_memory.client(on_error=reported.append) for _ in range(3)]
+    async with contextlib.AsyncExitStack() as stack:
+        for number, ps in enumerate(answering):
+            handler = partial(_constant, number)
+            await stack.enter_async_context(ps.respond(TOPIC, handler))
+        reply = await asking.request(TOPIC, None)
+        async with asking.subscribe(reply.topic, history=10) as replies:
+            await clock_of(pubsub_memory).advance(1)
+            assert replies.stats.queued == 1
+    assert reply.data in (0, 1, 2)
+    assert reported == []
+
+
+async def test_a_responder_answers_nowhere_but_below_its_topic_or_the_sender(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    asking, answering = pubsub_memory.client(), pubsub_memory.client()
+    async with answering.respond(TOPIC, add), asking.subscribe("demo.victim") as victim:
+        with caplog.at_level(logging.WARNING), pytest.raises(RequestTimeout):
+            await within(
+                pubsub_memory, asking.request(TOPIC, [1], reply_to="demo.victim", timeout=1)
+            )
+        assert victim.stats.received == 0
+    assert "asks for its reply on demo.victim" in caplog.text
+    async with answering.respond("demo.open", add, allow=lambda _, name: name == "demo.chosen"):
+        reply = await asking.request("demo.open", [1], reply_to="demo.chosen")
+    assert reply.topic == "demo.chosen"
+
+
+async def test_other_messages_of_the_topic_are_no_requests(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    calls: list[str] = []
+    async with ps.respond("demo.**", lambda request: calls.append(request.type), type="sum"):
+        await ps.publish(TOPIC, {"type": "sum", "data": 1})
+        await ps.publish(TOPIC, {"type": "request", "data": 1, "meta": {"reply_to": TOPIC}})
+        await ps.request(TOPIC, 1, type="sum")
+    assert calls == ["sum"]
+
+
+async def test_a_responder_handles_as_many_requests_at_once_as_allowed(
+    pubsub_memory: MemoryServer,
+) -> None:
+    asking, answering = pubsub_memory.client(), pubsub_memory.client()
+    go, running, most = asyncio.Event(), 0, 0
+
+    async def handle(_: Message) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await go.wait()
+        running -= 1
+
+    async with answering.respond(TOPIC, handle, concurrency=2):
+        requests = [asyncio.ensure_future(asking.request(TOPIC, n, timeout=60)) for n in range(6)]
+        await clock_of(pubsub_memory).advance(1)
+        assert running == 2
+        go.set()
+        await within(pubsub_memory, asyncio.gather(*requests))
+    assert most == 2
+
+
+async def test_closing_a_responder_waits_for_its_handlers_within_the_timeout(
+    pubsub_memory: MemoryServer,
+) -> None:
+    asking, answering = pubsub_memory.client(), pubsub_memory.client()
+    go, started = asyncio.Event(), asyncio.Event()
+
+    async def handle(_: Message) -> str:
+        started.set()
+        await go.wait()
+        return "done"
+
+    responder = await answering.respond(TOPIC, handle)
+    request = asyncio.ensure_future(asking.request(TOPIC, 1, timeout=60))
+    await within(pubsub_memory, started.wait())
+    closing = asyncio.ensure_future(responder.close())
+    await clock_of(pubsub_memory).advance(1)
+    assert not closing.done()
+    assert not responder.active
+    go.set()
+    assert (await within(pubsub_memory, request)).data == "done"
+    await within(pubsub_memory, closing)
+
+    go.clear()
+    started.clear()
+    responder = await answering.respond(TOPIC, handle)
+    request = asyncio.ensure_future(asking.request(TOPIC, 1, timeout=20))
+    await within(pubsub_memory, started.wait())
+    await within(pubsub_memory, responder.close(1), 2)
+    with pytest.raises(RequestTimeout):
+        await within(pubsub_memory, request)
+
+
+async def test_closing_the_client_ends_its_requests(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    request = asyncio.ensure_future(ps.request(TOPIC, 1, timeout=60))
+    await clock_of(pubsub_memory).advance(1)
+    await ps.close()
+    with pytest.raises(ClosedError):
+        await within(pubsub_memory, request)
+
+
+async def test_refusals_of_the_server_reach_the_call(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        'rules:\n  - {pattern: "read.**", require: {authenticated: true}}\n'
+        '  - {pattern: "demo.**", require: {authenticated: true}, publish: true}\n'
+    )
+    async with MemoryServer(rules=str(rules)) as server:
+        ps = server.client(server.token("eve"))
+        for topic in ("read.sum", "hidden.sum"):
+            with pytest.raises(PermissionDenied, match=topic):
+                await ps.request(topic, 1)
+        with pytest.raises(PermissionDenied, match="hidden"):
+            await ps.respond("hidden.sum", add)
+        with pytest.raises(PermissionDenied, match="hidden"):
+            await ps.request(TOPIC, 1, reply_to="hidden.replies")
+
+
+async def test_arguments_are_checked(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    with pytest.raises(InvalidTopic):
+        await ps.request("demo.*", 1)
+    with pytest.raises(InvalidPayload):
+        await ps.request(TOPIC, object())
+    for id in ("", "x" * 127, 7):
+        with pytest.raises(InvalidOption, match="`id`"):
+            await ps.request(TOPIC, 1, id=id)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidOption, match="too long"):
+        await ps.request("demo." + "x" * 249, 1)
+    with pytest.raises(InvalidOption, match="concurrency"):
+        ps.respond(TOPIC, add, concurrency=0)
+    first = asyncio.ensure_future(ps.request(TOPIC, 1, id="r1"))
+    await clock_of(pubsub_memory).advance(1)
+    with pytest.raises(InvalidOption, match="still waits"):
+        await ps.request(TOPIC, 1, id="r1")
+    first.cancel()
+
+
+async def test_a_client_leaves_the_reply_topics_it_used_least_recently(
+    pubsub_memory: MemoryServer,
+) -> None:
+    asking = pubsub_memory.client()
+    async with pubsub_memory.client().respond("demo.**", add):
+        for number in range(105):
+            await asking.request(f"demo.sum.n{number}", [number])
+        assert (await asking.request("demo.sum.n0", [7])).data == 7
+
+
+def test_the_blocking_client_asks_and_answers(pubsub_server: ThreadedServer) -> None:
+    with PubSub(token=pubsub_server.service_token(), **pubsub_server.options) as ps:
+
+        def handle(request: Message) -> int:
+            ps.publish("demo.log", {"type": "asked", "data": request.id})
+            return sum(request.data)
+
+        with ps.respond(TOPIC, handle) as responder:
+            assert responder.active
+            assert ps.request(TOPIC, [2, 3]).data == 5
+        assert not responder.active
