@@ -4,6 +4,8 @@
  *     PubSubError                      code, message, remedy, retryable, topic, field, retryAfter
  *     ├── ConnectionFailed
  *     ├── OperationTimeout             outcomeUnknown, id
+ *     │   └── RequestTimeout           no reply to a request
+ *     ├── ReplyError                   the error of a responder; throw it there; data
  *     ├── AuthError                    no token, or one that the server does not accept
  *     │   ├── TokenExpired
  *     │   └── AuthRefused              throw it in `getToken` to stop for good
@@ -119,27 +121,27 @@ class CodedError extends PubSubError {
 }
 
 /** The class of an error. */
-export interface ErrorClass<E extends PubSubError> {
+export interface ErrorClass<E extends PubSubError, Details = unknown> {
   readonly prototype: E;
-  new (message?: string, details?: CodedDetails): E;
+  new (message?: string, details?: CodedDetails & Details): E;
+}
+
+/** What a timeout may tell beyond its message. */
+export interface TimeoutDetails {
+  readonly outcomeUnknown?: boolean | undefined;
+  readonly id?: string | undefined;
 }
 
 /** No answer came in time, or the connection ended before it. */
 export class OperationTimeout extends CodedError {
-  declare readonly name: 'OperationTimeout';
+  declare readonly name: 'OperationTimeout' | 'RequestTimeout';
   /** Whether the server may have done it all the same. */
   readonly outcomeUnknown: boolean;
   /** The message id of a publish; publishing again with it is safe where the server has
    * `idempotency`. */
   declare readonly id: string | undefined;
 
-  constructor(
-    message?: string,
-    details: CodedDetails & {
-      readonly outcomeUnknown?: boolean | undefined;
-      readonly id?: string | undefined;
-    } = {},
-  ) {
+  constructor(message?: string, details: CodedDetails & TimeoutDetails = {}) {
     super(message, details);
     this.outcomeUnknown = details.outcomeUnknown ?? this.code === 'outcome_unknown';
   }
@@ -176,6 +178,7 @@ const parents: Partial<Record<ErrorName, ErrorName>> = {
   AuthRefused: 'AuthError',
   ConnectionLimit: 'LimitExceeded',
   InsecureUrl: 'InvalidOption',
+  RequestTimeout: 'OperationTimeout',
 };
 
 const classes: Partial<Record<ErrorName, typeof CodedError>> = {
@@ -184,7 +187,7 @@ const classes: Partial<Record<ErrorName, typeof CodedError>> = {
 };
 
 /** The class of a name, made when it is first asked for. */
-function classOf<E extends PubSubError>(name: ErrorName): ErrorClass<E> {
+function classOf<E extends PubSubError, D = unknown>(name: ErrorName): ErrorClass<E, D> {
   const parent = parents[name];
   classes[name] ??= named(
     class extends ((parent ? classOf(parent) : CodedError) as typeof CodedError) {},
@@ -207,6 +210,27 @@ export const ConnectionFailed: ErrorClass<ConnectionFailed> =
   /* @__PURE__ */ classOf('ConnectionFailed');
 export interface ConnectionFailed extends PubSubError {
   readonly name: 'ConnectionFailed';
+}
+
+/** No reply came within the timeout of a request; `id` is the id of the request. */
+export const RequestTimeout: ErrorClass<RequestTimeout, TimeoutDetails> =
+  /* @__PURE__ */ classOf('RequestTimeout');
+export interface RequestTimeout extends OperationTimeout {
+  readonly name: 'RequestTimeout';
+}
+
+/**
+ * The error with which a responder answers a request.
+ *
+ * Throw it in the handler of `respond` with a `code` of your own: the call of `request` throws it
+ * with the same code, message and data. `responder_failed` is any other exception of the handler.
+ */
+export const ReplyError: ErrorClass<ReplyError, { readonly data?: unknown }> =
+  /* @__PURE__ */ classOf('ReplyError');
+export interface ReplyError extends PubSubError {
+  readonly name: 'ReplyError';
+  /** JSON that the responder added, or undefined. */
+  readonly data: unknown;
 }
 
 /** No valid token was presented. */

@@ -57,7 +57,7 @@ def errors(table: Errors) -> str:
     for record in table.codes:
         if record.scope == "wire":
             cells = [
-                f"`{record.code}`",
+                f'<a id="{record.code}"></a>`{record.code}`',
                 f"`{record.error}`",
                 str(record.status or ""),
                 str(record.close or ""),
@@ -77,7 +77,7 @@ def errors(table: Errors) -> str:
     for record in table.codes:
         if record.scope == "client":
             cells = [
-                f"`{record.code}`",
+                f'<a id="{record.code}"></a>`{record.code}`',
                 f"`{record.error}`",
                 "yes" if record.retryable else "no",
                 record.action,

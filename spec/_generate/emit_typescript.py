@@ -145,7 +145,7 @@ def errors(table: Errors) -> str:
         "    Object.entries(rows).map(([code, [next, close]]) => {",
         "      const [remedy, meaning] = DEVELOPMENT",
         "        ? words[code as Code]",
-        "        : [`docs/errors.md says what to do about \\`${code}\\`.`];",
+        "        : [`See docs/errors.md#${code}.`];",
         "      const retryable = next === 'again';",
         "      const action = retryable ? 'retry' : next;",
         "      const record = { code, error, retryable, action, remedy, close, meaning };",

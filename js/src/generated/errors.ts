@@ -280,9 +280,7 @@ const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>>
 export const CODES: ReadonlyMap<string, ErrorRecord> = new Map(
   Object.entries(table).flatMap(([error, rows]) =>
     Object.entries(rows).map(([code, [next, close]]) => {
-      const [remedy, meaning] = DEVELOPMENT
-        ? words[code as Code]
-        : [`docs/errors.md says what to do about \`${code}\`.`];
+      const [remedy, meaning] = DEVELOPMENT ? words[code as Code] : [`See docs/errors.md#${code}.`];
       const retryable = next === 'again';
       const action = retryable ? 'retry' : next;
       const record = { code, error, retryable, action, remedy, close, meaning };

@@ -26,7 +26,15 @@ from hanzoai.pubsub.runtime.blocking_parts import (
 from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from types import TracebackType
 
     from pydantic import TypeAdapter
@@ -268,7 +276,7 @@ class PubSub:
     def respond(
         self,
         topics: Topics,
-        handler: Callable[[Message], Any],
+        handler: Callable[[Message], Awaitable[Any] | Any],
         *,
         type: str = "request",
         concurrency: int = 10,

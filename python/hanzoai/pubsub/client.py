@@ -427,7 +427,7 @@ class PubSubClient:
             data: JSON of the request.
             type: Message type of the request.
             timeout: Seconds until the reply must be there; default ``operation_timeout``.
-            id: Id of the request, at most 126 characters; default ``msg_`` and a ULID. A retry
+            id: Id of the request, at most 125 characters; default ``msg_`` and a ULID. A retry
                 with the same id returns a reply that came too late for the first call.
             reply_to: Topic of the reply; default ``<topic>.replies.<client>``. Everyone who may
                 read that topic can see the replies.

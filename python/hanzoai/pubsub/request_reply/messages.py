@@ -46,7 +46,7 @@ def check_request_id(id: object) -> None:
     """The id of a request, which a reply carries with a prefix.
 
     Raises:
-        InvalidOption: It is not a string of 1 to 126 characters.
+        InvalidOption: It is not a string of 1 to 125 characters.
     """
     if not isinstance(id, str) or not 0 < len(id) <= _ID_MAX:
         raise InvalidOption(

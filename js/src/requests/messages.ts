@@ -1,0 +1,80 @@
+/** The messages of requests and replies: how they are written, and what is read of them. Pure. */
+
+import { InvalidOption, ReplyError } from '../errors.js';
+import { isTopic, matches } from '../topics.js';
+import type { Message, Outgoing } from '../values.js';
+
+/** Comes before the id of a request in the id of its reply, so that one reply is published. */
+const PREFIX = 're_';
+const ID_MAX = 128 - PREFIX.length;
+const TOPIC_MAX = 255;
+
+const invalid = (field: string, problem: string, remedy: string): InvalidOption =>
+  new InvalidOption(problem, { field, remedy });
+
+/** Topic of the replies to the requests that one client publishes to a topic. */
+export function replyTopic(topic: string, nonce: string): string {
+  const name = `${topic}.replies.${nonce}`;
+  if (isTopic(topic) && name.length > TOPIC_MAX) {
+    throw invalid(
+      'replyTo',
+      'The topic of the request is too long to hold its replies below it.',
+      'Pass `replyTo`, or use a shorter topic.',
+    );
+  }
+  return name;
+}
+
+/** The id of a request, which a reply carries with a prefix. */
+export function checkRequestId(id: unknown): void {
+  if (typeof id !== 'string' || !id || id.length > ID_MAX) {
+    const problem = typeof id === 'string' ? `has ${id.length} characters` : 'is not a string';
+    throw invalid('id', `\`id\` ${problem}.`, `Pass a string of 1 to ${ID_MAX} characters.`);
+  }
+}
+
+/** The answer to a request: a result, or an error. */
+export function answerTo(request: Message, result: unknown): Outgoing {
+  const isError = result instanceof ReplyError;
+  const failed = isError && { code: result.code, message: result.message, data: result.data };
+  return {
+    type: isError ? 'reply.error' : 'reply',
+    data: (failed || result) ?? null,
+    meta: { in_reply_to: request.id },
+    ...(request.ttl && { ttl: request.ttl }),
+    ...(request.id.length <= ID_MAX && { id: PREFIX + request.id }),
+  } as Outgoing;
+}
+
+/** Where the sender of a request waits for the reply; undefined for any other message. */
+export function replyToOf({ meta }: Message): string | undefined {
+  const name = meta?.['reply_to'];
+  return typeof name === 'string' ? name : undefined;
+}
+
+/**
+ * Whether a reply goes to a topic of the request or of its sender.
+ *
+ * A responder may publish where others may not. This keeps a request from naming any of those.
+ */
+export function isOwnReplyTopic({ topic, sender }: Message, replyTo: string): boolean {
+  const own = sender !== undefined && replyTo.startsWith(`user.${sender.id}.`);
+  return own || matches(`${topic}.replies.*`, replyTo);
+}
+
+/** Id of the request that a message answers; undefined for any other message. */
+export function requestOf({ type, meta }: Message): string | undefined {
+  const id = type === 'reply' || type === 'reply.error' ? meta?.['in_reply_to'] : undefined;
+  return typeof id === 'string' ? id : undefined;
+}
+
+/** A reply; throws the error that it carries. */
+export function opened(reply: Message, topic: string): Message {
+  if (reply.type !== 'reply.error') return reply;
+  const told = (reply.data ?? {}) as { code?: unknown; message?: unknown; data?: unknown };
+  throw new ReplyError(typeof told.message === 'string' ? told.message : undefined, {
+    code: typeof told.code === 'string' && told.code ? told.code : undefined,
+    topic,
+    data: told.data,
+  });
+}

@@ -1,0 +1,191 @@
+/** `Requester`: the requests of one client, and who waits for which reply. */
+
+import type { PubSub } from '../client.js';
+import {
+  ClosedError,
+  InvalidOption,
+  InvalidTopic,
+  OperationTimeout,
+  RequestTimeout,
+} from '../errors.js';
+import type { Driver } from '../runtime/driver.js';
+import type { Subscription } from '../runtime/subscription.js';
+import { onAbort } from '../runtime/waiting.js';
+import { checkCall } from '../settings/checks.js';
+import { isTopic } from '../topics.js';
+import type { Message, Outgoing } from '../values.js';
+import { messageId } from '../wire/ids.js';
+import { checkRequestId, opened, replyTopic, requestOf } from './messages.js';
+
+/** Reply topics that a client stays subscribed to; beyond it, the one unused longest is left. */
+const TOPICS_MAX = 100;
+
+/** Requests without a reply that are remembered, and late replies kept for a retry. */
+const LATE_MAX = 100;
+
+/** @internal What requests need of a client. */
+export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'on'>;
+
+/** @internal The driver of a client: its clock, log and patience. */
+export const driverOf = (client: Client): Driver =>
+  (client as unknown as { readonly _driver: Driver })._driver;
+
+/** What `request` takes. */
+export interface RequestOptions {
+  /** Message type of the request; default `request`. */
+  readonly type?: string | undefined;
+  /** Milliseconds until the reply must be there; default `operationTimeout`. */
+  readonly timeout?: number | undefined;
+  /**
+   * Id of the request, at most 125 characters; default `msg_` and a ULID. A retry with the same id
+   * returns a reply that came too late for the first call.
+   */
+  readonly id?: string | undefined;
+  /**
+   * Topic of the reply; default `<topic>.replies.<client>`. Everyone who may read that topic can see
+   * the replies.
+   */
+  readonly replyTo?: string | undefined;
+  /** Ends the wait; the request may be answered all the same. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+interface Settle {
+  readonly resolve: (reply: Message) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** The subscription to one reply topic, and the requests that wait for a reply on it. */
+interface Inbox {
+  readonly subscription: Promise<Subscription>;
+  readonly waiting: Map<string, Settle>;
+  isOver: boolean;
+}
+
+const requesters = new WeakMap<Client, Requester>();
+
+/** @internal The one requester of a client. */
+export function requesterOf(client: Client): Requester {
+  let requester = requesters.get(client);
+  if (!requester) {
+    requester = new Requester(client);
+    requesters.set(client, requester);
+  }
+  return requester;
+}
+
+/** Publishes requests of one client and hands each reply to the call that waits for it. */
+class Requester {
+  private readonly _nonce = messageId().slice(-16).toLowerCase();
+  private readonly _inboxes = new Map<string, Inbox>();
+  /** By id; a retry is published with the same `ttl`, because it is the same message. */
+  private readonly _late = new Map<string, { readonly ttl: number; reply?: Message }>();
+
+  constructor(private readonly _client: Client) {}
+
+  async request(topic: string, data: unknown, options: RequestOptions): Promise<Message> {
+    checkCall(options, ['type', 'id', 'replyTo']);
+    const { type = 'request', id = messageId(), replyTo, signal } = options;
+    checkRequestId(id);
+    const where = replyTo ?? replyTopic(topic, this._nonce);
+    for (const name of [topic, where]) {
+      if (!isTopic(name)) throw new InvalidTopic(undefined, { topic: String(name) });
+    }
+    signal?.throwIfAborted();
+    const driver = driverOf(this._client);
+    const patience = driver.patience(options.timeout);
+    const late = this._late.get(id);
+    if (late?.reply) return opened(late.reply, topic);
+    const ttl = late?.ttl ?? Math.ceil(patience / 1000);
+    const inbox = this._inbox(where);
+    if (inbox.waiting.has(id)) {
+      throw new InvalidOption(`The request ${id} still waits for its reply.`, {
+        field: 'id',
+        remedy: 'Use one `id` for one request at a time.',
+      });
+    }
+    const timedOut = (unsent: boolean): RequestTimeout => {
+      this._remember(id, ttl);
+      const what = unsent ? 'could not be sent' : 'has no reply';
+      const message = `The request ${id} on topic ${topic} ${what} within ${patience} ms.`;
+      return new RequestTimeout(message, { topic, id, outcomeUnknown: !unsent });
+    };
+    const { clock } = driver;
+    const ends = clock.now() + patience;
+    let timer: ReturnType<typeof clock.callLater> | undefined;
+    let ignore: (() => void) | undefined;
+    try {
+      const reply = await new Promise<Message>((resolve, reject) => {
+        inbox.waiting.set(id, { resolve, reject });
+        timer = clock.callLater(patience, () => reject(timedOut(false)));
+        ignore = onAbort(signal, () => reject(signal?.reason));
+        const message = { type, data, id, ttl, meta: { reply_to: where } } as Outgoing;
+        inbox.subscription
+          .then(() => {
+            const timeout = Math.max(1, ends - clock.now());
+            return this._client.publish(topic, message, { timeout });
+          })
+          .catch((error) => {
+            reject(error instanceof OperationTimeout ? timedOut(!error.outcomeUnknown) : error);
+          });
+      });
+      return opened(reply, topic);
+    } finally {
+      timer?.cancel();
+      ignore?.();
+      inbox.waiting.delete(id);
+    }
+  }
+
+  private _inbox(topic: string): Inbox {
+    let inbox = this._inboxes.get(topic);
+    if (!inbox || inbox.isOver) {
+      inbox = {
+        subscription: this._client.subscribe(topic),
+        waiting: new Map(),
+        isOver: false,
+      };
+      void this._read(topic, inbox);
+    }
+    this._inboxes.delete(topic);
+    this._inboxes.set(topic, inbox);
+    if (this._inboxes.size > TOPICS_MAX) {
+      for (const [name, { waiting, subscription }] of this._inboxes) {
+        if (waiting.size || name === topic) continue;
+        this._inboxes.delete(name);
+        subscription.then((one) => one.unsubscribe()).catch(() => {});
+        break;
+      }
+    }
+    return inbox;
+  }
+
+  private async _read(topic: string, inbox: Inbox): Promise<void> {
+    let failure: unknown;
+    try {
+      for await (const message of await inbox.subscription) this._hear(inbox, message);
+      failure = new ClosedError(undefined, { topic });
+    } catch (error) {
+      failure = error;
+    }
+    inbox.isOver = true;
+    if (this._inboxes.get(topic) === inbox) this._inboxes.delete(topic);
+    for (const { reject } of inbox.waiting.values()) reject(failure);
+  }
+
+  private _hear(inbox: Inbox, message: Message): void {
+    const id = requestOf(message) ?? '';
+    const waiting = inbox.waiting.get(id);
+    const late = this._late.get(id);
+    if (waiting) waiting.resolve(message);
+    else if (late) late.reply = message;
+  }
+
+  private _remember(id: string, ttl: number): void {
+    if (!this._late.has(id)) this._late.set(id, { ttl });
+    for (const oldest of this._late.keys()) {
+      if (this._late.size <= LATE_MAX) break;
+      this._late.delete(oldest);
+    }
+  }
+}

@@ -1,0 +1,131 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
+/** `Responder`: answers the requests of a topic with what a handler returns. */
+
+import { ClosedError, Conflict, ReplyError } from '../errors.js';
+import type { Subscription } from '../runtime/subscription.js';
+import { checkFunction, checkNumber } from '../settings/checks.js';
+import type { Message, Outgoing } from '../values.js';
+import { answerTo, isOwnReplyTopic, replyToOf } from './messages.js';
+import { type Client, driverOf } from './requester.js';
+
+/** Called with a request; returns JSON, or a promise of it. */
+export type RequestHandler = (request: Message) => unknown;
+
+/** What `respond` takes. */
+export interface RespondOptions {
+  /** Message type of requests; default `request`. Other messages are passed over. */
+  readonly type?: string | undefined;
+  /** Requests that are handled at the same time, 1 to 1,000; default 10. More requests wait. */
+  readonly concurrency?: number | undefined;
+  /**
+   * Called with a request and its reply topic, says whether to answer there. Default: below the topic
+   * of the request in `replies`, or below `user.<sender>`.
+   */
+  readonly allow?: ((request: Message, replyTo: string) => boolean) | undefined;
+}
+
+/** Answers requests until it is closed; `respond` makes it. */
+export class Responder implements AsyncDisposable {
+  private readonly _running = new Set<Promise<void>>();
+  private _subscription!: Subscription;
+  private _hasWarned = false;
+
+  /** @internal `respond` makes it. */
+  constructor(
+    private readonly _client: Client,
+    private readonly _handler: RequestHandler,
+    private readonly _options: RespondOptions,
+  ) {
+    checkFunction('handler', _handler ?? null);
+    checkFunction('allow', _options.allow);
+    checkNumber('concurrency', _options.concurrency ?? 10, [1, 1_000, 'requests']);
+  }
+
+  /** @internal Subscribe, and begin to answer. */
+  async open(topics: string | readonly string[]): Promise<this> {
+    this._subscription = await this._client.subscribe(topics);
+    this._read().catch((error) => {
+      if (!(error instanceof ClosedError)) this._report(error);
+    });
+    return this;
+  }
+
+  /** Whether it still takes requests. */
+  get active(): boolean {
+    return this._subscription.active;
+  }
+
+  /**
+   * Take no more requests, and wait for the handlers that run. Idempotent.
+   *
+   * @param options `timeout`: milliseconds to wait; default 5,000.
+   */
+  async close({ timeout = 5_000 }: { readonly timeout?: number | undefined } = {}): Promise<void> {
+    await this._subscription.unsubscribe();
+    const { clock } = driverOf(this._client);
+    await new Promise<void>((resolve) => {
+      const timer = clock.callLater(timeout, resolve);
+      Promise.all(this._running).then(() => {
+        timer.cancel();
+        resolve();
+      });
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  private async _read(): Promise<void> {
+    const { type = 'request', concurrency = 10 } = this._options;
+    for await (const message of this._subscription) {
+      const replyTo = replyToOf(message);
+      if (message.type !== type || replyTo === undefined) continue;
+      const answered = this._answer(message, replyTo).finally(() => {
+        this._running.delete(answered);
+      });
+      this._running.add(answered);
+      while (this._running.size >= concurrency) await Promise.race(this._running);
+    }
+  }
+
+  private async _answer(request: Message, replyTo: string): Promise<void> {
+    let answer: Outgoing;
+    try {
+      if (!(this._options.allow ?? isOwnReplyTopic)(request, replyTo)) {
+        this._warn(request, replyTo);
+        return;
+      }
+      answer = answerTo(request, await this._handler(request));
+    } catch (error) {
+      if (!(error instanceof ReplyError)) this._report(error);
+      answer = answerTo(request, error instanceof ReplyError ? error : new ReplyError());
+    }
+    try {
+      await this._client.publish(replyTo, answer);
+    } catch (error) {
+      // Another responder was first, or the client has ended.
+      if (error instanceof Conflict || error instanceof ClosedError) return;
+      this._report(error);
+      const { code } = error as { code?: unknown };
+      if (code !== 'invalid_payload' && code !== 'payload_too_large') return;
+      const failed = answerTo(request, new ReplyError());
+      await this._client.publish(replyTo, failed).catch((failure) => this._report(failure));
+    }
+  }
+
+  private _report(error: unknown): void {
+    driverOf(this._client).listeners.report(error);
+  }
+
+  private _warn({ id, topic }: Message, replyTo: string): void {
+    if (this._hasWarned) return;
+    this._hasWarned = true;
+    driverOf(this._client).options.logger.warn(
+      `The request ${id} on topic ${topic} asks for its reply on ${replyTo}, which belongs to ` +
+        'neither the topic nor the sender; this responder answers no such request. Pass `allow` ' +
+        'to answer it.',
+    );
+  }
+}

@@ -1,0 +1,219 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import {
+  ClosedError,
+  InvalidOption,
+  InvalidTopic,
+  OperationTimeout,
+  ReplyError,
+  RequestTimeout,
+} from '../../../js/src/errors.js';
+import { request, respond } from '../../../js/src/requests/index.js';
+import { MemoryServer } from '../../../js/src/testing/index.js';
+import type { Message } from '../../../js/src/values.js';
+
+const TOPIC = 'demo.sum';
+
+const add = ({ data }: Message): number => (data as number[]).reduce((a, b) => a + b, 0);
+
+const started = (): Promise<MemoryServer> => new MemoryServer().start();
+
+/** What comes of a promise while time passes. */
+async function within<T>(server: MemoryServer, promise: Promise<T>, limit = 60_000): Promise<T> {
+  let isSettled = false;
+  const settled = promise.finally(() => {
+    isSettled = true;
+  });
+  settled.catch(() => {});
+  for (let passed = 0; !isSettled && passed < limit; passed += 20) await server.clock.advance(20);
+  assert.ok(isSettled, 'it did not happen in time');
+  return settled;
+}
+
+test('a request returns what the handler returns', async () => {
+  const server = await started();
+  const seen: Message[] = [];
+  const responder = await respond(server.client(), TOPIC, async (message) => {
+    seen.push(message);
+    return add(message);
+  });
+  const client = server.client();
+  const reply = await within(server, request(client, TOPIC, [1, 2, 3], { id: 'order-7' }));
+  assert.equal(reply.data, 6);
+  assert.deepEqual(reply.meta, { in_reply_to: 'order-7' });
+  assert.deepEqual(
+    seen.map(({ id, type, ttl, meta }) => [id, type, ttl, meta]),
+    [['order-7', 'request', 10, { reply_to: reply.topic }]],
+  );
+  const replies = await within(
+    server,
+    Promise.all(Array.from({ length: 20 }, (_, n) => request(client, TOPIC, [n, n]))),
+  );
+  assert.deepEqual(
+    replies.map(({ data }) => data),
+    Array.from({ length: 20 }, (_, n) => 2 * n),
+  );
+  assert.equal(new Set(replies.map(({ topic }) => topic)).size, 1);
+  await within(server, responder.close());
+  assert.equal(responder.active, false);
+  await server.stop();
+});
+
+test('without a responder a request times out and names itself', async () => {
+  const server = await started();
+  const asked = request(server.client(), TOPIC, null, { timeout: 3_000, id: 'r1' });
+  await assert.rejects(within(server, asked), (error) => {
+    assert.ok(error instanceof RequestTimeout && error instanceof OperationTimeout);
+    assert.deepEqual([error.code, error.id, error.topic], ['request_timeout', 'r1', TOPIC]);
+    return true;
+  });
+  await server.stop();
+});
+
+test('the error of a responder comes back with its code and data', async () => {
+  const server = await started();
+  const reported: unknown[] = [];
+  const answering = server.client();
+  answering.on('error', (error) => reported.push(error));
+  await respond(answering, TOPIC, ({ data }) => {
+    if (data === 'sold out') {
+      throw new ReplyError('Sold out.', { code: 'out_of_stock', data: { left: 0 } });
+    }
+    if (data === 'bug') throw new Error('secret');
+    return () => 'no JSON';
+  });
+  const client = server.client();
+  const failure = (data: string): Promise<unknown> =>
+    within(
+      server,
+      request(client, TOPIC, data).catch((error) => error),
+    );
+  const refused = (await failure('sold out')) as ReplyError;
+  assert.ok(refused instanceof ReplyError);
+  assert.deepEqual(
+    [refused.code, refused.message, refused.data],
+    ['out_of_stock', 'Sold out.', { left: 0 }],
+  );
+  assert.equal(reported.length, 0);
+  for (const data of ['bug', 'function']) {
+    const failed = (await failure(data)) as ReplyError;
+    assert.equal(failed.code, 'responder_failed');
+    assert.doesNotMatch(String(failed), /secret/);
+  }
+  assert.equal(reported.length, 2);
+  await server.stop();
+});
+
+test('a reply survives a lost connection of both sides', async () => {
+  const server = await started();
+  let go = (): void => {};
+  const gate = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  await respond(server.client(), TOPIC, async (message) => {
+    await gate;
+    return add(message);
+  });
+  const asked = request(server.client(), TOPIC, [4, 5], { timeout: 60_000 });
+  await server.clock.advance(1_000);
+  server.cut();
+  go();
+  assert.equal((await within(server, asked)).data, 9);
+  await server.stop();
+});
+
+test('a retry gets the reply that came too late, and the work is done once', async () => {
+  const server = await started();
+  let calls = 0;
+  let go = (): void => {};
+  const gate = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  await respond(server.client(), TOPIC, async () => {
+    calls += 1;
+    await gate;
+    return 'done';
+  });
+  const client = server.client();
+  const first = request(client, TOPIC, 1, { timeout: 1_000, id: 'r1' });
+  await assert.rejects(within(server, first), RequestTimeout);
+  const retry = request(client, TOPIC, 1, { timeout: 30_000, id: 'r1' });
+  await server.clock.advance(1_000);
+  go();
+  assert.equal((await within(server, retry)).data, 'done');
+  assert.equal(calls, 1);
+  await server.stop();
+});
+
+test('a responder answers nowhere but below its topic or its sender', async () => {
+  const server = await started();
+  const client = server.client();
+  await respond(server.client(), TOPIC, add);
+  const asked = request(client, TOPIC, [1], { replyTo: 'demo.victim', timeout: 1_000 });
+  await assert.rejects(within(server, asked), RequestTimeout);
+  await respond(server.client(), 'demo.open', add, { allow: (_, name) => name === 'demo.chosen' });
+  const reply = await within(server, request(client, 'demo.open', [1], { replyTo: 'demo.chosen' }));
+  assert.equal(reply.topic, 'demo.chosen');
+  await server.stop();
+});
+
+test('a responder handles as many requests at once as allowed', async () => {
+  const server = await started();
+  let running = 0;
+  let most = 0;
+  const gates: (() => void)[] = [];
+  await respond(
+    server.client(),
+    TOPIC,
+    async () => {
+      most = Math.max(most, ++running);
+      await new Promise<void>((resolve) => gates.push(resolve));
+      running -= 1;
+    },
+    { concurrency: 2 },
+  );
+  const client = server.client();
+  const asked = Array.from({ length: 5 }, (_, n) => request(client, TOPIC, n, { timeout: 60_000 }));
+  const all = Promise.all(asked);
+  await server.clock.advance(1_000);
+  assert.equal(running, 2);
+  let isDone = false;
+  all.finally(() => {
+    isDone = true;
+  });
+  while (!isDone) {
+    for (const open of gates.splice(0)) open();
+    await server.clock.advance(20);
+  }
+  assert.equal(most, 2);
+  await server.stop();
+});
+
+test('the end of the client and a signal end a request', async () => {
+  const server = await started();
+  const client = server.client();
+  const asked = request(client, TOPIC, 1, { timeout: 60_000 });
+  asked.catch(() => {});
+  await server.clock.advance(1_000);
+  const controller = new AbortController();
+  const aborted = request(client, TOPIC, 2, { signal: controller.signal });
+  aborted.catch(() => {});
+  controller.abort(new Error('no longer'));
+  await assert.rejects(within(server, aborted), /no longer/);
+  await client.close();
+  await assert.rejects(within(server, asked), ClosedError);
+  await server.stop();
+});
+
+test('arguments are checked', async () => {
+  const server = await started();
+  const client = server.client();
+  await assert.rejects(request(client, 'demo.*', 1), InvalidTopic);
+  await assert.rejects(request(client, `demo.${'x'.repeat(249)}`, 1), /too long/);
+  for (const id of ['', 'x'.repeat(126)]) {
+    await assert.rejects(request(client, TOPIC, 1, { id }), InvalidOption);
+  }
+  await assert.rejects(respond(client, TOPIC, add, { concurrency: 0 }), /concurrency/);
+  await server.stop();
+});
