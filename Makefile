@@ -94,6 +94,7 @@ durations: setup ## run every test and write down which are slow: these start fi
 	@$(TESTS) all --write-durations
 
 coverage: setup ## how much of both languages the tests reach; the least covered modules
+	$(SETUP) npm coverage
 	@$(BIN)/python -m scripts.coverage
 
 # ---------------------------------------------------------------- check
@@ -207,5 +208,6 @@ soak: setup ## the tests again with the large numbers; hours
 	HANZO_PUBSUB_SOAK=1 $(BIN)/python -m pytest --timeout 0
 
 clean: ## remove all that was made here
-	rm -rf .venv .setup .cache node_modules scripts/dashboard/node_modules tests/bench/node/node_modules dist js/dist site \
+	rm -rf .venv .setup .cache node_modules scripts/dashboard/node_modules scripts/v8_coverage/node_modules \
+	  tests/bench/node/node_modules dist js/dist site \
 	  .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage coverage

@@ -68,7 +68,7 @@ def python_modules(folder: Path) -> list[Module]:
 
 def typescript_modules(folder: Path) -> list[Module]:
     """What V8 found, of all processes of Node, mapped to the sources by c8."""
-    program = ROOT / "node_modules" / ".bin" / "c8"
+    program = ROOT / "scripts" / "v8_coverage" / "node_modules" / ".bin" / "c8"
     command = [program, "report", "--temp-directory", folder / "node", "--src", "js/src", "--all"]
     command += ["--include", "js/src", "--exclude", "**/generated/**", "--exclude-after-remap"]
     command += ["--reporter", "json-summary", "--reports-dir", folder]

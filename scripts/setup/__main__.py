@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
 PARTS = (
-    *("python", "newest", "npm", "docs", "bench", "dashboard"),
+    *("python", "newest", "npm", "docs", "bench", "dashboard", "coverage"),
     *("chromium", "redis", "balancers", "java", "kafka"),
 )
 STATE = ROOT / ".setup"
@@ -47,6 +47,8 @@ def plan(parts: Sequence[str]) -> list[Step]:
         steps += [NpmPackages(ROOT, "npm packages")]
     if "dashboard" in parts:
         steps += [NpmPackages(ROOT / "scripts" / "dashboard", "npm packages of the dashboard")]
+    if "coverage" in parts:
+        steps += [NpmPackages(ROOT / "scripts" / "v8_coverage", "npm packages of the coverage")]
     programs = [name for name in ("chromium", "redis", "java") if name in parts]
     if "balancers" in parts:
         programs += ["haproxy", "nginx"]
