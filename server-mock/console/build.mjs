@@ -33,7 +33,10 @@ const results = await Promise.all([
     entryPoints: { console: join(here, 'src', 'main.ts') },
     outdir: target,
     format: 'esm',
-    alias: { '@hanzoai/pubsub': join(root, 'js', 'src', 'index.ts') },
+    alias: {
+      '@hanzoai/pubsub': join(root, 'js', 'src', 'index.ts'),
+      '@hanzoai/pubsub/svelte': join(root, 'js', 'src', 'svelte', 'index.ts'),
+    },
   }),
   build({
     ...common,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { writeStream } from '../../js/src/streams/index.js';
 import { slipsOf } from './accessibility.js';
 import { openConsole } from './console.js';
 import { shot, startServer } from './harness.js';
@@ -38,5 +39,48 @@ for (const width of [360, 390, 820, 1440]) {
       if (name) await page.getByRole('navigation').getByRole('button', { name }).click();
       await check(name.toLowerCase());
     }
+  });
+}
+
+for (const width of [390, 1280]) {
+  test(`at ${width} px a topic with a stream shows its text above its frames`, async (t) => {
+    const server = await startServer(t);
+    const look = { viewport: { width, height: 844 }, reducedMotion: 'reduce' } as const;
+    const page = await openConsole(t, server, look);
+    const service = server.client({ token: server.token('--user', 'writer', '--service') });
+    const writer = await writeStream(service, 'demo.answer', { id: 'r1', listen: false });
+    await writer.write({ type: 'reasoning', text: 'They want the weather.' });
+    await writer.write('Let me look 👩‍👧. ');
+    await writer.write({ type: 'tool-call', id: 'c1', name: 'weather', text: '{"city": "Köln"}' });
+    await writer.write('It rains, <b>and</b> it will go on until the evening. '.repeat(8));
+    if (width < 720) {
+      await page.getByRole('navigation').getByRole('button', { name: 'Topics' }).click();
+    }
+    await page.locator('#topics').getByRole('button', { name: 'demo.answer' }).click();
+    const answer = page.getByRole('region', { name: 'Token stream' });
+    await answer.getByText('streaming').waitFor();
+    await answer.getByText('until the evening').first().waitFor();
+    const shown = (await answer.locator('.answer-text').textContent()) ?? '';
+    assert.match(
+      shown,
+      /They want the weather\.Let me look 👩‍👧\. tool-call weather .*Köln.*It rains, <b>/,
+    );
+    for (const colorScheme of SCHEMES) {
+      await page.emulateMedia({ colorScheme });
+      assert.deepEqual(await slipsOf(page), [], colorScheme);
+      await shot(page, `console-stream-${width}-${colorScheme}`);
+    }
+    await writer.complete();
+    await answer.getByText('complete: stop').waitFor();
+    const next = await writeStream(service, 'demo.answer', { id: 'r2', listen: false });
+    await next.write('Another one.');
+    await answer.getByText('Another one.').waitFor();
+    await next.abort('user');
+    await answer.getByText('aborted: user').waitFor();
+    if (width < 720) {
+      await page.getByRole('navigation').getByRole('button', { name: 'Topics' }).click();
+    }
+    await page.locator('#topics').getByRole('button', { name: 'All messages' }).click();
+    await answer.waitFor({ state: 'hidden' });
   });
 }

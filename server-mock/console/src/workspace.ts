@@ -68,6 +68,7 @@ export function workspace(
     publish.focus();
   };
   const messages = messagePanel(
+    ps,
     feed,
     topics,
     history,

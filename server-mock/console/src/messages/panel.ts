@@ -1,11 +1,14 @@
 /** The middle of the page: the list with its bar. */
 
+import type { PubSub } from '@hanzoai/pubsub';
+
 import type { Topics } from '../active_topics.js';
 import { h, replace } from '../dom.js';
 import { compact, plural, rate } from '../format.js';
 import type { History } from '../history.js';
 import { icon } from '../icons.js';
 import { effect, Signal } from '../reactive.js';
+import { answer } from './answer.js';
 import type { Feed } from './feed.js';
 import { type ListOptions, MessageList } from './list.js';
 
@@ -17,6 +20,7 @@ export interface MessagePanel {
 
 /** Build it. */
 export function messagePanel(
+  ps: PubSub,
   feed: Feed,
   topics: Topics,
   history: History,
@@ -86,6 +90,7 @@ export function messagePanel(
       pauseButton(feed),
       h('button', { class: 'ghost small', type: 'button', onclick: () => feed.clear() }, 'Clear'),
     ),
+    answer(ps, feed),
     h(
       'div',
       { class: 'list-box' },
