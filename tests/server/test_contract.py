@@ -226,6 +226,8 @@ def test_generate_names_what_is_wrong_with_a_contract(
     assert generate([str(write("topics: {a: {}}"))]) == 2
     assert "topic `a`: `schema` is missing" in capsys.readouterr().err
     assert generate([str(ROOT / "absent.yaml")]) == 2
+    assert generate([str(write("topics: {a: {schema: {properties: 5}}}"))]) == 2
+    assert "topic `a`: `schema` is not valid" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

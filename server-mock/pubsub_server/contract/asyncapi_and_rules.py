@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
@@ -106,15 +106,17 @@ def _who(topic: Topic, verb: str) -> str:
     return wanted if isinstance(wanted, str) else json.dumps(wanted)
 
 
-def _moved(value: Any) -> Any:
+def _moved(value: object) -> Any:
     if isinstance(value, dict):
         return {
             key: item.replace("#/$defs/", "#/components/schemas/", 1)
             if key == "$ref" and isinstance(item, str)
             else _moved(item)
-            for key, item in value.items()
+            for key, item in cast("dict[str, object]", value).items()
         }
-    return [_moved(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_moved(item) for item in cast("list[object]", value)]
+    return value
 
 
 def _yaml(value: object) -> str:

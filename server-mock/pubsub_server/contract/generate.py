@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pubsub_server.complaints import USAGE, Parser, complain
-from pubsub_server.contract import asyncapi_and_rules, document
+from pubsub_server.contract import asyncapi_and_rules, setup
 from pubsub_server.contract.document import ContractError
 from pubsub_server.contract.python_types import python_types
 from pubsub_server.contract.typescript_types import typescript_types
@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     )
     options = parser.parse_args(argv)
     try:
-        contract = document.load(options.contract)
+        contract = setup.load(options.contract)
         wanted: list[tuple[Path, str]] = [
             (getattr(options, name), write(contract))
             for name, (_, write) in _WRITERS.items()

@@ -1,4 +1,4 @@
-"""The inspector of a server that is given a contract."""
+"""The inspector of a server with a contract, and the check of a contract with its schemas."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pubsub_server.contract import document
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pubsub_server.contract.document import Contract
     from pubsub_server.interfaces import Inspector
 
 
@@ -20,13 +21,28 @@ def inspector(file: Path) -> Inspector:
         StartError: The file is wrong, or `jsonschema-rs` is not installed.
     """
     try:
-        from pubsub_server.contract.enforcement import ContractInspector
-    except ImportError:
-        raise StartError(
-            "contract: checking payloads needs jsonschema-rs. Install it: "
-            "pip install 'hanzoai-pubsub-server[contract]'"
-        ) from None
-    try:
-        return ContractInspector(document.load(file))
+        return _checked(document.load(file))
     except document.ContractError as error:
         raise StartError(f"contract: {error}") from None
+
+
+def load(file: Path) -> Contract:
+    """Read a contract, and check its schemas.
+
+    Raises:
+        ContractError: Something in it is wrong, or `jsonschema-rs` is not installed.
+    """
+    contract = document.load(file)
+    _checked(contract)
+    return contract
+
+
+def _checked(contract: Contract) -> Inspector:
+    try:
+        from pubsub_server.contract.enforcement import ContractInspector
+    except ImportError:
+        raise document.ContractError(
+            "checking schemas needs jsonschema-rs. Install it: "
+            "pip install 'hanzoai-pubsub-server[contract]'"
+        ) from None
+    return ContractInspector(contract)

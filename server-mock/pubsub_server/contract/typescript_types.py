@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pubsub_server.contract.document import ContractError
 from pubsub_server.contract.header import DO_NOT_EDIT
@@ -84,9 +84,10 @@ def _type(schema: Any, indent: str, depth: int) -> str:
             return _union(_type(one, indent, depth + 1) for one in schema[key])
     if "allOf" in schema:
         return " & ".join(_grouped(_type(one, indent, depth + 1)) for one in schema["allOf"])
-    kinds = schema.get("type")
+    kinds: Any = schema.get("type")
     if isinstance(kinds, list):
-        return _union(_type({**schema, "type": kind}, indent, depth + 1) for kind in kinds)
+        several = cast("list[str]", kinds)
+        return _union(_type({**schema, "type": kind}, indent, depth + 1) for kind in several)
     if kinds == "array" or (kinds is None and "items" in schema):
         return _array(schema, indent, depth)
     if kinds == "object" or (kinds is None and "properties" in schema):
@@ -95,9 +96,9 @@ def _type(schema: Any, indent: str, depth: int) -> str:
 
 
 def _array(schema: Mapping[str, Any], indent: str, depth: int) -> str:
-    prefix = schema.get("prefixItems")
+    prefix: list[Any] | None = schema.get("prefixItems")
     rest = schema.get("items", True)
-    if isinstance(prefix, list):
+    if prefix is not None:
         members = [_type(one, indent, depth + 1) for one in prefix]
         if rest is not False:
             members.append(f"...{_grouped(_type(rest, indent, depth + 1))}[]")
@@ -114,7 +115,7 @@ def _object(schema: Mapping[str, Any], indent: str, depth: int) -> str:
     for name, value in properties.items():
         key = name if _IDENTIFIER.fullmatch(name) else json.dumps(name)
         optional = "" if name in required else "?"
-        described = value.get("description") if isinstance(value, dict) else None
+        described = None if isinstance(value, bool) else value.get("description")
         lines.append(
             _comment(described, inner)
             + f"{inner}{key}{optional}: {_type(value, inner, depth + 1)};"
