@@ -11,7 +11,7 @@ from hanzoai.pubsub.generated import errors
 from spec._generate.errors import compile_errors
 from spec._generate.lifecycle import SpecError
 from spec._generate.text import python_name, typescript_name
-from tests.spec.files import DEFINITIONS, read_yaml
+from tests.spec.files import DEFINITIONS, ROOT, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,12 @@ TABLE: dict[str, Any] = read_yaml("errors.yaml")
 def test_the_schema_names_every_code_of_the_wire_and_no_other() -> None:
     named = DEFINITIONS["ErrorCode"]["anyOf"][0]["enum"]
     assert named == [record.code for record in errors.CODES.values() if record.scope == "wire"]
+
+
+def test_the_page_of_errors_has_an_anchor_for_each_code() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    for code in errors.CODES:
+        assert page.count(f'<a id="{code}"></a>`{code}`') == 1
 
 
 def test_every_code_from_1000_to_4999_has_one_answer() -> None:
