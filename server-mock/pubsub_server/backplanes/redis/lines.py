@@ -11,13 +11,17 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from hiredis import pack_command
+import hiredis
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from redis.asyncio import Redis
 
 ANSWER_WITHIN: Final = 5.0
 """Seconds. A Redis that has not answered by then counts as lost."""
+
+_pack = cast("Callable[[tuple[str | bytes | int, ...]], bytes]", hiredis.pack_command)  # pyright: ignore[reportUnknownMemberType]
 
 
 class Lines:
@@ -53,8 +57,7 @@ class Lines:
                     if line.is_connected and await line.can_read():
                         await line.disconnect(nowait=True)
                     # An unfinished call hangs up, so that no answer is taken for another's.
-                    packed = pack_command(cast("Any", words))
-                    await line.send_packed_command(packed, check_health=False)
+                    await line.send_packed_command(_pack(words), check_health=False)
                     return await line.read_response(timeout=math.inf)
             finally:
                 self._free.append(line)
@@ -72,4 +75,4 @@ class Lines:
 
 async def _hang_up(line: Any) -> None:
     with contextlib.suppress(Exception):
-        await cast("Any", line).disconnect(nowait=True)
+        await line.disconnect(nowait=True)

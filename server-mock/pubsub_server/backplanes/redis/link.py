@@ -57,7 +57,7 @@ class _Script:
         self, client: Redis | Lines, keys: Sequence[str], arguments: Sequence[Argument]
     ) -> list[Any]:
         """Run it."""
-        run: Callable[..., Awaitable[list[Any]]] = client.execute_command
+        run = cast("Callable[..., Awaitable[list[Any]]]", cast("Any", client).execute_command)
         try:
             return await run("EVALSHA", self._digest, len(keys), *keys, *arguments)
         except NoScriptError:
