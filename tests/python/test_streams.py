@@ -349,6 +349,24 @@ async def test_a_writer_that_died_is_taken_over_where_it_stopped(
         await within(pubsub_memory, stream_writer(ps, TOPIC, id="r1", take_over=True).open())
 
 
+async def test_a_cancel_that_no_writer_lived_to_see_ends_the_stream_when_it_is_taken_over(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps, user = (pubsub_memory.client(pubsub_memory.token(name)) for name in ("svc", "u1"))
+    reader = stream_reader(user, TOPIC).open()
+    dead = stream_writer(ps, TOPIC, id="r1", listen=False)
+    await dead.open()
+    await dead.write("one ")
+    await clock_of(pubsub_memory).advance(1)
+    dead._stop()  # as a process that is killed
+    await within(pubsub_memory, reader.cancel("enough"))
+    async with stream_writer(ps, TOPIC, id="r1", take_over=True) as writer:
+        with pytest.raises(StreamCancelled):
+            await writer.write("two")
+    end = await within(pubsub_memory, reader.final())
+    assert (end.text, end.reason) == ("one ", "enough")
+
+
 async def test_a_writer_that_was_thought_dead_stops_when_another_has_taken_over(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -15,6 +15,14 @@ import { type EndKind, type PublishFrame, type WriterEffect, Writing } from './w
 /** Messages of a topic that are asked for: what a server keeps by default. */
 const RETAINED = 100;
 
+/** What a stream was when this writer took it over. */
+interface Before {
+  readonly epoch: number;
+  readonly base?: number;
+  readonly parts?: readonly Part[];
+  readonly cancels?: readonly WriterEffect[];
+}
+
 /** Clients of which the log says already that readers cannot cancel. */
 const told = new WeakSet<Client>();
 
@@ -105,7 +113,7 @@ export class StreamWriter implements AsyncDisposable {
   /** @internal Begin: publish the start of the stream. */
   async open(): Promise<this> {
     const { meta, window, listen = true, takeOver, epoch = 0 } = this._options;
-    const before = takeOver ? await this._readBefore() : { epoch };
+    const before: Before = takeOver ? await this._readBefore() : { epoch };
     this._core = new Writing(this.id, before.epoch, word(), { ...before, meta, window });
     if (listen) {
       const onMessage = (message: Message): void => this._hear(message);
@@ -121,6 +129,7 @@ export class StreamWriter implements AsyncDisposable {
       });
     }
     this._perform(this._core.open(this._now));
+    this._perform(before.cancels ?? []);
     return this;
   }
 
@@ -224,7 +233,7 @@ export class StreamWriter implements AsyncDisposable {
     if (this._isFinished) throw new UsageError('The stream has ended.');
   }
 
-  private async _readBefore() {
+  private async _readBefore(): Promise<Before> {
     const messages: Incoming[] = [];
     for await (const message of this._client.history(this._topic, { limit: RETAINED }))
       messages.push(incoming(message));
@@ -237,7 +246,12 @@ export class StreamWriter implements AsyncDisposable {
       });
     const epoch = Math.max(this._options.epoch ?? 0, reading.epoch + 1);
     const isKnown = reading.based && !reading.stale;
-    return isKnown ? { epoch, base: reading.next, parts: reading.parts } : { epoch };
+    // A cancel that the writer before did not live to see.
+    const writing = new Writing(this.id, reading.epoch, '');
+    const cancels = messages
+      .flatMap(({ type, data, sender }) => writing.hear(type, data, sender))
+      .filter(({ kind }) => kind === 'cancelled');
+    return { epoch, cancels, ...(isKnown && { base: reading.next, parts: reading.parts }) };
   }
 
   private async _finish(kind: EndKind, fields: JsonObject): Promise<void> {

@@ -179,6 +179,23 @@ test('a writer that died is taken over where it stopped, and stops if it lives',
   await server.stop();
 });
 
+test('a cancel that no writer lived to see ends the stream when it is taken over', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC);
+  const dead = server.client();
+  const old = await writeStream(dead, TOPIC, { id: 'r1', listen: false });
+  await old.write('one ');
+  await server.clock.advance(1_000);
+  await dead.close();
+  await within(server, reader.cancel('enough'));
+  const taken = writeStream(server.client(), TOPIC, { id: 'r1', takeOver: true });
+  const writer = await within(server, taken);
+  await assert.rejects(writer.write('two'), { code: 'cancelled' });
+  const { text, reason } = await within(server, reader.final());
+  assert.deepEqual({ text, reason }, { text: 'one ', reason: 'enough' });
+  await server.stop();
+});
+
 test('two writers of one epoch are never mixed', async () => {
   const server = await started();
   const reader = readStream(server.client(), TOPIC);

@@ -160,8 +160,9 @@ class StreamWriter:
             raise UsageError("The stream is open already.")
         base: int | None = None
         parts: list[Part] = []
+        cancels: list[WriterEffect] = []
         if self._take_over:
-            base, parts = await self._read_before()
+            base, parts, cancels = await self._read_before()
         core = self._core = Writing(
             self._id,
             self._epoch,
@@ -175,6 +176,7 @@ class StreamWriter:
             self._subscription = self._client.subscribe(self._topic, on_message=self._hear)
             self._begin(self._join(self._subscription))
         self._perform(core.open(self._now()))
+        self._perform(cancels)
         return self
 
     async def write(self, piece: Piece) -> None:
@@ -313,8 +315,11 @@ class StreamWriter:
             raise UsageError(f"The stream {word}.", remedy="Write inside `async with`.")
         return self._core
 
-    async def _read_before(self) -> tuple[int | None, list[Part]]:
-        """What earlier writers published; the epoch becomes the next one."""
+    async def _read_before(self) -> tuple[int | None, list[Part], list[WriterEffect]]:
+        """What earlier writers published, and what they did not live to do.
+
+        The epoch becomes the next one.
+        """
         messages = [
             incoming(message) async for message in self._client.history(self._topic, limit=RETAINED)
         ]
@@ -326,10 +331,17 @@ class StreamWriter:
                 topic=self._topic,
                 remedy="Begin a stream with another id.",
             )
+        before = Writing(self._id, reading.epoch, "")
+        heard = [
+            effect
+            for one in messages
+            for effect in before.hear(one["type"], one["data"], one["sender"])
+        ]
+        cancels = [effect for effect in heard if effect["kind"] == "cancelled"]
         self._epoch = max(self._epoch, reading.epoch + 1)
         if not reading.based or reading.stale:
-            return None, []
-        return reading.next, reading.parts
+            return None, [], cancels
+        return reading.next, reading.parts, cancels
 
     async def _finish(self, kind: EndKind, fields: Mapping[str, Any]) -> None:
         core = self._writable()
