@@ -332,12 +332,12 @@ class StreamWriter:
                 remedy="Begin a stream with another id.",
             )
         before = Writing(self._id, reading.epoch, "")
-        heard = [
+        cancels: list[WriterEffect] = [
             effect
             for one in messages
             for effect in before.hear(one["type"], one["data"], one["sender"])
+            if effect["kind"] == "cancelled"
         ]
-        cancels = [effect for effect in heard if effect["kind"] == "cancelled"]
         self._epoch = max(self._epoch, reading.epoch + 1)
         if not reading.based or reading.stale:
             return None, [], cancels
