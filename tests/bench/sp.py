@@ -10,7 +10,7 @@ import socket
 import statistics
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pynng  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
@@ -44,6 +44,7 @@ def measure(*, quick: bool) -> Json:
                 path = f"{folder}/{turn}-{count}"
                 found.setdefault("sdk", []).append(_fan_out(path + "s", count, messages))
                 found.setdefault("nng", []).append(_nng_fans_out(path + "n", count, messages))
+                found.setdefault("bare", []).append(_bare_fans_out(path + "b", count, messages))
             for name, run in (
                 ("sdk", _receive),
                 ("sdk, blocking", _receive_blocking),
@@ -72,7 +73,7 @@ def render(run: Json) -> str:
     fanout = {(point["subscribers"], point["who"]): point for point in run["fanout"]}
     rows: list[list[str]] = []
     for count in SUBSCRIBERS:
-        ours, theirs = fanout[count, "sdk"], fanout[count, "nng"]
+        ours, theirs, bare = (fanout[count, who] for who in ("sdk", "nng", "bare"))
         for what, key in (("until the last one has it", "elapsed_us"), ("CPU", "cpu_us")):
             ratio = theirs[key] / ours[key]
             rows.append(
@@ -81,6 +82,7 @@ def render(run: Json) -> str:
                     f"{ours[key]:.0f}",
                     f"{theirs[key]:.0f}",
                     f"{ratio:.1f}",
+                    f"{bare[key]:.0f}",
                 ]
             )
     rates = run["received"]
@@ -91,6 +93,7 @@ def render(run: Json) -> str:
                 f"{rates[name]:,.0f}",
                 f"{rates['nng']:,.0f}",
                 f"{rates[name] / rates['nng']:.1f}",
+                "",
             ]
         )
     checks = ", ".join(
@@ -124,9 +127,10 @@ def render(run: Json) -> str:
             f"[SP sockets](sp.md) and pynng {run['pynng']} (NNG 1.11) in turns, over a Unix "
             f"socket, messages of {len(BODY)} bytes. The subscribers of a fan-out are bare sockets "
             "in another process, and so is the publisher that the receivers listen to, which "
-            f"writes as fast as it can.{measured(run)}",
+            "writes as fast as it can. The bare loop calls `write` once for each subscriber and "
+            f"does nothing else: no single-threaded publisher can be faster.{measured(run)}",
             "",
-            table(["", "SDK", "pynng", "times"], rows),
+            table(["", "SDK", "pynng", "times", "bare loop"], rows),
             "",
             f"A check whether one of the prefixes begins a message takes {checks} prefixes.",
             "",
@@ -154,6 +158,26 @@ def _nng_fans_out(path: str, count: int, messages: int) -> tuple[float, float]:
         pub.listen(f"ipc://{path}")
         with _subscribers(path, count) as control:
             return _time(pub.send, control, messages, lambda: len(pub.pipes) == count)
+
+
+def _bare_fans_out(path: str, count: int, messages: int) -> tuple[float, float]:
+    with socket.socket(socket.AF_UNIX) as listener, ExitStack() as stack:
+        listener.bind(path)
+        listener.listen(count)
+        control = stack.enter_context(_subscribers(path, count))
+        files: list[int] = []
+        for _ in range(count):
+            peer = stack.enter_context(listener.accept()[0])
+            peer.recv(8)
+            peer.sendall(_HELLO_PUB)
+            files.append(peer.fileno())
+
+        def send(body: bytes) -> None:
+            data = b"\1" + len(body).to_bytes(8, "big") + body
+            for file in files:
+                os.write(file, data)
+
+        return _time(send, control, messages)
 
 
 def _time(
