@@ -82,8 +82,8 @@ def render(room: Json) -> str:
         said = f"\\n\\nTargets on Redis: {'; '.join(parts)}.".replace("\\n", "\n")
     return (
         "### Many small streams\n\n"
-        f"{STREAMS} topics, each with one publisher, which sends {RATE} acknowledged messages per second, "
-        "about 250 bytes each, and one subscriber. History and presence are on. The bare "
+        f"{STREAMS} topics, each with one publisher, which sends {RATE} acknowledged messages per "
+        "second, about 250 bytes each, and one subscriber. History and presence are on. The bare "
         "script numbers a message, appends it to a stream and publishes it to a channel, and does "
         f"nothing else; {rounds_of(room)}.{measured(room)}\n\n"
         + table(["", "server CPU, µs", "Redis CPU, µs", "p50, ms", "p99, ms"], rows)
