@@ -105,6 +105,28 @@ async function assertGrew(page: Page, whole: string): Promise<void> {
   assert.ok(whole.startsWith(before));
 }
 
+/** Resolves once an element shows this text, however short the moment; call it before the cause. */
+function shows(page: Page, selector: string, text: string): Promise<void> {
+  return bounded(
+    page.evaluate(
+      ({ selector, text }) =>
+        new Promise<void>((resolve) => {
+          const look = (): void => {
+            const found = [...document.querySelectorAll(selector)];
+            if (!found.some((each) => each.textContent?.includes(text))) return;
+            observer.disconnect();
+            resolve();
+          };
+          const observer = new MutationObserver(look);
+          observer.observe(document.body, { subtree: true, childList: true, characterData: true });
+          look();
+        }),
+      { selector, text },
+    ),
+    `${selector} with ${text}`,
+  );
+}
+
 async function hasWords(page: Page, least: number): Promise<void> {
   await until(
     page,
@@ -134,15 +156,17 @@ test('two tabs see an answer and its tool call grow, and each stops it for both'
   await shot(ana, 'stream-chat-welcome');
   const ben = await enter(t, url, 'ben');
 
+  const typing = shows(ana, '.composer .typing', 'ben is typing');
   await ben.getByLabel('Message', { exact: true }).pressSequentially('Hello');
-  await ana.locator('.composer .typing', { hasText: 'ben is typing' }).waitFor();
+  await typing;
   await ben.keyboard.press('Enter');
   await ana.locator('.said', { hasText: 'Hello' }).waitFor();
   await until(ana, () => document.querySelector('.composer .typing')?.textContent === '');
   assert.equal(await ana.locator('.answer').count(), 0, 'no answer without a question');
 
+  const filling = shows(ben, '.tool', 'filling in');
   await say(ana, MARKS);
-  await ben.locator('.tool', { hasText: 'filling in' }).waitFor();
+  await filling;
   await ben.locator('.tool dd i', { hasText: '消息的顺序' }).waitFor();
   await ben.locator('.found', { hasText: 'passage' }).waitFor();
   await hasWords(ben, 30);
