@@ -91,10 +91,17 @@ async def seed_peer(url: str) -> AsyncGenerator[SeedPeer]:
 async def seed_listener() -> AsyncGenerator[tuple[str, asyncio.Queue[SeedPeer]]]:
     """A peer that waits to be dialed: its address, and the connections that come."""
     peers: asyncio.Queue[SeedPeer] = asyncio.Queue()
-    server = await asyncio.start_server(
-        lambda reader, writer: peers.put_nowait(SeedPeer(reader, writer)), "127.0.0.1", 0
-    )
+    came: list[SeedPeer] = []
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(SeedPeer(reader, writer))
+        peers.put_nowait(came[-1])
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", peers
     finally:
         server.close()
+        # A node dials again: not every connection was taken from the queue.
+        for peer in came:
+            peer.writer.transport.abort()

@@ -198,8 +198,6 @@ class World:
 
 @pytest.mark.statement("Z-05", "Z-07", "Z-12", "Z-14", "Z-28")
 @pytest.mark.timeout(400 if SOAK else 120)
-# Nodes die in the middle of what they do: what they leave open is the garbage collector's.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_interest_converges_and_forwards_go_to_those_alone_who_want_them() -> None:
     seed = int(os.environ.get("HANZO_PUBSUB_TEST_SEED") or random.randrange(2**32))
     print(f"seed {seed}")
