@@ -275,7 +275,7 @@ async def test_a_refused_token_is_3_a_forbidden_topic_4_and_no_server_6(
         await run("subscribe", "demo.a"),
         await run("publish", "demo.a", "--data", "1"),
     ]
-    nobody = await run("history", "demo.a", "--url", "ws://127.0.0.1:1/ws", "--timeout", "1s")
+    nobody = await run("history", "demo.a", "--url", "ws://127.0.0.1:1/ws", "--timeout", "30s")
     assert forbidden.code == Exit.FORBIDDEN
     assert [outcome.code for outcome in refused] == [Exit.AUTH] * 3
     assert nobody.code == Exit.CONNECTION
