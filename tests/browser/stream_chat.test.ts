@@ -180,7 +180,7 @@ test('two tabs see an answer and its tool call grow, and each stops it for both'
   assert.ok(stopped.startsWith(`“${MARKS}” I search the text for that. `), stopped);
   assert.ok(stopped.length < 900, 'the answer was stopped before its end');
 
-  // Whoever comes later sees the history: the messages, and the answer as it ended.
+  // A latecomer sees the history: the messages, and the answer as it ended.
   const chen = await enter(t, url, 'chen');
   await chen.locator('.said', { hasText: 'Hello' }).waitFor();
   await ends(chen, 'aborted');
