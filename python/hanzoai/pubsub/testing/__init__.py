@@ -6,7 +6,7 @@ A program that reconnects, tested without a socket and without waiting::
     from hanzoai.pubsub.testing import MemoryServer
 
 
-    async def test_it_says_that_something_was_lost():
+    async def test_a_lost_message_is_reported_as_a_gap():
         async with MemoryServer() as server:
             ps = server.client()
             sub = await ps.subscribe("chat.1")
