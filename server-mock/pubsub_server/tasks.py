@@ -185,7 +185,7 @@ class Tasks:
         now = self._loop.time()
         if now - began > STABLE:
             kept.pause = AGAIN_AFTER
-        self._fail(task, f"it is run again in {kept.pause:g} s", error)
+        self._fail(task, f"restarting in {kept.pause:g} s", error)
         self._waiting[kept] = self._loop.call_later(kept.pause, self._run, kept)
         kept.pause = min(AGAIN_AT_MOST, kept.pause * 2)
 

@@ -61,7 +61,7 @@ async def test_a_store_that_was_flushed_is_laid_out_by_who_comes_back(
         await until(
             lambda: any(
                 record.levelno == logging.ERROR
-                and "another node has laid out this Redis" in record.getMessage()
+                and "this Redis was set up with version" in record.getMessage()
                 for record in caplog.records
             )
         )
@@ -78,11 +78,11 @@ async def test_nodes_that_differ_in_their_timeout_are_told_so(
             assert said() == []
         async with running_server(redis_url=store.url, node_timeout=9_000):
             (line,) = said()
-        assert line.startswith("node_timeout is 9000 ms here and was 8000 ms on the node")
+        assert line.startswith("node_timeout is 9000 ms on this node and 8000 ms on the previous")
 
 
 @pytest.mark.parametrize(
-    ("off", "said"), [(90, "is 90 s ahead of that of Redis"), (-90, "behind that"), (0, "")]
+    ("off", "said"), [(90, "is 90 s ahead of the clock of"), (-90, "behind the clock of"), (0, "")]
 )
 async def test_a_node_with_another_time_than_redis_says_so_at_its_start(
     store: Store,

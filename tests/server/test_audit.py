@@ -291,8 +291,8 @@ def test_a_full_disk_spoils_no_record_but_the_one_it_tears_and_is_told_once(
     assert sink.dropped == 2
     told = [each.getMessage() for each in caplog.records]
     assert told == [
-        f"audit_file {file} cannot be written, and records are lost: No space left on device",
-        f"audit_file {file} is written again",
+        f"cannot write audit_file {file}, records are lost: No space left on device",
+        f"audit_file {file} is writable again",
     ]
 
 

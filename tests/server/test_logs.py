@@ -87,7 +87,7 @@ async def test_a_failure_names_the_connection_and_neither_its_token_nor_its_payl
     (line,) = [
         entry
         for entry in map(json.loads, out.getvalue().splitlines())
-        if entry["message"] == "a frame could not be handled"
+        if entry["message"] == "cannot handle a frame"
     ]
     assert client_id
     assert line["client_id"] == client_id

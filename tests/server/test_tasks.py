@@ -112,7 +112,7 @@ async def test_a_kept_task_runs_again_however_it_ends(
     assert len(said) == FAILURES.count - before == 3
     for what, _, follows in said:
         assert what.endswith("grind of the mill failed")
-        assert follows.startswith("it is run again in ")
+        assert follows.startswith("restarting in ")
     assert (runs, len(tasks)) == (4, 0)
 
 

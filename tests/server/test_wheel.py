@@ -65,7 +65,7 @@ def test_a_deadline_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptur
     with caplog.at_level(logging.ERROR):
         wheel.run()
     assert sleeper.asked
-    assert "a deadline failed" in caplog.text
+    assert "a timer failed" in caplog.text
 
 
 async def test_the_loop_calls_at_the_earliest_deadline() -> None:

@@ -133,7 +133,7 @@ class ApiKeys:
         try:
             found = load(self._file)
         except ApiKeysError as error:
-            _LOG.error("the API keys read before stay in use: %s", error)
+            _LOG.error("keeping the previous API keys: %s", error)
             return
         self._former.append(self._keys)
         # What stays the same stays the identity that was handed out.

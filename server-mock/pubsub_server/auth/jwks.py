@@ -178,9 +178,7 @@ class KeySet:
             self._failures += 1
             kept = "there are none yet" if self._fetched is None else "those known stay in use"
             unexpected = None if isinstance(error, FetchFailed) else error
-            _LOG.warning(
-                "the keys of IAM cannot be fetched (%s): %s", kept, error, exc_info=unexpected
-            )
+            _LOG.warning("cannot fetch the keys of IAM (%s): %s", kept, error, exc_info=unexpected)
         finally:
             self._tried = self._monotonic()
             self._fetching = None

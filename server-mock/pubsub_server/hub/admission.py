@@ -249,7 +249,7 @@ class Admission:
                 error = ServiceError("going_away", "the entry of the API key has changed")
             self._end(connection, error)
         for key, count in ended.items():
-            logger.info("%d connections of the API key %s end: its entry has changed", count, key)
+            logger.info("closing %d connections of the API key %s, whose entry changed", count, key)
 
     # ------------------------------------------------------------ deadlines
 

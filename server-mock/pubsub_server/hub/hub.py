@@ -82,7 +82,7 @@ AUTH_ERRORS: Final = frozenset(
     {"auth_timeout", "token_expired", "token_invalid", "connection_limit", "unauthenticated"}
 )
 REPLACED: Final = 4409
-DEAF: Final = "this node receives no messages from Redis now"
+DEAF: Final = "this node receives no messages from Redis"
 CLEAN: Final = frozenset({1000, 1001, 4408})
 """Close codes after which a client is not expected back: presence leaves at once."""
 
@@ -470,9 +470,9 @@ class Hub:
 
     def _hearing(self, hears: bool) -> None:
         if hears:
-            logger.warning("this node hears what is published again, and takes clients")
+            logger.warning("this node receives published messages again, and accepts clients")
             return
-        logger.error("%s: it is not ready, and its clients are let go", DEAF)
+        logger.error("%s; it is not ready, and closes its connections", DEAF)
         if not self._draining:
             self._tasks.spawn(self._let_go())
 

@@ -144,7 +144,7 @@ class Inbound:
         except ServiceError as error:
             self._subscribe_failed(connection, error, request.ref)
         except Exception:
-            logger.exception("a subscription failed", extra=about(connection))
+            logger.exception("cannot handle a subscription", extra=about(connection))
             failure = ServiceError("internal", "the server failed on this frame")
             self._subscribe_failed(connection, failure, request.ref)
         finally:
@@ -223,7 +223,7 @@ class Inbound:
                 core.refuse(connection, error, ref)
             return
         except Exception:
-            logger.exception("a frame could not be decoded", extra=about(connection))
+            logger.exception("cannot decode a frame", extra=about(connection))
             core.refuse(connection, ServiceError("internal", "the frame could not be read"), ref)
             return
         connection.bad_frames = 0
@@ -238,7 +238,7 @@ class Inbound:
             self._failed(connection, request.ref, error)
 
     def _failed(self, connection: Connection, ref: Ref, error: Exception) -> None:
-        logger.error("a frame could not be handled", exc_info=error, extra=about(connection))
+        logger.error("cannot handle a frame", exc_info=error, extra=about(connection))
         failure = ServiceError("internal", "the server failed on this frame")
         self._core.refuse(connection, failure, ref)
 
@@ -276,7 +276,7 @@ class Inbound:
             self._refuse_auth(connection, error, request.ref, first)
             return
         except Exception:
-            logger.exception("a token could not be checked", extra=about(connection))
+            logger.exception("cannot check a token", extra=about(connection))
             failure = ServiceError("internal", "the token could not be checked")
             self._refuse_auth(connection, failure, request.ref, first)
             return

@@ -159,7 +159,7 @@ class FileSink:
         try:
             self._queue.put(None, timeout=timeout)
         except queue.Full:
-            _LOG.error("the audit log could not be written in time; %d wait", self._queue.qsize())
+            _LOG.error("%d audit records were not written before shutdown", self._queue.qsize())
             return
         self._thread.join(timeout)
 
@@ -206,14 +206,14 @@ class FileSink:
         else:
             if self._failing_since is not None:
                 self._failing_since = None
-                _LOG.warning("audit_file %s is written again", self._file)
+                _LOG.warning("audit_file %s is writable again", self._file)
 
     def _failed(self, error: OSError) -> None:
         now = time.monotonic()
         if self._failing_since is None or now - self._failing_since >= TELL_EVERY:
             self._failing_since = now
             _LOG.error(
-                "audit_file %s cannot be written, and records are lost: %s",
+                "cannot write audit_file %s, records are lost: %s",
                 self._file,
                 error.strerror,
             )

@@ -99,7 +99,7 @@ class StreamSink:
         await self._tasks.stop()
         if self._queue:
             self.dropped += len(self._queue)
-            _LOG.error("%d audit records could not be sent in time", len(self._queue))
+            _LOG.error("%d audit records were not sent before shutdown", len(self._queue))
             self._queue.clear()
         with contextlib.suppress(Exception):
             await self._carrier.close()
@@ -128,7 +128,7 @@ class StreamSink:
             pause = AGAIN_AFTER
             if self._said:
                 self._said.clear()
-                _LOG.info("%s takes audit records again", self._carrier.name)
+                _LOG.info("%s accepts audit records again", self._carrier.name)
             for _ in batch:
                 self._queue.popleft()
 
@@ -136,4 +136,4 @@ class StreamSink:
         said = self._carrier.explain(error)
         if said not in self._said:
             self._said.add(said)
-            _LOG.warning("%s takes no audit records: %s", self._carrier.name, said)
+            _LOG.warning("%s accepts no audit records: %s", self._carrier.name, said)

@@ -38,8 +38,8 @@ def raise_limit(wanted: int | None) -> None:
         soft = hard
     if wanted is not None and soft != resource.RLIM_INFINITY and soft < wanted:
         _LOG.warning(
-            "there are file descriptors for fewer than %d connections, and max_connections is %d:"
-            " raise LimitNOFILE of the unit or `ulimit -n`, or lower max_connections",
+            "the limit of file descriptors allows fewer than %d connections, and max_connections is"
+            " %d: raise LimitNOFILE of the unit or `ulimit -n`, or lower max_connections",
             soft,
             wanted,
         )

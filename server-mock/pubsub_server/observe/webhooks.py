@@ -109,7 +109,7 @@ class Receiver:
                 self.delivered += size
                 continue
             self.dropped += size
-            _LOG.warning("%d events for the webhook %s are lost: %s", size, self._place, failure)
+            _LOG.warning("dropped %d events for the webhook %s: %s", size, self._place, failure)
 
     async def _deliver(self, session: aiohttp.ClientSession, body: bytes) -> str | None:
         """Why a batch was given up; None when it was taken."""

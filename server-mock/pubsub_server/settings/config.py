@@ -156,13 +156,13 @@ class Settings(BaseModel):
     )
     listener_client_ca: Path | None = Field(
         default=None,
-        description="Certificate authorities, PEM. The TLS listeners of these three protocols "
+        description="Certificate authorities, PEM. The TLS listeners of these protocols "
         "then require a client certificate that one of them has signed. The name in"
         " the certificate can select the identity.",
     )
     listener_identities: dict[ListenerName, ListenerIdentity] = Field(
         default_factory=dict[ListenerName, ListenerIdentity],
-        description="Identity of the connections of these three protocols, which have no "
+        description="Identity of the connections of these protocols, which have no "
         "tokens: a JSON object by listener, or a file that contains one. Without an"
         " entry, a connection is unauthenticated and has only the permissions that "
         "the access rules grant to unauthenticated clients.",

@@ -87,7 +87,7 @@ class Wheel:
                 try:
                     again = waiting.due(now)
                 except Exception:
-                    logger.exception("a deadline failed")
+                    logger.exception("a timer failed")
                     continue
                 if again is not None:
                     self.add(waiting, max(again, now))

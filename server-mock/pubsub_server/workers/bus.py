@@ -52,7 +52,7 @@ def program() -> str | None:
         return str(binary.get_binary_path())
     except Exception as error:
         # Not installed, not for this machine, or not as it was: then what PATH has.
-        _LOG.debug("no Valkey from a package: %s", type(error).__name__)
+        _LOG.debug("no Valkey package installed: %s", type(error).__name__)
     return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
 
 
@@ -122,7 +122,7 @@ class Bus:
         assert self._process is not None
         while True:
             code = await self._process.wait()
-            _LOG.error("the bus of the workers ended with %s, and with it what it retained", code)
+            _LOG.error("the Redis of the workers ended with %s; its history is lost", code)
             await asyncio.sleep(AGAIN_AFTER)
             await self._run(found)
 

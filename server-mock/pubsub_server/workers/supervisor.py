@@ -186,7 +186,7 @@ class Supervisor:
 
     def _kill(self, process: asyncio.subprocess.Process) -> None:
         if process.returncode is None:
-            _LOG.error("worker %d does not end; it is killed", process.pid)
+            _LOG.error("worker %d does not stop; killing it", process.pid)
             process.kill()
 
     def _ask(self) -> None:

@@ -69,7 +69,7 @@ class TaskKeeper:
 
     def _leave_behind(self) -> None:
         for task in list(self._tasks):
-            logger.error("%s ignores its cancellation and is left behind", task.get_name())
+            logger.error("%s ignores its cancellation; the client abandons it", task.get_name())
             self._discard(task)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:

@@ -167,5 +167,5 @@ class Outlet:
         self._not_before = clock() + min(_PAUSE_MAX, 2.0**self._failures / 2)
         if self._failures == 1:
             logger.warning(
-                "the progress of the job is not published (%s): %s", error.code, error.remedy
+                "cannot publish the progress of the job (%s): %s", error.code, error.remedy
             )

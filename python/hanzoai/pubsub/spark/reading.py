@@ -128,7 +128,7 @@ class _Task:
         """Log what is missing."""
         for topic, (first, last, rows) in self._lost.items():
             logger.warning(
-                "%d rows of '%s' are gone, between positions %d and %d", rows, topic, first, last
+                "%d rows of '%s' are lost, between positions %d and %d", rows, topic, first, last
             )
 
 

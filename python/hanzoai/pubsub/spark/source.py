@@ -98,10 +98,10 @@ def _settle(fetcher: Fetcher, config: SourceConfig, losses: Sequence[Loss]) -> N
                 raise
             except PubSubError as error:
                 # The loss is certain, its reason is not needed.
-                logger.debug("the reason of a loss is unknown: %s", error)
+                logger.debug("cannot read the cause of the loss: %s", error)
         if config.fail_on_data_loss:
             raise DataLossError(told)
-        logger.warning("%s; going on", told)
+        logger.warning("%s; continuing", told)
 
 
 class BatchSource(datasource.DataSourceReader):

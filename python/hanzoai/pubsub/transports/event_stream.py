@@ -176,7 +176,7 @@ async def _refusal(response: httpx.Response) -> bytes:
                 if len(body) > _ERROR_MAX:
                     break
     except ProtocolError:
-        logger.debug("a refusal could not be read")
+        logger.debug("cannot read an error answer")
     return body[:_ERROR_MAX]
 
 

@@ -159,7 +159,7 @@ class SseTransport:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
                 await asyncio.gather(*tasks, return_exceptions=True)
         except TimeoutError:
-            logger.debug("an event stream did not close in time")
+            logger.debug("an event stream did not close within its timeout")
         finally:  # also where this is cancelled: sockets stay open else
             await self._rest.close()
 

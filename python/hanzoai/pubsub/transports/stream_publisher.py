@@ -106,7 +106,7 @@ class StreamPublisher:
                 self._put(error_frame(error, frame))
             return True
         except Exception:
-            logger.exception("publishing beside an event stream failed")
+            logger.exception("cannot publish over HTTP beside the event stream")
             self._end(TransportClosed(None, "an unexpected exception in the client"))
             return False
         at = 0

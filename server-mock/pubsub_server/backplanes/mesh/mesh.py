@@ -190,7 +190,7 @@ class Mesh:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            logger.warning("the mesh has not been met within %g s; it is joined later", seconds)
+            logger.warning("mesh: no node answered within %g s; still trying", seconds)
 
     async def close(self, seconds: float = 1.0) -> None:
         """Say goodbye and end all connections, within so many seconds."""
@@ -368,13 +368,13 @@ class Mesh:
         elif reason not in EXPECTED:
             counts.refused += 1
         if reason not in EXPECTED:
-            logger.warning("mesh: a connection with %s ends: %s", _name(link, remote), said)
+            logger.warning("mesh: closed the connection to %s: %s", _name(link, remote), said)
         if remote is not None and used:
             self._remotes.disconnect(remote, now, for_good=remote.plain or reason == "left")
             self._plain_lost |= remote.plain
             if reason != "left" and not self._ending:
                 counts.lost += 1
-                logger.warning("mesh: node %s is gone: %s", remote.node, said)
+                logger.warning("mesh: lost node %s: %s", remote.node, said)
                 self._receiver.interrupted()
             self._tell_soon()
         self._acknowledged(link)
@@ -434,7 +434,7 @@ class Mesh:
         link.peering.accept(missed=missed)
         self._connect(link, remote)
         self._members.learn(remote.node, remote.address, self._loop.time())
-        logger.info("mesh: connected with node %s at %s", remote.node, remote.address)
+        logger.info("mesh: connected to node %s at %s", remote.node, remote.address)
 
     def _meet_plain(self, link: Link) -> None:
         name = f"plain {link.address or secrets.token_hex(8)}"
@@ -442,7 +442,7 @@ class Mesh:
             self._members.dialed(link.address, name, self._loop.time())
         self._connect(link, Remote(name, "", "", plain=True))
         self._begin(link)
-        logger.info("mesh: connected with a peer that speaks the six opcodes alone")
+        logger.info("mesh: connected to a peer that speaks opcodes 1 to 6 only")
         if self._plain_lost:
             self._receiver.interrupted()
 
@@ -544,7 +544,7 @@ class Mesh:
                     server_hostname="" if self._dialer_tls is not None else None,
                 )
         except (OSError, TimeoutError) as error:
-            logger.debug("mesh: %s cannot be reached: %s", address, error or type(error).__name__)
+            logger.debug("mesh: cannot reach %s: %s", address, error or type(error).__name__)
             self._members.dialed(address, None, self._loop.time())
             self._changed.set()
 

@@ -126,10 +126,10 @@ class CatchingUp:
         )
         errors = {error for error in found if error is not None}
         if errors:
-            logger.warning("looking for what was missed failed: %s", ", ".join(sorted(errors)))
+            logger.warning("cannot read missed messages from Redis: %s", ", ".join(sorted(errors)))
         if self._doubted:
             logger.warning(
-                "Redis may have lost what it had acknowledged last, in %d of %d shards",
+                "Redis may have lost its last acknowledged writes in %d of %d shards",
                 *(len(self._doubted), len(self._layout.bases)),
             )
             self._doubted.clear()

@@ -79,7 +79,7 @@ class Deliveries:
             self.catch_up(unpack(payload))
         except Exception:
             # The connection that brought it has other topics to bring.
-            logger.exception("what came from Redis cannot be delivered")
+            logger.exception("cannot deliver a message from Redis")
 
     def catch_up(self, found: Iterable[Entry]) -> None:
         """Take messages of one topic, oldest first."""
@@ -145,7 +145,7 @@ class Deliveries:
                 continue
             except Exception:
                 # While a hole is open its topic waits.
-                logger.exception("a hole in a topic cannot be filled; it is tried again")
+                logger.exception("cannot read the missing messages of a topic; trying again")
                 await asyncio.sleep(AGAIN_AT_MOST)
                 continue
             self.healed += 1

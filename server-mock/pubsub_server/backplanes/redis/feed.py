@@ -166,13 +166,13 @@ class Feed:
                 await self._listen()
             except LINK_ERRORS as error:
                 if self.up:
-                    logger.warning("the connection that listens to Redis is lost: %s", cause(error))
+                    logger.warning("lost the feed connection to Redis: %s", cause(error))
                     pause = AGAIN_AFTER
                 elif isinstance(error, RefusedError) and self._loop.time() >= self._tell_again:
                     self._tell_again = self._loop.time() + TELL_EVERY
-                    logger.error("nothing is heard of what is published: %s", cause(error))  # noqa: TRY400
+                    logger.error("cannot receive messages from Redis: %s", cause(error))  # noqa: TRY400
             except RedisError:
-                logger.exception("listening to Redis failed")
+                logger.exception("the feed from Redis failed")
             finally:
                 self._missed |= self.up
                 self.up = False
@@ -304,7 +304,7 @@ class Feed:
             self.up = True
             if self._missed:
                 self._missed = False
-                logger.warning("the connection that listens to Redis stands again")
+                logger.warning("reconnected the feed to Redis")
             self._pulse.beat()
             self._tasks.spawn(self._restored())
 

@@ -114,7 +114,7 @@ class Life:
                 await self._beat()
             except LINK_ERRORS as error:
                 if (self.up or not self.sound) and not self._closing:
-                    logger.warning("a beat did not get through: %s", cause(error))
+                    logger.warning("cannot write the heartbeat of this node: %s", cause(error))
                 self.up = False
             except Exception:
                 self.up = False
@@ -161,9 +161,9 @@ class Life:
         found = await self._link.keep_first(layout.laid, layout.mark)
         if found != layout.mark:
             logger.error(
-                "another node has laid out this Redis with version and shards %s, this one has %s;"
-                " what they publish does not reach each other: set the same redis_shards on every"
-                " node and start this one again",
+                "this Redis was set up with version and shards %s, and this node uses %s; messages"
+                " do not pass between them: set the same redis_shards on every node and restart"
+                " this one",
                 found,
                 layout.mark,
             )
@@ -173,7 +173,7 @@ class Life:
         self.node = node = _name()
         self._since = None
         self._lost.clear()
-        logger.warning("the other nodes may have removed this node; it registers again")
+        logger.warning("the other nodes may have removed this node; registering again")
         former = tuple(self._former)
         written = asyncio.gather(*(heir.renew(former) for heir in self._heirs))
         written.add_done_callback(lambda _: self._written(node, former))
@@ -188,7 +188,7 @@ class Life:
             try:
                 await self._bury_one(name)
             except LINK_ERRORS as error:
-                logger.warning("giving up a node failed: %s", cause(error))
+                logger.warning("cannot remove a node: %s", cause(error))
                 return
             for names_of_own in (self._graves, self._former):
                 if name in names_of_own:
@@ -211,13 +211,14 @@ class Life:
             # Another node was faster, and has said it.
             return
         if await self._link.strike(self._layout.left, name):
-            logger.info("node %s has left, and %d members with it", name, gone)
+            logger.info("node %s left with %d members", name, gone)
         elif name in self._former:
-            logger.info("the former name %s of this node is given up", name)
+            logger.info("removed the former id %s of this node", name)
         else:
             seconds = self._timeout
             logger.warning(
-                "node %s was silent for %g s and is given up, with %d members", name, seconds, gone
+                "node %s sent no heartbeat for %g s; removed it with %d members",
+                *(name, seconds, gone),
             )
 
 

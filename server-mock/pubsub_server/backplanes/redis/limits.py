@@ -149,7 +149,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
                     await asyncio.sleep(pause)
                     pause = min(AGAIN_AT_MOST, pause * 2)
         except Exception:
-            logger.exception("counting connections failed")
+            logger.exception("cannot count connections in Redis")
         finally:
             self._task = None
 

@@ -107,9 +107,8 @@ class Link:
         policy = str(memory.get("maxmemory_policy"))
         if memory.get("maxmemory") and policy not in {"noeviction", "volatile-ttl"}:
             _LOG.warning(
-                "Redis may evict any key when it is full (maxmemory-policy %s): history and"
-                " numbering, members or counts go with them; set noeviction, and give it memory"
-                " enough",
+                "Redis may evict any key when it is full (maxmemory-policy %s), and history,"
+                " positions, members and counts with them; set noeviction, and enough memory",
                 policy,
             )
         return str(info.get("valkey_version") or version)

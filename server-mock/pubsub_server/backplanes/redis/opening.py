@@ -136,8 +136,8 @@ async def _compare_clocks(link: Link, layout: Layout) -> None:
     apart = max(before - there, there - after)
     if apart > CLOCKS_APART:
         logger.warning(
-            "the clock of this machine is %.0f s %s that of Redis: messages carry the time of"
-            " Redis, and tokens end by that of this machine; set both by NTP",
+            "the clock of this machine is %.0f s %s the clock of Redis; timestamps of messages use"
+            " Redis, and expiries of tokens this machine: synchronize both with NTP",
             apart,
             "ahead of" if before > there else "behind",
         )
@@ -147,8 +147,8 @@ async def _compare_timeouts(link: Link, layout: Layout, timeout: int) -> None:
     before = await link.exchange(layout.timeout, str(timeout))
     if before is not None and before != str(timeout):
         logger.warning(
-            "node_timeout is %d ms here and was %s ms on the node that was started before; set the"
-            " same on every node, or some are given up too early",
+            "node_timeout is %d ms on this node and %s ms on the previous one; set the same value"
+            " on every node, or nodes remove each other too early",
             timeout,
             before,
         )

@@ -183,7 +183,7 @@ class RedisRoster:
                     await asyncio.sleep(pause)
                     pause = min(AGAIN_AT_MOST, pause * 2)
                 except Exception:
-                    logger.exception("writing members failed")
+                    logger.exception("cannot write members to Redis")
                     for step in steps:
                         _finish(step)
         finally:
@@ -296,7 +296,7 @@ class RedisRoster:
         except LINK_ERRORS as error:
             self._renewed |= anew
             self._unsure.update(shards)
-            logger.warning("looking for members failed: %s", type(error).__name__)
+            logger.warning("cannot read members from Redis: %s", type(error).__name__)
             return False
         audience.missed(found, anything=anew)
         return True

@@ -259,7 +259,7 @@ class Lane:
                 try:
                     await self._perform(groups)
                 except Exception:
-                    logger.exception("publishing to Redis failed")
+                    logger.exception("cannot publish to Redis")
                     failure = ServiceError("internal", "the store failed on this publish")
                     for group in groups:
                         _settle(group.done, [failure] * len(group.items))

@@ -65,7 +65,7 @@ class SignedEndpoint:
         service.stats.connections.setdefault(SOCKET_FRAMES.name, 0)
         if identity.anonymous:
             _LOG.warning(
-                "sockets of signed topics have no identity: they have the permissions of"
+                "sockets of signed topics are unauthenticated: they have the permissions of"
                 " unauthenticated clients, by default none; set listener_identities.signed"
             )
 
