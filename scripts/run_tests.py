@@ -136,8 +136,16 @@ class Running:
             MARK: str(folder),
         }
         with self.log.open("wb") as out:
+            # Linux shares the cores between sessions: a suite with few processes keeps its part
+            # beside one with many. Spark gives a worker ten seconds to start.
             self.process = subprocess.Popen(
-                suite.command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+                suite.command,
+                cwd=ROOT,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
 
     def is_over(self) -> bool:
