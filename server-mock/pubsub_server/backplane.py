@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from pubsub_server.errors import ServiceError
     from pubsub_server.instruments import Instrument
@@ -53,6 +53,7 @@ class Replay:
         truncated: Topics whose log does not reach back to what was asked for.
         reset: Topics whose numbering began after the position that was asked for.
         unbroken: Unix ms since when the store has lost nothing that it acknowledged.
+        overlapping: Topics of which this node may still deliver what ``positions`` includes.
     """
 
     entries: Sequence[Entry]
@@ -60,6 +61,7 @@ class Replay:
     truncated: Sequence[str]
     reset: Sequence[str]
     unbroken: int = 0
+    overlapping: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,10 @@ class Backplane(Protocol):
         ...
 
     def start(
-        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+        self,
+        deliver: Callable[[Entry], None],
+        lack: Callable[[str], None] | None = None,
+        recover: Callable[[Entry], None] | None = None,
     ) -> None:
         """Begin to deliver; called again, deliver to another from then on.
 
@@ -117,6 +122,9 @@ class Backplane(Protocol):
             deliver: Called with each message.
             lack: Called with a topic before the first message behind a hole that no log fills. None
                 leaves the one of the call before.
+            recover: Called in place of ``deliver`` with a message that this node missed and has
+                read from a log, so that it may be much older than a subscription. Replays in
+                progress include it. None leaves the one of the call before.
         """
         ...
 
@@ -165,7 +173,8 @@ class Backplane(Protocol):
     ) -> Replay | Awaitable[Replay]:
         """Retained messages of the topics and of whatever the patterns match, oldest first.
 
-        From this call on, deliveries go to the subscriber. The replay ends where they begin.
+        From this call on, deliveries go to the subscriber. The replay ends where they begin, except
+        for topics that are `Replay.overlapping`.
         """
         ...
 

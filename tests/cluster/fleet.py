@@ -28,13 +28,14 @@ BOUND = 60
 GRACE = 500
 HEARTBEAT = 200
 TIMEOUT = 2_000
+SHARDS = 4
 
 
 def settings(store: Store | Cluster | Front, **more: object) -> dict[str, object]:
     """Of a node: signs of life and grace are shorter than they are outside of tests."""
     return {
         "redis_url": store.url,
-        "redis_shards": 4,
+        "redis_shards": SHARDS,
         "redis_durable": True,
         "dev_key_file": str(store.folder.parent / "dev.key"),
         "presence_grace": GRACE,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.cluster.fleet import BOUND, nodes, peer
+from tests.cluster.fleet import BOUND, SHARDS, nodes, peer
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pubsub_server.backplane import Entry
     from pubsub_server.backplanes.redis.backplane import RedisBackplane
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
@@ -37,6 +41,22 @@ class SlowRead:
         self.asked.set()
         await self.may_read.wait()
         found = await self._replay(*given)
+        self.read.set()
+        await self.may_end.wait()
+        return found
+
+
+class SlowLog:
+    """Delays the first look at the log of one topic, when it has been read."""
+
+    def __init__(self, node: RunningServer, patch: pytest.MonkeyPatch) -> None:
+        backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+        self._one = backplane._reader.one
+        self.read, self.may_end = asyncio.Event(), asyncio.Event()
+        patch.setattr(backplane._reader, "one", self._delayed)
+
+    async def _delayed(self, *given: Any) -> Any:
+        found = await self._one(*given)
         self.read.set()
         await self.may_end.wait()
         return found
@@ -105,3 +125,115 @@ async def test_what_comes_while_a_topic_is_opened_by_name_reaches_those_who_matc
         heard += [each["seq"] for each in await named.messages()]
         assert heard == [*before, seq]
         assert [each["seq"] for each in await matching.messages()] == [seq]
+
+
+@contextmanager
+def deaf(node: RunningServer) -> Generator[list[Entry]]:
+    """A node that takes nothing from Redis for a while; what came."""
+    backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+    gone: list[Entry] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backplane._deliveries, "catch_up", gone.extend)
+        yield gone
+
+
+async def find(node: RunningServer) -> None:
+    """Let a node look for what it has missed."""
+    backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+    await backplane._catching_up.restored(range(SHARDS))
+
+
+async def heard(socket: Socket, last: int) -> list[int]:
+    """Positions of the messages that have come since the last look, to the one that ends here."""
+    found: list[int] = []
+    while last not in found:
+        found += [each["seq"] for each in await socket.messages()]
+    return found
+
+
+async def test_what_a_node_finds_in_a_log_reaches_only_those_who_have_it_from_no_replay(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as early,
+        peer(node, node.token("bob")) as matching,
+        peer(node, node.token("dave")) as named,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await early.subscribe("demo.*")
+        with deaf(node) as gone:
+            missed = [await publish(publisher, 1), await publish(publisher, 2)]
+            await until(lambda: len(gone), 2)
+        slow = SlowLog(node, monkeypatch)
+        finding = asyncio.create_task(find(node))
+        await slow.read.wait()
+        # They come while the node is about to deliver what it has found.
+        assert (await matching.subscribe("demo.*"))["positions"] == {TOPIC: missed[1]}
+        answer = await named.subscribe(TOPIC, history=10)
+        assert [each["seq"] for each in answer["history"]] == missed
+        slow.may_end.set()
+        await finding
+        last = await publish(publisher, 3)
+        assert await heard(early, last) == [*missed, last]
+        assert await heard(matching, last) == [last]
+        assert await heard(named, last) == [last]
+        assert not len(node.hub.core.floors)
+
+
+@pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
+@pytest.mark.parametrize("history", [0, 10])
+async def test_what_a_node_finds_in_a_log_during_a_replay_is_part_of_the_replay(
+    store: Store, monkeypatch: pytest.MonkeyPatch, pattern: str, history: int
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as early,
+        peer(node, node.token("bob")) as late,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await early.subscribe("demo.*")
+        slow = SlowRead(node, monkeypatch)
+        slow.may_read.set()
+        if pattern == TOPIC:
+            # Its topic is being discovered when it comes.
+            backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+            backplane._deliveries._open(TOPIC)
+        await late.send({"type": "subscribe", "topics": [pattern], "history": history})
+        await slow.read.wait()
+        with deaf(node) as gone:
+            missed = [await publish(publisher, 1), await publish(publisher, 2)]
+            await until(lambda: len(gone), 2)
+        await find(node)
+        slow.may_end.set()
+        answer = await late.until("subscribed")
+        assert [each["seq"] for each in answer["history"]] == (missed if history else [])
+        assert answer["positions"] == {TOPIC: missed[1]}
+        last = await publish(publisher, 3)
+        assert await heard(early, last) == [*missed, last]
+        assert await heard(late, last) == [last]
+
+
+async def test_an_older_subscription_of_a_connection_gets_what_a_newer_one_has_from_its_replay(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as reader,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await reader.subscribe("demo.*")
+        with deaf(node) as gone:
+            missed = await publish(publisher, 1)
+            await until(lambda: len(gone), 1)
+        slow = SlowLog(node, monkeypatch)
+        finding = asyncio.create_task(find(node))
+        await slow.read.wait()
+        answer = await reader.subscribe(TOPIC, history=10)
+        assert [each["seq"] for each in answer["history"]] == [missed]
+        slow.may_end.set()
+        await finding
+        assert await heard(reader, missed) == [missed]

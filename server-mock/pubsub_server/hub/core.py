@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pubsub_server.errors import ServiceError
     from pubsub_server.hub.delivery import Delivery
     from pubsub_server.hub.echoes import Echoes
+    from pubsub_server.hub.floors import Floors
     from pubsub_server.hub.presence import Presence
     from pubsub_server.hub.routing import Router
     from pubsub_server.hub.turns import Turns
@@ -47,6 +48,7 @@ class Core:
         presence: Members that are connected to this node.
         inspectors: Look at publications before they are accepted.
         echoes: Messages that must not come back to their publisher.
+        floors: Messages that connections have from replays.
         roster: Those of all nodes; None for a node alone.
         ids: Issues and recognizes client ids.
         connections: The authenticated ones, by client id.
@@ -69,6 +71,7 @@ class Core:
     router: Router
     presence: Presence
     echoes: Echoes
+    floors: Floors
     roster: Roster | None
     ids: ClientIds
     wheel: Wheel

@@ -17,6 +17,7 @@ from pubsub_server.hub.core import Core
 from pubsub_server.hub.delivery import Delivery
 from pubsub_server.hub.draining import end_all
 from pubsub_server.hub.echoes import Echoes
+from pubsub_server.hub.floors import Floors
 from pubsub_server.hub.gauges import gauges
 from pubsub_server.hub.inbound import Inbound
 from pubsub_server.hub.interests import Interests
@@ -162,6 +163,7 @@ class Hub:
             router=router,
             presence=Presence(settings.presence_max_members),
             echoes=Echoes(router),
+            floors=Floors(),
             roster=roster,
             ids=ClientIds(secrets.token_hex(32)) if roster is None else roster.ids,
             wheel=Wheel(clock_, loop.call_at if clock is None else None),
@@ -194,7 +196,7 @@ class Hub:
             self.end,
             self._tasks.spawn,
         )
-        core.backplane.start(self.deliver, self._lacks)
+        core.backplane.start(self.deliver, self._lacks, self.recover)
         core.backplane.watch(self._hearing)
         core.wheel.add(self, clock_() + EXPIRE_EVERY)
 
@@ -259,6 +261,7 @@ class Hub:
         core.delivery.settle()
         connection.closed = True
         core.delivery.forget(connection)
+        core.floors.forget(connection)
         connection.waiting = None
         self._open.discard(connection)
         core.stats.connections[connection.encoder.name] -= 1
@@ -404,10 +407,19 @@ class Hub:
 
     def deliver(self, entry: Entry) -> None:
         """A message has its position: send it to the subscribers."""
+        self._deliver(entry, recovered=False)
+
+    def recover(self, entry: Entry) -> None:
+        """A message that this node missed: send it to the subscribers who lack it."""
+        self._deliver(entry, recovered=True)
+
+    def _deliver(self, entry: Entry, *, recovered: bool) -> None:
         core = self.core
         if self._positions.held:
             self._positions.moved(entry)
         route = core.router.route(entry.topic)
+        if not core.floors.idle:
+            route = core.floors.above(route, entry, recovered=recovered)
         if route is NOWHERE:
             return
         but = core.echoes.publisher(entry.id) if core.echoes else None

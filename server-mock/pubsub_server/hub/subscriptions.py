@@ -120,7 +120,7 @@ class Subscriptions:
             core.refuse(connection, not_yet(), request.ref)
             return None
         core.delivery.settle()
-        held = connection.patterns
+        fresh = [each for each in request.topics if each not in connection.patterns]
         granted: list[str] = []
         denied = list(request.invalid)
         loud = wants_presence(connection, request)
@@ -155,7 +155,8 @@ class Subscriptions:
             return None
         core.delivery.await_replay(connection)
         self._attendance.expect(connection)
-        fresh = [each for each in granted if each not in held]
+        fresh = [each for each in fresh if each in connection.patterns]
+        core.floors.begin(connection, set(fresh))
         rest = self._answer_later(connection, request, granted, denied, replay, loud, members)
         return self._or_none(connection, fresh, rest)
 
@@ -242,6 +243,7 @@ class Subscriptions:
         try:
             await rest
         except BaseException:
+            core.floors.fail(connection)
             if connection.encoder.resubscribes:
                 core.delivery.settle()
                 for pattern in fresh:
@@ -266,6 +268,7 @@ class Subscriptions:
         core = self._core
         try:
             found = await replay
+            core.floors.answer(connection, found.positions, found.overlapping)
             joined = self._joined(connection, request, granted)
             shown = granted if loud else ()
             ahead = await self._attendance.greet(connection, joined, shown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
@@ -158,10 +159,13 @@ class RedisBackplane:
         return None
 
     def start(
-        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+        self,
+        deliver: Callable[[Entry], None],
+        lack: Callable[[str], None] | None = None,
+        recover: Callable[[Entry], None] | None = None,
     ) -> None:
         """See `backplane.Backplane`."""
-        self._deliveries.start(deliver, lack)
+        self._deliveries.start(deliver, lack, recover)
         self._feed.start()
         self._life.start(self.roster, self.connections)
 
@@ -287,16 +291,19 @@ class RedisBackplane:
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(*self._feed.ready((*topics, *patterns)))
                 names = list(topics)
+                asked = _asked(topics, patterns, allowed)
                 if patterns:
-                    names += await self._search(patterns, set(topics), allowed)
+                    names += await self._search(set(topics), asked)
                 now, unbroken, logs = await self._reader.replay(names, wanted)
                 read = {topic: 0 if log is None else log.last for topic, log in logs.items()}
                 # Once is enough: a log that ends before that then has lost what it had.
-                while unread := self._tracks.unread(journal, read):
+                while unread := self._tracks.unread(journal, read) | {
+                    topic for topic in journal.recovered if topic not in logs and asked(topic)
+                }:
                     now, unbroken, others = await self._reader.replay(list(unread), wanted)
                     logs |= others
                     for topic in unread:
-                        del read[topic]
+                        read.pop(topic, None)
         except (TimeoutError, *LINK_ERRORS):
             said = "the store cannot be reached, so nothing can be replayed"
             raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
@@ -315,6 +322,7 @@ class RedisBackplane:
     ) -> Replay:
         """The logs up to where the live messages go on."""
         found: list[Chosen] = []
+        overlapping: list[str] = []
         for topic, log in logs.items():
             track = self._tracks.get(topic)
             if track is not None and track.last is None:
@@ -328,20 +336,15 @@ class RedisBackplane:
             )
             if chosen is not None:
                 found.append(chosen)
-        return gather(found, unbroken)
+            if stood is None:
+                overlapping.append(topic)
+        return replace(gather(found, unbroken), overlapping=overlapping)
 
     def _settle(self, track: Track, last: int | None) -> None:
         self._deliveries.settle(track, last, shared=bool(self._trie.match(track.topic)))
 
-    async def _search(
-        self, patterns: Sequence[str], known: set[str], allowed: Callable[[str], bool]
-    ) -> list[str]:
-        trie: TopicTrie[None] = TopicTrie()
-        for pattern in patterns:
-            trie.insert(pattern, None)
-        names = await self._reader.topics(
-            0, lambda topic: topic not in known and bool(trie.match(topic)) and allowed(topic)
-        )
+    async def _search(self, known: set[str], asked: Callable[[str], bool]) -> list[str]:
+        names = await self._reader.topics(0, lambda topic: topic not in known and asked(topic))
         return names[:REPLAY_TOPICS]
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
@@ -454,6 +457,17 @@ class RedisBackplane:
                 lambda: len(self._tracks),
             ),
         )
+
+
+def _asked(
+    topics: Sequence[str], patterns: Sequence[str], allowed: Callable[[str], bool]
+) -> Callable[[str], bool]:
+    """Whether a replay of these concerns a topic."""
+    named = set(topics)
+    trie: TopicTrie[None] = TopicTrie()
+    for pattern in patterns:
+        trie.insert(pattern, None)
+    return lambda topic: topic in named or (bool(trie.match(topic)) and allowed(topic))
 
 
 def _away() -> ServiceError:

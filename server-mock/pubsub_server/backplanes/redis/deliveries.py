@@ -11,7 +11,7 @@ from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.told import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from pubsub_server.backplane import Entry
     from pubsub_server.backplanes.redis.reader import Reader
@@ -54,16 +54,21 @@ class Deliveries:
         self._sure = sure
         self._deliver: Callable[[Entry], None] = lambda entry: None
         self._lack: Callable[[str], None] = lambda topic: None
+        self._recover: Callable[[Entry], None] = lambda entry: self._deliver(entry)
         # Their first messages wait until the log has been asked for what precedes them.
         self._unproven: dict[str, Track] = {}
         self.healed = 0
 
     def start(
-        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+        self,
+        deliver: Callable[[Entry], None],
+        lack: Callable[[str], None] | None = None,
+        recover: Callable[[Entry], None] | None = None,
     ) -> None:
         """See `backplane.Backplane`."""
         self._deliver = deliver
         self._lack = lack or self._lack
+        self._recover = recover or self._recover
 
     @property
     def unproven(self) -> list[str]:
@@ -113,7 +118,10 @@ class Deliveries:
         found = () if log is None else log.entries
         if log is not None and log.lost > since and not (found and found[0].seq == log.start):
             self._lack(topic)
-        if self._pass_on(track, None if log is None else log.last, found):
+        ready, again = self._tracks.settle(track, None if log is None else log.last, found)
+        for entry in ready:
+            self._recover(entry)
+        if again:
             self.heal(track)
 
     def settle(self, track: Track, last: int | None, *, shared: bool = False) -> None:
@@ -155,18 +163,14 @@ class Deliveries:
                 known = {entry.seq or 0 for entry in (*found, *(track.held or []))}
                 if sum(first <= seq <= log.last for seq in known) <= log.last - first:
                     self._lack(track.topic)
-            self._pass_on(track, None if log is None else log.last, found)
+            ready, _ = self._tracks.settle(track, None if log is None else log.last, found)
+            self._deliver_all(ready)
 
     def _open(self, topic: str) -> Track:
         track = self._unproven.get(topic)
         if track is None or self._tracks.get(topic) is not track:
             track = self._unproven[topic] = self._tracks.hold(topic)
         return track
-
-    def _pass_on(self, track: Track, last: int | None, found: Sequence[Entry] = ()) -> bool:
-        ready, again = self._tracks.settle(track, last, found)
-        self._deliver_all(ready)
-        return again
 
     def _deliver_all(self, ready: Iterable[Entry]) -> None:
         for entry in ready:

@@ -51,10 +51,17 @@ class Track:
 
 
 class Journal:
-    """Where topics stood when a replay was asked for, of those that have moved since."""
+    """Where topics stood when a replay was asked for, of those that have moved since.
+
+    Attributes:
+        before: Positions, by topic.
+        recovered: Topics whose first messages were read from the log meanwhile; these are part of
+            the replay.
+    """
 
     def __init__(self) -> None:
         self.before: dict[str, int] = {}
+        self.recovered: set[str] = set()
 
 
 class Tracks:
@@ -171,7 +178,7 @@ class Tracks:
             shared: Whether the topic has subscribers that replay nothing: those by pattern.
         """
         held, track.held = track.held or [], None
-        track.unproven = False
+        recovering, track.unproven = track.unproven, False
         overflow, track.overflow = track.overflow, False
         if track.last is None:
             last = last or 0
@@ -180,27 +187,31 @@ class Tracks:
             track.last = last
             self._note(track.topic, last)
         waiting = {entry.seq or 0: entry for entry in (*found, *held)}
+        advance = self._skip if recovering else self._advance
         ready: list[Entry] = []
         order = sorted(seq for seq in waiting if seq > track.last)
         for index, seq in enumerate(order):
             if last is not None and seq > last:
                 # What the log does not have up to there is gone; what is lacking behind it is not.
                 if track.last < last:
-                    self._advance(track, last)
+                    advance(track, last)
                 if seq > track.last + 1:
                     track.held = [waiting[each] for each in order[index:]]
                     track.overflow = overflow
-                    return ready, True
-            self._advance(track, seq)
+                    break
+            advance(track, seq)
             ready.append(waiting[seq])
-        if last is not None and track.last < last:
-            if not track.last:
-                # Nothing of this log is delivered here: all of it is for replays.
-                self._note(track.topic, last)
-            self._advance(track, last)
-        if overflow:
-            track.held = []
-        return ready, overflow
+        else:
+            if last is not None and track.last < last:
+                if not track.last:
+                    # Nothing of this log is delivered here: all of it is for replays.
+                    self._note(track.topic, last)
+                advance(track, last)
+            if overflow:
+                track.held = []
+        if recovering:
+            self._recovered(track)
+        return ready, track.held is not None
 
     # ------------------------------------------------------------ replays
 
@@ -248,6 +259,17 @@ class Tracks:
     def _advance(self, track: Track, seq: int) -> None:
         self._note(track.topic, track.last or seq - 1)
         track.last = seq
+
+    @staticmethod
+    def _skip(track: Track, seq: int) -> None:
+        track.last = seq
+
+    def _recovered(self, track: Track) -> None:
+        """Replays in progress include what has been read from the log."""
+        if track.last:
+            for journal in self._journals:
+                journal.before[track.topic] = track.last
+                journal.recovered.add(track.topic)
 
     def _note(self, topic: str, before: int) -> None:
         for journal in self._journals:
