@@ -15,6 +15,7 @@ from spec._generate import (
     emit_wire_page,
     errors,
     lifecycle,
+    timelines,
     wire_python,
     wire_typescript,
 )
@@ -57,6 +58,8 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
     yield root / "docs/wire.md", emit_wire_page.wire(schema, spec / "examples")
     prose = (spec / "lifecycle.md").read_text(encoding="utf-8")
     yield root / "docs/lifecycle.md", emit_docs.lifecycle(machine, groups, prose)
+    for name, text in timelines.pictures(spec / "traces" / "streams").items():
+        yield root / "docs/assets" / name, text
 
 
 def ruff(root: Path, path: Path, text: str) -> str:

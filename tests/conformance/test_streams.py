@@ -209,6 +209,14 @@ async def test_a_server_that_knows_hip_56_alone_is_enough(cuts: int) -> None:
                 await asyncio.sleep(0.001)
                 server.now += 1
 
+        async def cutting() -> AsyncIterator[str]:
+            every, count = len(TEXT) // 3 // (cuts + 1), 0
+            async for word in model(TEXT):
+                yield word
+                count += 1
+                if cuts and count % every == 0:
+                    server.cut()
+
         aging = asyncio.create_task(age())
         retry = RetryOptions(base=0.02, cap=0.05)
         options: Any = {"transport": "websocket", "retry": retry}
@@ -221,10 +229,6 @@ async def test_a_server_that_knows_hip_56_alone_is_enough(cuts: int) -> None:
             reader = stream_reader(other, topic, id="r1")
             reading = asyncio.create_task(shown(reader))
             async with stream_writer(ps, topic, id="r1") as writer:
-                writing = asyncio.create_task(writer.pipe(model(TEXT)))
-                for _ in range(cuts):
-                    await asyncio.sleep(0.4)
-                    server.cut()
-                await writing
+                await writer.pipe(cutting())
             assert await reading == TEXT
         aging.cancel()

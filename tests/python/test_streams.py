@@ -367,6 +367,60 @@ async def test_a_cancel_that_no_writer_lived_to_see_ends_the_stream_when_it_is_t
     assert (end.text, end.reason) == ("one ", "enough")
 
 
+@pytest.mark.parametrize("what", ["cancel", "steer"])
+async def test_what_a_reader_sends_while_a_stream_is_taken_over_reaches_the_writer(
+    pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    ps, user = (pubsub_memory.client(pubsub_memory.token(name)) for name in ("svc", "u1"))
+    reader = stream_reader(user, TOPIC).open()
+    dead = stream_writer(ps, TOPIC, id="r1", listen=False)
+    await dead.open()
+    await dead.write("one ")
+    await clock_of(pubsub_memory).advance(1)
+    dead._stop()  # as a process that is killed
+    history, heard, joined = ps.history, list[object](), list[object]()
+
+    async def slow(*arguments: Any, **options: Any) -> AsyncIterator[Message]:
+        assert joined, "the history is read before the subscription is confirmed"
+        messages = [message async for message in history(*arguments, **options)]
+        await (reader.cancel("enough") if what == "cancel" else reader.steer("shorter"))
+        for message in messages:
+            yield message
+
+    monkeypatch.setattr(ps, "history", slow)
+    writer = stream_writer(
+        ps, TOPIC, id="r1", take_over=True, on_steer=lambda data, by: heard.append((data, by))
+    )
+    join = writer._join
+
+    async def noted(subscription: Any) -> None:
+        await join(subscription)
+        joined.append(subscription)
+
+    monkeypatch.setattr(writer, "_join", noted)
+    await within(pubsub_memory, writer.open())
+    await clock_of(pubsub_memory).advance(1)
+    if what == "steer":
+        await within(pubsub_memory, writer.complete())
+        assert heard == [("shorter", "u1")]
+        return
+    with pytest.raises(StreamCancelled):
+        await writer.write("two")
+    end = await within(pubsub_memory, reader.final())
+    assert (end.text, end.reason, end.by) == ("one ", "enough", "u1")
+
+
+async def test_a_writer_that_cannot_take_over_leaves_the_topic(pubsub_memory: MemoryServer) -> None:
+    ps, other = pubsub_memory.client(), pubsub_memory.client()
+    async with stream_writer(ps, TOPIC, id="r1", listen=False):
+        pass
+    late = stream_writer(other, TOPIC, id="r1", take_over=True)
+    with pytest.raises(Conflict, match="has ended"):
+        await within(pubsub_memory, late.open())
+    assert late._subscription is not None
+    assert not late._subscription.active
+
+
 async def test_a_writer_that_was_thought_dead_stops_when_another_has_taken_over(
     pubsub_memory: MemoryServer,
 ) -> None:

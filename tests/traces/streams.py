@@ -40,10 +40,10 @@ def write(writing: Writing, step: Mapping[str, Any]) -> dict[str, Any]:
     """What a step of a writer leads to."""
     ((name, given),) = step["in"].items()
     at = step["at"]
-    arguments = given if isinstance(given, list) else [given]
+    arguments: list[Any] = given if isinstance(given, list) and name != "inherit" else [given]
     if name in ("open", "sent", "tick"):
         arguments = []
-    timed = [] if name == "hear" else [at]
+    timed = [] if name in ("hear", "inherit") else [at]
     if name == "failed":
         code, retryable, *wait = arguments
         out: Any = writing.failed(code, retryable, at, *wait)

@@ -20,8 +20,11 @@ interface Before {
   readonly epoch: number;
   readonly base?: number;
   readonly parts?: readonly Part[];
-  readonly cancels?: readonly WriterEffect[];
+  readonly messages?: readonly Incoming[];
 }
+
+/** Types of the messages that readers send to the writer. */
+const WISHES = new Set(['stream.cancel', 'stream.steer']);
 
 /** Clients of which the log says already that readers cannot cancel. */
 const told = new WeakSet<Client>();
@@ -60,6 +63,8 @@ export class StreamWriter implements AsyncDisposable {
   private readonly _clock: Clock;
   private readonly _cancelled = new AbortController();
   private _core!: Writing;
+  /** What readers sent before the core was made. */
+  private readonly _early: Message[] = [];
   private _timer: TimerHandle | undefined;
   private _waiting: (() => void)[] = [];
   private _subscription: Promise<Subscription | undefined> | undefined;
@@ -113,23 +118,13 @@ export class StreamWriter implements AsyncDisposable {
   /** @internal Begin: publish the start of the stream. */
   async open(): Promise<this> {
     const { meta, window, listen = true, takeOver, epoch = 0 } = this._options;
+    if (listen) this._subscription = this._listen();
     const before: Before = takeOver ? await this._readBefore() : { epoch };
-    this._core = new Writing(this.id, before.epoch, word(), { ...before, meta, window });
-    if (listen) {
-      const onMessage = (message: Message): void => this._hear(message);
-      this._subscription = this._client.subscribe(this._topic, { onMessage }).catch((error) => {
-        if (!this._isFinished && !told.has(this._client)) {
-          told.add(this._client);
-          this._warn(
-            `Readers cannot cancel or steer the stream ${this.id}, nor others that this client ` +
-              `may not read: ${error.message}`,
-          );
-        }
-        return undefined;
-      });
-    }
-    this._perform(this._core.open(this._now));
-    this._perform(before.cancels ?? []);
+    const core = new Writing(this.id, before.epoch, word(), { ...before, meta, window });
+    this._core = core;
+    this._perform(core.open(this._now));
+    this._perform(core.inherit(before.messages ?? []));
+    for (const message of this._early.splice(0)) this._hear(message);
     return this;
   }
 
@@ -233,25 +228,41 @@ export class StreamWriter implements AsyncDisposable {
     if (this._isFinished) throw new UsageError('The stream has ended.');
   }
 
+  private _listen(): Promise<Subscription | undefined> {
+    const onMessage = (message: Message): void => this._hear(message);
+    return this._client.subscribe(this._topic, { onMessage }).catch((error) => {
+      if (!this._isFinished && !told.has(this._client)) {
+        told.add(this._client);
+        this._warn(
+          `Readers cannot cancel or steer the stream ${this.id}, nor others that this client ` +
+            `may not read: ${error.message}`,
+        );
+      }
+      return undefined;
+    });
+  }
+
   private async _readBefore(): Promise<Before> {
-    const messages: Incoming[] = [];
-    for await (const message of this._client.history(this._topic, { limit: RETAINED }))
-      messages.push(incoming(message));
-    const reading = new Reading(this.id);
-    reading.begin(messages, 0);
-    if (reading.ended)
-      throw fromCode('conflict', `The stream ${this.id} has ended.`, {
-        topic: this._topic,
-        remedy: 'Begin a stream with another id.',
-      });
-    const epoch = Math.max(this._options.epoch ?? 0, reading.epoch + 1);
-    const isKnown = reading.based && !reading.stale;
-    // A cancel that the writer before did not live to see.
-    const writing = new Writing(this.id, reading.epoch, '');
-    const cancels = messages
-      .flatMap(({ type, data, sender }) => writing.hear(type, data, sender))
-      .filter(({ kind }) => kind === 'cancelled');
-    return { epoch, cancels, ...(isKnown && { base: reading.next, parts: reading.parts }) };
+    // A wish that arrives while the history is read is in one of the two.
+    const subscription = await this._subscription;
+    try {
+      const messages: Incoming[] = [];
+      for await (const message of this._client.history(this._topic, { limit: RETAINED }))
+        messages.push(incoming(message));
+      const reading = new Reading(this.id);
+      reading.begin(messages, 0);
+      if (reading.ended)
+        throw fromCode('conflict', `The stream ${this.id} has ended.`, {
+          topic: this._topic,
+          remedy: 'Begin a stream with another id.',
+        });
+      const epoch = Math.max(this._options.epoch ?? 0, reading.epoch + 1);
+      const isKnown = reading.based && !reading.stale;
+      return { epoch, messages, ...(isKnown && { base: reading.next, parts: reading.parts }) };
+    } catch (error) {
+      await subscription?.unsubscribe();
+      throw error;
+    }
   }
 
   private async _finish(kind: EndKind, fields: JsonObject): Promise<void> {
@@ -276,7 +287,8 @@ export class StreamWriter implements AsyncDisposable {
 
   private _hear(message: Message): void {
     const { type, data, sender } = incoming(message);
-    this._perform(this._core.hear(type, data, sender));
+    if (this._core) this._perform(this._core.hear(type, data, sender));
+    else if (WISHES.has(type) && this._early.length < RETAINED) this._early.push(message);
   }
 
   private async _publish({ type, id, ttl, data }: PublishFrame): Promise<void> {

@@ -8,6 +8,7 @@
 import type { JsonObject } from '../generated/wire.js';
 import { addPiece, copyOf, isString, type Part, type Piece } from './parts.js';
 import { bodyOf, grow, isObject, isPiece, splitPair, textOfPiece } from './pieces.js';
+import type { Incoming } from './reading.js';
 
 /** Milliseconds between two tokens, at least. */
 const WINDOW = 40;
@@ -206,7 +207,8 @@ export class Writing {
   hear(type: string, data: unknown, sender: string): WriterEffect[] {
     if (this.ended || !isObject(data) || data['stream'] !== this.stream) return [];
     const { epoch, writer, reason, data: said } = data;
-    const isMeant = epoch == null || epoch === this.epoch;
+    // A reader that has not seen a takeover yet names the epoch before.
+    const isMeant = epoch == null || (typeof epoch === 'number' && epoch <= this.epoch);
     if (isMeant && type === 'stream.cancel')
       return [{ kind: 'cancelled', reason: isString(reason) ? reason : '', by: sender }];
     if (isMeant && type === 'stream.steer')
@@ -218,6 +220,18 @@ export class Writing {
         return this._fail('conflict');
     }
     return [];
+  }
+
+  /** Take the history of the topic: the cancels that no earlier writer lived to act on. */
+  inherit(messages: readonly Incoming[]): WriterEffect[] {
+    let cancels: WriterEffect[] = [];
+    for (const { type, data, sender } of messages) {
+      if (type === 'stream.cancel') cancels.push(...this.hear(type, data, sender));
+      // A cancel from before an attempt was not meant for that attempt.
+      else if (type === 'stream.start' && isObject(data) && data['stream'] === this.stream)
+        cancels = [];
+    }
+    return cancels;
   }
 
   /** The time `due` has come: publish what is to go out now, and say when to look again. */

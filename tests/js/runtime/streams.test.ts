@@ -196,6 +196,47 @@ test('a cancel that no writer lived to see ends the stream when it is taken over
   await server.stop();
 });
 
+for (const what of ['cancel', 'steer'] as const) {
+  test(`a ${what} that a reader sends while a stream is taken over reaches the writer`, async () => {
+    const server = await started();
+    const reader = readStream(server.client(), TOPIC);
+    const dead = server.client();
+    const old = await writeStream(dead, TOPIC, { id: 'r1', listen: false });
+    await old.write('one ');
+    await server.clock.advance(1_000);
+    await dead.close();
+    const ps = server.client();
+    const { history, subscribe } = ps;
+    let isJoined = false;
+    ps.subscribe = async (...given: Parameters<typeof subscribe>) => {
+      const subscription = await subscribe.apply(ps, given);
+      isJoined = true;
+      return subscription;
+    };
+    ps.history = async function* (...given: Parameters<typeof history>) {
+      assert.ok(isJoined, 'the history is read before the subscription is confirmed');
+      const messages = [];
+      for await (const message of history.apply(ps, given)) messages.push(message);
+      await (what === 'cancel' ? reader.cancel('enough') : reader.steer('shorter'));
+      yield* messages;
+    } as typeof history;
+    const heard: unknown[] = [];
+    const onSteer = (data: unknown): number => heard.push(data);
+    const taken = writeStream(ps, TOPIC, { id: 'r1', takeOver: true, onSteer });
+    const writer = await within(server, taken);
+    await server.clock.advance(1_000);
+    if (what === 'steer') {
+      await within(server, writer.complete());
+      assert.deepEqual(heard, ['shorter']);
+    } else {
+      await assert.rejects(writer.write('two'), { code: 'cancelled' });
+      const { text, reason } = await within(server, reader.final());
+      assert.deepEqual({ text, reason }, { text: 'one ', reason: 'enough' });
+    }
+    await server.stop();
+  });
+}
+
 test('two writers of one epoch are never mixed', async () => {
   const server = await started();
   const reader = readStream(server.client(), TOPIC);

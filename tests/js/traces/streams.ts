@@ -54,6 +54,7 @@ function write(writing: Writing, { in: { ...given }, at }: Step): object {
     failed: () =>
       writing.failed(list[0] as string, list[1] as boolean, at, list[2] as number | undefined),
     hear: () => writing.hear(list[0] as string, list[1], list[2] as string),
+    inherit: () => writing.inherit(value as Incoming[]),
   };
   const out = steps[name]?.();
   return { out, due: writing.due ?? null, full: writing.full, ended: writing.ended };

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.streams.parts import Piece
@@ -37,7 +37,7 @@ class ModelError(RuntimeError):
     """The model reported an error in the middle of its answer."""
 
 
-class ModelEvents:
+class ModelEvents(Protocol):
     """What the events of one answer become; pure.
 
     Attributes:
@@ -45,11 +45,8 @@ class ModelEvents:
         usage: What it counted, as JSON; None where it has not said.
     """
 
-    def __init__(self) -> None:
-        self.finish_reason: str | None = None
-        self.usage: Any = None
-        self._open: object = None
-        self._calls: dict[object, dict[str, Any]] = {}
+    finish_reason: str | None
+    usage: Any
 
     def take(self, event: Any) -> list[Piece]:
         """The pieces that an event adds.
@@ -57,38 +54,54 @@ class ModelEvents:
         Raises:
             ModelError: The event is an error.
         """
-        raise NotImplementedError
+        ...
 
-    def _text(self, text: Any) -> list[Piece]:
+
+class _Growth:
+    """Which part of an answer grows: says whether a piece begins a part or continues the last."""
+
+    def __init__(self) -> None:
+        self._open: object = None
+        self._calls: dict[object, dict[str, Any]] = {}
+
+    def text(self, text: Any) -> list[Piece]:
         if not text:
             return []
         self._open = "text"
         return [str(text)]
 
-    def _reasoning(self, text: Any) -> list[Piece]:
+    def reasoning(self, text: Any) -> list[Piece]:
         return self._grow("reasoning", {"type": "reasoning"}, text) if text else []
 
-    def _call(self, key: object, id: Any, name: Any, arguments: Any) -> list[Piece]:
+    def call(self, key: object, id: Any, name: Any, arguments: Any) -> list[Piece]:
         if key not in self._calls:
             self._calls[key] = {"type": "tool-call", "id": id or str(key), "name": name or ""}
         elif not arguments:
             return []
         return self._grow(("call", key), self._calls[key], arguments or "")
 
-    def _citation(self, citation: Any) -> list[Piece]:
+    def citation(self, citation: Any) -> list[Piece]:
         url, title = _get(citation, "url"), _get(citation, "title")
         if not url:
             return []
+        return self.whole({"type": "citation", "url": url, **({"title": title} if title else {})})
+
+    def whole(self, part: dict[str, Any]) -> list[Piece]:
         self._open = None
-        return [{"type": "citation", "url": url, **({"title": title} if title else {})}]
+        return [part]
 
     def _grow(self, key: object, part: dict[str, Any], text: str) -> list[Piece]:
         continues, self._open = self._open == key, key
         return [{"text": text} if continues else {**part, "text": text}]
 
 
-class OpenAIEvents(ModelEvents):
+class OpenAIEvents:
     """Events of the Responses API, and chunks of Chat Completions."""
+
+    def __init__(self) -> None:
+        self.finish_reason: str | None = None
+        self.usage: Any = None
+        self._parts = _Growth()
 
     def take(self, event: Any) -> list[Piece]:
         """The pieces that an event adds."""
@@ -102,12 +115,13 @@ class OpenAIEvents(ModelEvents):
             delta = _get(choice, "delta")
             # Not of OpenAI: DeepSeek, vLLM and OpenRouter name them so.
             thought = _get(delta, "reasoning_content") or _get(delta, "reasoning")
-            pieces += self._reasoning(thought)
-            pieces += self._text(_get(delta, "content")) + self._text(_get(delta, "refusal"))
+            pieces += self._parts.reasoning(thought)
+            for field in ("content", "refusal"):
+                pieces += self._parts.text(_get(delta, field))
             for call in _get(delta, "tool_calls") or ():
                 asked = _get(call, "function")
                 name, arguments = _get(asked, "name"), _get(asked, "arguments")
-                pieces += self._call(_get(call, "index"), _get(call, "id"), name, arguments)
+                pieces += self._parts.call(_get(call, "index"), _get(call, "id"), name, arguments)
             self.finish_reason = _get(choice, "finish_reason") or self.finish_reason
         return pieces
 
@@ -115,23 +129,23 @@ class OpenAIEvents(ModelEvents):
         delta = _get(event, "delta")
         match kind.removeprefix("response."):
             case "output_text.delta" | "refusal.delta":
-                return self._text(delta)
+                return self._parts.text(delta)
             case "reasoning_text.delta" | "reasoning_summary_text.delta":
-                return self._reasoning(delta)
+                return self._parts.reasoning(delta)
             case "output_text.annotation.added":
-                return self._citation(_get(event, "annotation"))
+                return self._parts.citation(_get(event, "annotation"))
             case "output_item.added":
                 item = _get(event, "item")
                 field = _OPENAI_CALLS.get(_get(item, "type"))
                 if field is not None:
                     at, id = _get(event, "output_index"), _get(item, "call_id") or _get(item, "id")
-                    return self._call(at, id, _get(item, "name"), _get(item, field))
+                    return self._parts.call(at, id, _get(item, "name"), _get(item, field))
             case (
                 "function_call_arguments.delta"
                 | "mcp_call_arguments.delta"
                 | "custom_tool_call_input.delta"
             ):
-                return self._call(_get(event, "output_index"), None, None, delta)
+                return self._parts.call(_get(event, "output_index"), None, None, delta)
             case "completed" | "incomplete":
                 response = _get(event, "response")
                 self.usage = _json(_get(response, "usage"))
@@ -144,8 +158,13 @@ class OpenAIEvents(ModelEvents):
         return []
 
 
-class AnthropicEvents(ModelEvents):
+class AnthropicEvents:
     """Events of the Messages API, with or without those that its helpers add."""
+
+    def __init__(self) -> None:
+        self.finish_reason: str | None = None
+        self.usage: Any = None
+        self._parts = _Growth()
 
     def take(self, event: Any) -> list[Piece]:
         """The pieces that an event adds."""
@@ -156,17 +175,17 @@ class AnthropicEvents(ModelEvents):
             case "content_block_start":
                 block = _get(event, "content_block")
                 if _get(block, "type") in _ANTHROPIC_CALLS:
-                    return self._call(at, _get(block, "id"), _get(block, "name"), "")
+                    return self._parts.call(at, _get(block, "id"), _get(block, "name"), "")
             case "content_block_delta":
                 match _get(delta, "type"):
                     case "text_delta":
-                        return self._text(_get(delta, "text"))
+                        return self._parts.text(_get(delta, "text"))
                     case "thinking_delta":
-                        return self._reasoning(_get(delta, "thinking"))
+                        return self._parts.reasoning(_get(delta, "thinking"))
                     case "input_json_delta":
-                        return self._call(at, None, None, _get(delta, "partial_json"))
+                        return self._parts.call(at, None, None, _get(delta, "partial_json"))
                     case "citations_delta":
-                        return self._citation(_get(delta, "citation"))
+                        return self._parts.citation(_get(delta, "citation"))
                     case _:
                         pass
             case "message_delta":
@@ -180,8 +199,13 @@ class AnthropicEvents(ModelEvents):
         return []
 
 
-class LangChainEvents(ModelEvents):
+class LangChainEvents:
     """Messages and their chunks, as ``stream`` and ``astream`` of a model or a graph give them."""
+
+    def __init__(self) -> None:
+        self.finish_reason: str | None = None
+        self.usage: Any = None
+        self._parts = _Growth()
 
     def take(self, event: Any) -> list[Piece]:
         """The pieces that a message or a chunk adds."""
@@ -213,27 +237,26 @@ class LangChainEvents(ModelEvents):
         for call in grown or ():
             index, id = _get(call, "index"), _get(call, "id")
             key = (_get(message, "id"), id if index is None else index)
-            pieces += self._call(key, id, _get(call, "name"), _get(call, "args"))
+            pieces += self._parts.call(key, id, _get(call, "name"), _get(call, "args"))
         for call in _get(message, "tool_calls") or () if grown is None else ():
             id, arguments = _get(call, "id"), json.dumps(_get(call, "args"), ensure_ascii=False)
-            pieces += self._call((_get(message, "id"), id), id, _get(call, "name"), arguments)
+            pieces += self._parts.call((_get(message, "id"), id), id, _get(call, "name"), arguments)
         return pieces
 
     def result(self, id: Any, output: Any) -> list[Piece]:
         """What a tool gave."""
-        self._open = None
-        return [{"type": "tool-result", "id": id, "output": output}]
+        return self._parts.whole({"type": "tool-result", "id": id, "output": output})
 
     def _block(self, block: Any) -> list[Piece]:
         if isinstance(block, str):
-            return self._text(block)
+            return self._parts.text(block)
         match _get(block, "type"):
             case "text":
                 cited = _get(block, "annotations") or _get(block, "citations") or ()
-                sources = [piece for one in cited for piece in self._citation(one)]
-                return self._text(_get(block, "text")) + sources
+                sources = [piece for one in cited for piece in self._parts.citation(one)]
+                return self._parts.text(_get(block, "text")) + sources
             case "reasoning" | "thinking":
-                return self._reasoning(_get(block, "reasoning") or _get(block, "thinking"))
+                return self._parts.reasoning(_get(block, "reasoning") or _get(block, "thinking"))
             case _:
                 return []
 

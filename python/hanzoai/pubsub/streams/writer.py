@@ -8,6 +8,7 @@ import inspect
 import logging
 import secrets
 import weakref
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -16,7 +17,15 @@ from hanzoai.pubsub.settings.checks import check_function, check_whole
 from hanzoai.pubsub.streams.messages import incoming, sender_of
 from hanzoai.pubsub.streams.parts import Part, Piece, text_of
 from hanzoai.pubsub.streams.reading import Reading
-from hanzoai.pubsub.streams.writing import LARGEST, WINDOW, EndKind, Publish, WriterEffect, Writing
+from hanzoai.pubsub.streams.writing import (
+    LARGEST,
+    WINDOW,
+    WISHES,
+    EndKind,
+    Publish,
+    WriterEffect,
+    Writing,
+)
 from hanzoai.pubsub.wire.ids import message_id
 
 if TYPE_CHECKING:
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.clock import TimerHandle
     from hanzoai.pubsub.runtime.subscription import Subscription
+    from hanzoai.pubsub.streams.reading import Incoming
     from hanzoai.pubsub.values import Message
 
 T = TypeVar("T")
@@ -112,6 +122,7 @@ class StreamWriter:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: set[asyncio.Future[None]] = set()
         self._subscription: Subscription | None = None
+        self._early: deque[Message] = deque(maxlen=RETAINED)
         self._cause: PubSubError | None = None
         self._error: PubSubError | None = None
         self._finished = False
@@ -158,11 +169,24 @@ class StreamWriter:
         """
         if self._core is not None:
             raise UsageError("The stream is open already.")
+        if self._listen:
+            self._subscription = self._client.subscribe(self._topic, on_message=self._hear)
+            joining = self._join(self._subscription)
+            if self._take_over:
+                # A wish that arrives while the history is read is in one of the two.
+                await joining
+            else:
+                self._begin(joining)
         base: int | None = None
         parts: list[Part] = []
-        cancels: list[WriterEffect] = []
+        before: list[Incoming] = []
         if self._take_over:
-            base, parts, cancels = await self._read_before()
+            try:
+                base, parts, before = await self._read_before()
+            except BaseException:
+                if self._subscription is not None:
+                    await self._subscription.unsubscribe()
+                raise
         core = self._core = Writing(
             self._id,
             self._epoch,
@@ -172,11 +196,10 @@ class StreamWriter:
             meta=self._meta,
             window=self._window,
         )
-        if self._listen:
-            self._subscription = self._client.subscribe(self._topic, on_message=self._hear)
-            self._begin(self._join(self._subscription))
         self._perform(core.open(self._now()))
-        self._perform(cancels)
+        self._perform(core.inherit(before))
+        while self._early:
+            self._hear(self._early.popleft())
         return self
 
     async def write(self, piece: Piece) -> None:
@@ -315,8 +338,8 @@ class StreamWriter:
             raise UsageError(f"The stream {word}.", remedy="Write inside `async with`.")
         return self._core
 
-    async def _read_before(self) -> tuple[int | None, list[Part], list[WriterEffect]]:
-        """What earlier writers published, and what they did not live to do.
+    async def _read_before(self) -> tuple[int | None, list[Part], list[Incoming]]:
+        """What earlier writers published: tokens, parts, and the messages of the topic.
 
         The epoch becomes the next one.
         """
@@ -331,17 +354,10 @@ class StreamWriter:
                 topic=self._topic,
                 remedy="Begin a stream with another id.",
             )
-        before = Writing(self._id, reading.epoch, "")
-        cancels: list[WriterEffect] = [
-            effect
-            for one in messages
-            for effect in before.hear(one["type"], one["data"], one["sender"])
-            if effect["kind"] == "cancelled"
-        ]
         self._epoch = max(self._epoch, reading.epoch + 1)
         if not reading.based or reading.stale:
-            return None, [], cancels
-        return reading.next, reading.parts, cancels
+            return None, [], messages
+        return reading.next, reading.parts, messages
 
     async def _finish(self, kind: EndKind, fields: Mapping[str, Any]) -> None:
         core = self._writable()
@@ -420,6 +436,8 @@ class StreamWriter:
         if self._core is not None:
             sender = sender_of(message)
             self._perform(self._core.hear(message.type, message.data, sender))
+        elif message.type in WISHES:
+            self._early.append(message)
 
     async def _publish(self, core: Writing, frame: Publish) -> None:
         message = {name: frame[name] for name in ("type", "id", "ttl", "data")}

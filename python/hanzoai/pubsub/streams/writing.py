@@ -22,6 +22,8 @@ from hanzoai.pubsub.streams.parts import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from hanzoai.pubsub.streams.reading import Incoming
+
 WINDOW: Final = 40
 """Milliseconds between two tokens, at least."""
 WIDEST: Final = 500
@@ -44,6 +46,8 @@ TTL: Final = 120
 """Seconds that tokens and snapshots are kept."""
 TTL_END: Final = 3_600
 """Seconds that the end of a stream is kept."""
+WISHES: Final = ("stream.cancel", "stream.steer")
+"""Types of the messages that readers send to the writer."""
 
 
 class Publish(TypedDict):
@@ -251,12 +255,15 @@ class Writing:
         if self.ended or not is_object(data) or data.get("stream") != self.stream:
             return []
         epoch = data.get("epoch")
-        if type == "stream.cancel" and epoch in (None, self.epoch):
+        if type in WISHES:
+            # A reader that has not seen a takeover yet names the epoch before.
+            if epoch is not None and not _is_reached(epoch, self.epoch):
+                return []
+            if type == "stream.steer":
+                return [{"kind": "steered", "data": data.get("data"), "by": sender}]
             reason = data.get("reason")
             said = reason if isinstance(reason, str) else ""
             return [{"kind": "cancelled", "reason": said, "by": sender}]
-        if type == "stream.steer" and epoch in (None, self.epoch):
-            return [{"kind": "steered", "data": data.get("data"), "by": sender}]
         other = data.get("writer")
         if other == self._writer:
             self._self = sender
@@ -264,6 +271,18 @@ class Writing:
             yields = epoch > self.epoch or (epoch == self.epoch and other < self._writer)
             return self._fail("conflict") if yields else []
         return []
+
+    def inherit(self, messages: Sequence[Incoming]) -> list[WriterEffect]:
+        """Take the history of the topic: the cancels that no earlier writer lived to act on."""
+        cancels: list[WriterEffect] = []
+        for message in messages:
+            type, data = message["type"], message["data"]
+            if type == "stream.cancel":
+                cancels += self.hear(type, data, message["sender"])
+            elif type == "stream.start" and is_object(data) and data.get("stream") == self.stream:
+                # A cancel from before an attempt was not meant for that attempt.
+                cancels.clear()
+        return cancels
 
     def tick(self, at: int) -> list[WriterEffect]:
         """The time `due` has come."""
@@ -369,10 +388,24 @@ class Writing:
         return [frame]
 
 
+def _is_reached(epoch: object, own: int) -> bool:
+    """Whether a wish names this epoch or an earlier one."""
+    return isinstance(epoch, int | float) and not isinstance(epoch, bool) and epoch <= own
+
+
 def _size(value: object) -> int:
     return len(
         json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
     )
 
 
-__all__ = ["LARGEST", "UNSENT", "WINDOW", "EndKind", "Publish", "WriterEffect", "Writing"]
+__all__ = [
+    "LARGEST",
+    "UNSENT",
+    "WINDOW",
+    "WISHES",
+    "EndKind",
+    "Publish",
+    "WriterEffect",
+    "Writing",
+]
