@@ -39,19 +39,19 @@ async def test_a_node_that_is_stopped_in_order_is_no_warning_to_the_others(
         await until(lambda: lines(caplog, "left with 0 members"), [logging.INFO])
         # One that dies says nothing.
         await store.command("ZADD", "hanzo-pubsub:{0}:nodes", 1, "dead")
-        await until(lambda: lines(caplog, "node dead was silent for 2"), [logging.WARNING])
+        await until(lambda: lines(caplog, "node dead sent no heartbeat for 2"), [logging.WARNING])
 
 
-async def test_a_feed_that_was_lost_says_when_it_stands_again(
+async def test_a_feed_that_was_lost_says_when_it_is_back(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
         backplane: Any = node.hub.core.backplane
         await until(lambda: backplane._feed.up)
         await store.end()
-        await until(lambda: bool(lines(caplog, "that listens to Redis is lost")))
+        await until(lambda: bool(lines(caplog, "lost the feed connection to Redis")))
         await store.start()
-        await until(lambda: bool(lines(caplog, "that listens to Redis stands again")))
+        await until(lambda: bool(lines(caplog, "reconnected the feed to Redis")))
 
 
 async def test_a_redis_that_is_full_is_called_so(

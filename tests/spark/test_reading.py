@@ -159,7 +159,7 @@ def test_rows_that_were_trimmed_are_logged_and_the_others_read_where_losses_are_
     with caplog.at_level(logging.WARNING, "hanzoai.pubsub.spark"):
         found = read(peer, Range("a", 0, 100), fail_on_data_loss=False, page_size=10)
     assert found == [("a", seq) for seq in range(95, 101)]
-    assert caplog.messages == ["94 rows of 'a' are gone, between positions 1 and 94"]
+    assert caplog.messages == ["94 rows of 'a' are lost, between positions 1 and 94"]
     # What is known to be gone is not asked for again.
     assert len(peer.requests) < 10
 
