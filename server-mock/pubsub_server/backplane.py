@@ -122,7 +122,7 @@ class Backplane(Protocol):
             deliver: Called with each message.
             lack: Called with a topic before the first message behind a hole that no log fills. None
                 leaves the one of the call before.
-            recover: Called in place of ``deliver`` with a message that this node missed and has
+            recover: Called instead of ``deliver`` with a message that this node missed and has
                 read from a log, so that it may be much older than a subscription. Replays in
                 progress include it. None leaves the one of the call before.
         """

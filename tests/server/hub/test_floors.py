@@ -1,0 +1,161 @@
+"""What a node delivers a second time, or late, to connections that have it from a replay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from pubsub_server.backplane import Entry
+from pubsub_server.backplanes.memory import MemoryBackplane
+from pubsub_server.hub import floors
+from pubsub_server.shared.requests import Draft
+from tests.server.hub.test_far_backplane import FarBackplane
+from tests.server.hub_rig import START_MS, Rig
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    import pytest
+
+    from pubsub_server.backplane import Replay
+    from tests.server.hub_rig import Peer
+
+TOPIC = "demo.x"
+
+
+class Unsure(FarBackplane):
+    """Does not know what of its replays it still delivers."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: START_MS)
+        self.gate.set()
+
+    def replay(self, *given: Any, **more: Any) -> Awaitable[Replay]:  # type: ignore[override]
+        later = super().replay(*given, **more)
+
+        async def unsure() -> Replay:
+            found = await later
+            return replace(found, overlapping=list(found.positions))
+
+        return unsure()
+
+    def put(self, topic: str = TOPIC) -> int:
+        """Publish, and give the position."""
+        drafts = [Draft(topic, "t", b"1", None, None, None)]
+        (answer,) = MemoryBackplane.publish(self, drafts, ("user", "u"))
+        seq = getattr(answer, "seq", None)
+        assert isinstance(seq, int)
+        return seq
+
+
+def entry(seq: int, topic: str = TOPIC) -> Entry:
+    body = {"topic": topic, "id": f"m{seq}", "type": "t", "seq": seq}
+    return Entry(topic, f"m{seq}", START_MS, seq, START_MS + 1_000, orjson.dumps(body))
+
+
+async def subscribe(rig: Rig, peer: Peer, *topics: str) -> None:
+    peer.say("subscribe", topics=list(topics), presence=False)
+    await rig.settle()
+    peer.hear()
+
+
+def heard(peer: Peer) -> list[int]:
+    return [each["seq"] for each in peer.messages()]
+
+
+async def test_what_a_replay_included_is_not_delivered_again() -> None:
+    backplane = Unsure()
+    rig = Rig(backplane=backplane)
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    await subscribe(rig, alice, "demo.*")
+    seq = backplane.put()
+    assert heard(alice) == [seq]
+    await subscribe(rig, bob, TOPIC)
+    for each in (seq, seq + 1, seq + 2):
+        rig.hub.deliver(entry(each))
+    assert heard(alice) == [seq, seq + 1, seq + 2]
+    assert heard(bob) == [seq + 1, seq + 2]
+    assert len(rig.hub.core.floors) == 0
+
+
+async def test_a_message_without_a_position_goes_to_everyone() -> None:
+    backplane = Unsure()
+    rig = Rig(backplane=backplane)
+    bob = await rig.client("bob")
+    seq = backplane.put()
+    await subscribe(rig, bob, TOPIC)
+    passing = entry(seq)
+    passing.seq = None
+    rig.hub.recover(passing)
+    assert len(bob.messages()) == 1
+
+
+async def test_nothing_is_kept_for_a_connection_that_is_gone() -> None:
+    backplane = Unsure()
+    rig = Rig(backplane=backplane)
+    bob, carol = await rig.client("bob"), await rig.client("carol")
+    for name in ("demo.x", "demo.y"):
+        backplane.put(name)
+    await subscribe(rig, bob, "demo.*")
+    await subscribe(rig, carol, "demo.x")
+    kept = rig.hub.core.floors
+    assert len(kept) == 3
+    bob.close()
+    assert len(kept) == 1
+    carol.close()
+    assert kept.idle
+
+
+async def test_nothing_is_kept_for_a_connection_that_leaves_during_its_replay() -> None:
+    backplane = Unsure()
+    backplane.gate.clear()
+    rig = Rig(backplane=backplane)
+    bob = await rig.client("bob")
+    backplane.put()
+    bob.say("subscribe", topics=[TOPIC], presence=False)
+    assert not rig.hub.core.floors.idle
+    bob.close()
+    backplane.gate.set()
+    await rig.settle()
+    assert rig.hub.core.floors.idle
+
+
+async def test_nothing_is_kept_for_a_replay_that_failed() -> None:
+    backplane = Unsure()
+    rig = Rig(backplane=backplane)
+    bob = await rig.client("bob")
+    backplane.failing = True
+    bob.say("subscribe", topics=[TOPIC], presence=False)
+    await rig.settle()
+    assert bob.hear_one("error")["code"] == "unavailable"
+    assert rig.hub.core.floors.idle
+
+
+async def test_the_topics_that_were_silent_longest_are_forgotten_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(floors, "FLOORS_MAX", 2)
+    backplane = Unsure()
+    rig = Rig(backplane=backplane)
+    bob = await rig.client("bob")
+    seqs = {name: backplane.put(name) for name in ("demo.x", "demo.y", "demo.z")}
+    for name in seqs:
+        await subscribe(rig, bob, name)
+    for name, seq in seqs.items():
+        rig.hub.deliver(entry(seq, name))
+    assert [each["topic"] for each in bob.messages()] == ["demo.x"]
+
+
+async def test_a_replay_that_fails_ends_the_subscription_however_many_there_are() -> None:
+    backplane = Unsure()
+    rig = Rig(backplane=backplane)
+    bob = await rig.client("bob")
+    older = [f"demo.t{n}" for n in range(20)]
+    await subscribe(rig, bob, *older)
+    backplane.failing = True
+    bob.say("subscribe", topics=[TOPIC], presence=False)
+    await rig.settle()
+    assert bob.hear_one("error")["code"] == "unavailable"
+    assert list(bob.connection.patterns) == older
