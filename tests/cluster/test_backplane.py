@@ -256,14 +256,14 @@ async def test_a_store_that_forgets_everything_shows_as_one_gap_a_topic(store: S
 
 async def test_subscribers_that_come_amid_traffic_hear_each_message_once(store: Store) -> None:
     async with (
-        asyncio.timeout(BOUND),
+        asyncio.timeout(150),
         nodes(store) as (a, b),
         client(a) as here,
         Traffic(here, "demo.x") as traffic,
     ):
         for round in range(20):
             await traffic.more(5)
-            async with client(b) as there:
+            async with asyncio.timeout(BOUND), client(b) as there:
                 pattern = "demo.x" if round % 2 else "demo.*"
                 sub = await there.subscribe(pattern, history=10)
                 numbers = [(await anext(sub)).seq for _ in range(40)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hanzoai.pubsub import PubSubClient
+from pubsub_server.auth.dev_tokens import mint
 from pubsub_server.testing import RunningServer, running_server
 from tests import programs
 
@@ -131,18 +132,21 @@ async def test_blocking_client_reads_its_jobs_in_order(server: RunningServer) ->
 
 
 async def test_token_rotation_stays_connected(tmp_path: Path) -> None:
-    key = tmp_path / "dev.key"
-    async with running_server(expiring_notice=1_000) as server:
-        assert server.server.dev_key is not None
-        key.write_bytes(server.server.dev_key)
-        script = tmp_path / "issue.py"
-        script.write_text(
-            "import sys, pathlib\n"
-            "from pubsub_server.auth.dev_tokens import mint\n"
-            "print(mint(pathlib.Path(sys.argv[1]).read_bytes(), 'alice', ttl=1.8))\n"
-        )
-        command = (sys.executable, str(script), str(key))
-        lines = await run("token_rotation.py", *command, env=variables(server))
+    issued = tmp_path / "token"
+
+    async def issue(server: RunningServer) -> None:
+        key = server.server.dev_key
+        assert key is not None
+        while True:
+            fresh = tmp_path / "fresh"
+            fresh.write_text(mint(key, "alice", ttl=4))
+            fresh.replace(issued)  # a reader finds the whole token
+            await asyncio.sleep(0.1)
+
+    async with running_server(expiring_notice=2_000) as server:
+        issuing = asyncio.create_task(issue(server))
+        lines = await run("token_rotation.py", "cat", str(issued), env=variables(server))
+        issuing.cancel()
     assert lines == [
         "another token, because: connect",
         "another token, because: expiring",

@@ -57,7 +57,7 @@ async def test_a_message_goes_when_it_is_older_than_the_configured_age(start: St
 
 @pytest.mark.statement("H-017", "H-104", "H-032")
 async def test_a_message_is_replayable_until_its_ttl_in_seconds_has_passed(node: Node) -> None:
-    await node.publish(TOPIC, {"n": 1}, ttl=1)
+    await node.publish(TOPIC, {"n": 1}, ttl=3)
     await node.publish(TOPIC, {"n": 2}, ttl=60)
     assert await numbers(node) == [1, 2]
     await retained(node, [2])

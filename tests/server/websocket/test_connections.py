@@ -41,12 +41,12 @@ async def test_an_idle_connection_has_no_parser_of_its_own(server: Server) -> No
 
 async def test_a_client_that_answers_pings_lives_on() -> None:
     async with (
-        serving(server_ping_interval=100, presence_timeout=1_000) as server,
+        serving(server_ping_interval=100, presence_timeout=3_000) as server,
         raw(server) as peer,
     ):
         peer.frame(b'{"type":"auth","token":"alice"}')
         await peer.hear()
-        for _ in range(15):
+        for _ in range(35):
             assert await peer.hear() == (Opcode.PING, b"")
             peer.frame(b"", Opcode.PONG)
 
