@@ -139,7 +139,7 @@ async def test_a_lost_connection_is_a_leave_after_the_grace(start: Start) -> Non
 
 @pytest.mark.statement("H-083", "H-086")
 async def test_a_silent_client_is_considered_gone_and_others_see_it_leave(start: Start) -> None:
-    node = await start(presence_timeout=300, presence_grace=0, server_ping_interval=100)
+    node = await start(presence_timeout=2_000, presence_grace=0, server_ping_interval=500)
     async with (
         node.socket(token(node, "alice")) as alice,
         node.socket(token(node, "bob")) as bob,
