@@ -38,6 +38,7 @@ from tests.bench import (
     sp,
     spark,
     spark_engine,
+    token_streams,
     typescript,
 )
 from tests.bench.readers import raise_limit
@@ -62,6 +63,7 @@ ROOMS = {
     "sp": sp.measure,
     "mesh": mesh.measure,
     "small-streams": small_streams.measure,
+    "token-streams": token_streams.measure,
     "spark": spark.measure,
     "spark-engine": spark_engine.measure,
 }
@@ -79,6 +81,7 @@ SELF_CONTAINED = {
     "sp",
     "mesh",
     "small-streams",
+    "token-streams",
     "publish",
     "spark",
     "spark-engine",

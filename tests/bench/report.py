@@ -21,6 +21,7 @@ from tests.bench import (
     sp,
     spark,
     spark_engine,
+    token_streams,
     typescript,
 )
 from tests.bench.processes import ROOT
@@ -77,6 +78,7 @@ def render(run: Json) -> str:
         "sp": sp.render,
         "mesh": mesh.render,
         "small-streams": small_streams.render,
+        "token-streams": token_streams.render,
         "spark": spark.render,
         "spark-engine": spark_engine.render,
     }

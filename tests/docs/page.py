@@ -73,7 +73,9 @@ class Page:
         """Run every block that can be run; the first failure names its place."""
         for block in blocks:
             if block.title is not None:
-                (self.folder / block.title).write_text(block.text, encoding="utf-8")
+                file = self.folder / block.title
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(block.text, encoding="utf-8")
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._close)
             self._whole = path in WHOLE

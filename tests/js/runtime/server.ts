@@ -52,9 +52,14 @@ export class Server {
     return new Server(started, folder, ws, http);
   }
 
+  /** Where the key is that signs its tokens. */
+  get keyFile(): string {
+    return join(this._folder, 'dev.key');
+  }
+
   /** A token with the claims of `hanzo-pubsub token`: `'--user', 'alice', '--ttl', '60'`. */
   token(...claims: string[]): string {
-    return mint(readFileSync(join(this._folder, 'dev.key'), 'ascii').trim(), claims);
+    return mint(readFileSync(this.keyFile, 'ascii').trim(), claims);
   }
 
   /** Let something go wrong. */
