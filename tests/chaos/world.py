@@ -7,12 +7,12 @@ import contextlib
 import json
 import os
 import signal
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pubsub_server.auth import dev_tokens
+from tests import forked
 from tests.chaos.networks import Network
 from tests.chaos.records import Loss
 from tests.cluster.store import Store, free_port
@@ -57,7 +57,7 @@ class Node:
         self.ws_port, self.http_port = free_port(), free_port()
         self._log = folder / f"{name}.log"
         self._flags = flags
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: forked.Server | None = None
 
     async def start(self) -> None:
         """Run it, and wait until it takes connections; where it finds no Redis, again.
@@ -73,13 +73,7 @@ class Node:
     async def _start(self) -> bool:
         ports = ("--ws-port", str(self.ws_port), "--http-port", str(self.http_port))
         with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "pubsub_server", "serve", "--dev", *ports, *self._flags),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-            )
-        assert self._process.stdout is not None
+            self._process = await forked.serve("--dev", *ports, *self._flags, stderr=log)
         return b'"ready"' in await self._process.stdout.readline()
 
     @property

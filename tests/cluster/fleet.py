@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import httpx
 from websockets.asyncio.client import connect
 
 from pubsub_server.testing import RunningServer, running_server
+from tests import forked
 from tests.interop.peer import EventStream, Socket
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Process:
         ready: What it said when it was ready.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, ready: dict[str, Any]) -> None:
+    def __init__(self, process: forked.Server, ready: dict[str, Any]) -> None:
         self.ws: str = ready["ws"]
         self.http: str = ready["http"]
         self._process = process
@@ -100,14 +100,8 @@ async def node_process(store: Store | Front, **more: object) -> AsyncGenerator[P
     """A node in a process of its own."""
     given = {"dev": True, "http_port": 0, "ws_port": 0, **settings(store, **more)}
     environment = {f"HANZO_PUBSUB_{name.upper()}": str(value) for name, value in given.items()}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pubsub_server", "serve"),
-        env={**os.environ, **environment},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+    process = await forked.serve(env={**os.environ, **environment})
     try:
-        assert process.stdout is not None
         ready = json.loads(await process.stdout.readline())
         yield Process(process, ready)
     finally:

@@ -7,9 +7,9 @@ import contextlib
 import json
 import os
 import signal
-import sys
 from typing import TYPE_CHECKING, Any
 
+from tests import forked
 from tests.cluster.store import free_port
 
 if TYPE_CHECKING:
@@ -34,18 +34,13 @@ class Node:
         self.codes: list[int] = []
         self.ready: dict[str, Any] = {}
         self._flags = flags
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: forked.Server | None = None
 
     async def start(self) -> None:
         """Run it, and wait until it takes connections."""
         ports = ("--http-port", str(self.http_port), "--ws-port", str(self.ws_port))
         with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "pubsub_server", "serve", "--dev", *ports, *self._flags),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-            )
-        assert self._process.stdout is not None
+            self._process = await forked.serve("--dev", *ports, *self._flags, stderr=log)
         async with asyncio.timeout(BOUND):
             line = await self._process.stdout.readline()
         assert line, self.log.read_text(encoding="utf-8")

@@ -1,10 +1,12 @@
 // Bundles the TypeScript tests of a folder for Node, and runs them.
 
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import { startForks } from './forks.mjs';
 
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -38,6 +40,7 @@ export function chosen(folder, words) {
  */
 export async function run(folder, names, timeouts, env = {}) {
   const built = join(root, 'node_modules', '.cache', `${folder}-tests`, String(process.pid));
+  const forks = await startForks(root);
   try {
     await build({
       absWorkingDir: root,
@@ -52,7 +55,7 @@ export async function run(folder, names, timeouts, env = {}) {
       sourcemap: 'inline',
       logLevel: 'warning',
     });
-    const { status } = spawnSync(
+    const tests = spawn(
       process.execPath,
       [
         '--enable-source-maps',
@@ -62,10 +65,17 @@ export async function run(folder, names, timeouts, env = {}) {
         `--test-reporter=${join(root, 'tests', 'js', 'reporter.mjs')}`,
         ...names.map((name) => join(built, name.replace(/\.ts$/, '.mjs'))),
       ],
-      { cwd: root, stdio: 'inherit', timeout: timeouts.all, env: { ...process.env, ...env } },
+      {
+        cwd: root,
+        stdio: 'inherit',
+        timeout: timeouts.all,
+        env: { ...process.env, ...env, ...forks.env },
+      },
     );
+    const [status] = await once(tests, 'exit');
     return status ?? 1;
   } finally {
+    await forks.stop();
     rmSync(built, { recursive: true, force: true });
   }
 }

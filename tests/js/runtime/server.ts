@@ -1,9 +1,9 @@
 /** The reference server for tests: started on free ports, with a door for faults. */
 
-import { type ChildProcess, spawn } from 'node:child_process';
 import { createHmac, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -15,8 +15,8 @@ import { PubSub, type PubSubOptions, type WebSocketConstructor } from '../../../
 /** No test waits longer than that for anything. */
 export const BOUND = 60_000;
 
-const local = join(process.cwd(), '.venv', 'bin', 'hanzo-pubsub');
-const COMMAND = existsSync(local) ? local : 'hanzo-pubsub';
+/** Where the process listens that forks servers: see tests/fork_server.py and tests/js/forks.mjs. */
+const FORKS = process.env['HANZO_PUBSUB_FORKS'] ?? '';
 
 /** A running server. */
 export class Server {
@@ -24,7 +24,8 @@ export class Server {
   private _adminToken = '';
 
   private constructor(
-    private readonly _process: ChildProcess,
+    private readonly _process: Socket,
+    private readonly _pid: number,
     private readonly _folder: string,
     readonly ws: string,
     readonly http: string,
@@ -35,21 +36,26 @@ export class Server {
     const folder = mkdtempSync(join(tmpdir(), 'pubsub-js-'));
     const key = join(folder, 'dev.key');
     const ports = ['--http-port', '0', '--ws-port', '0'];
-    const started = spawn(
-      COMMAND,
-      ['serve', '--dev', '--dev-key-file', key, ...ports, '--faults', ...settings],
-      { stdio: ['ignore', 'pipe', 'pipe'] },
-    );
+    if (!FORKS) throw new Error('Run these tests by `run.mjs` of their folder.');
+    const started = connect(FORKS).setEncoding('utf8');
+    const argv = ['serve', '--dev', '--dev-key-file', key, ...ports, '--faults', ...settings];
+    started.write(`${JSON.stringify({ argv, env: process.env, cwd: process.cwd() })}\n`);
     let said = '';
-    started.stderr.on('data', (chunk: Buffer) => {
-      said = `${said}${chunk}`.slice(-4_000);
+    const lines = createInterface({ input: started });
+    const ready = new Promise<string>((resolve) => {
+      lines.on('line', (line) => {
+        if (line.startsWith('{"event": "ready"')) resolve(line);
+        said = `${said}${line}\n`.slice(-4_000);
+      });
     });
-    const lines = createInterface({ input: started.stdout });
-    const ended = once(started, 'exit').then(() => Promise.reject(new Error(`It ended: ${said}`)));
+    const ended = once(started, 'close').then(() => Promise.reject(new Error(`It ended: ${said}`)));
     ended.catch(() => {});
-    const [line] = (await Promise.race([once(lines, 'line'), ended])) as [string];
-    const { ws, http } = JSON.parse(line) as { ws: string; http: string };
-    return new Server(started, folder, ws, http);
+    const { ws, http, pid } = JSON.parse(await Promise.race([ready, ended])) as {
+      ws: string;
+      http: string;
+      pid: number;
+    };
+    return new Server(started, pid, folder, ws, http);
   }
 
   /** Where the key is that signs its tokens. */
@@ -89,9 +95,9 @@ export class Server {
   /** End what a test left open, and the server. */
   async stop(): Promise<void> {
     await Promise.all(this._clients.map((client) => client.close({ timeout: 0 })));
-    if (this._process.exitCode === null) {
-      const ended = once(this._process, 'exit');
-      this._process.kill('SIGTERM');
+    if (!this._process.closed) {
+      const ended = once(this._process, 'close');
+      process.kill(this._pid, 'SIGTERM');
       await ended;
     }
     rmSync(this._folder, { recursive: true, force: true });

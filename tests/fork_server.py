@@ -1,0 +1,169 @@
+"""Starts servers by forking: `python -m tests.fork_server SOCKET`. The imports happen once.
+
+Nearly all that a start of the server costs is imports, and the tests start hundreds of servers.
+Each connection to the socket starts one. Send one line of JSON, `{"argv": […], "env": {…}, "cwd":
+…}`, where `argv` is what follows `python -m pubsub_server`.
+
+- Without descriptors, the connection is the standard output and error of the server. It closes when
+  the server has ended.
+- With two descriptors (`SCM_RIGHTS`), these are its standard output and error. The answers are the
+  lines `{"pid": …}` and, at the end, `{"status": …}`, negative for a signal.
+
+It ends when its standard input does. Servers that run then go on: whoever started them ends them.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from pubsub_server.__main__ import main as pubsub_server
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+IMPORTS = ("process", "backplanes.redis.opening", "workers.supervisor")
+"""What a server imports when it starts."""
+
+LINE_MAX = 1 << 20
+"""Bytes of a request: its environment may be long."""
+
+
+class ForkServer:
+    """Takes requests on a socket, and reports how what it started has ended."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self._selector = selectors.DefaultSelector()
+        self._clients: dict[int, socket.socket] = {}
+        """By the process that was started for them."""
+
+    def run(self) -> int:
+        """Serve until standard input ends; in a forked process, the exit code of its server."""
+        woken, waking = os.pipe()
+        for end in (woken, waking):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(waking)
+        # Without a handler there is no wake-up.
+        signal.signal(signal.SIGCHLD, _ignore)
+        for watched in (self._listening, woken, sys.stdin.fileno()):
+            self._selector.register(watched, selectors.EVENT_READ)
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._listening:
+                    code = self._accept((woken, waking))
+                    if code is not None:
+                        return code
+                elif key.fileobj == woken:
+                    os.read(woken, 4096)
+                    self._reap()
+                elif not os.read(sys.stdin.fileno(), 4096):
+                    return 0
+
+    def _accept(self, pipe: Sequence[int]) -> int | None:
+        client, _ = self._listening.accept()
+        try:
+            request, descriptors = _request(client)
+        except (OSError, ValueError):
+            client.close()
+            return None
+        pid = os.fork()
+        if not pid:
+            self._leave(pipe)
+            return _serve(client, request, descriptors)
+        for each in descriptors:
+            os.close(each)
+        if descriptors:
+            _say(client, pid=pid)
+            self._clients[pid] = client
+        else:
+            client.close()
+        return None
+
+    def _leave(self, pipe: Sequence[int]) -> None:
+        """Give back what only the process that forks needs."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        self._listening.close()
+        for each in pipe:
+            os.close(each)
+        for client in self._clients.values():
+            client.close()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            client = self._clients.pop(pid, None)
+            if client is not None:
+                with client:
+                    _say(client, status=os.waitstatus_to_exitcode(status))
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass
+
+
+def _request(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """One line, and the descriptors that came with it."""
+    line, descriptors, _, _ = socket.recv_fds(client, LINE_MAX, 2)
+    while not line.endswith(b"\n"):
+        more = client.recv(LINE_MAX)
+        if not more:
+            raise ValueError("the request has no end")
+        line += more
+    return json.loads(line), descriptors
+
+
+def _say(client: socket.socket, **fields: int) -> None:
+    # The test may have gone.
+    with suppress(OSError):
+        client.sendall(f"{json.dumps(fields)}\n".encode())
+
+
+def _serve(client: socket.socket, request: dict[str, Any], descriptors: Sequence[int]) -> int:
+    """Be the server that was asked for."""
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    out, err = descriptors or (client.fileno(), client.fileno())
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    for each in descriptors:
+        os.close(each)
+    client.close()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    return pubsub_server(request["argv"])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Listen at a path."""
+    for name in IMPORTS:
+        importlib.import_module(f"pubsub_server.{name}")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(arguments[0])
+        listening.listen(128)
+        print("ready", flush=True)
+        # Collections would copy the pages that the processes share.
+        gc.collect()
+        gc.freeze()
+        return ForkServer(listening).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,136 @@
+"""Servers of tests as processes of their own, forked from one that has all imports done."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+BOUND = 60
+"""Seconds for the end of the process that forks."""
+
+
+class Closable(Protocol):
+    """A connection or a pipe."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+class Server:
+    """A server in a process of its own; it has the members of `asyncio.subprocess.Process`.
+
+    Attributes:
+        pid: Of its process.
+        stdout: What it prints.
+        returncode: Its exit code; None while it runs, negative for a signal.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        stdout: asyncio.StreamReader,
+        answers: asyncio.StreamReader,
+        open_until_the_end: Sequence[Closable],
+    ) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self.returncode: int | None = None
+        self._ending = asyncio.create_task(self._end(answers, open_until_the_end))
+
+    async def _end(self, answers: asyncio.StreamReader, transports: Sequence[Closable]) -> int:
+        code: int = json.loads(await answers.readline())["status"]
+        self.returncode = code
+        for transport in transports:
+            transport.close()
+        return code
+
+    async def wait(self) -> int:
+        """Its exit code, when it has ended."""
+        return await asyncio.shield(self._ending)
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal; nothing happens where it has ended."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+
+async def serve(
+    *arguments: str, env: Mapping[str, str] | None = None, stderr: IO[bytes] | None = None
+) -> Server:
+    """Run `python -m pubsub_server serve …`.
+
+    Args:
+        *arguments: Behind `serve`.
+        env: Its whole environment; that of this process by default.
+        stderr: Where its log goes; nowhere by default.
+    """
+    request = {
+        "argv": ["serve", *arguments],
+        "env": dict(os.environ if env is None else env),
+        "cwd": os.getcwd(),
+    }
+    connection, printed = _request(request, stderr)
+    answers, writer = await asyncio.open_unix_connection(sock=connection)
+    stdout = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stdout), printed
+    )
+    pid: int = json.loads(await answers.readline())["pid"]
+    return Server(pid, stdout, answers, (writer, transport))
+
+
+def _request(
+    request: Mapping[str, Any], stderr: IO[bytes] | None
+) -> tuple[socket.socket, IO[bytes]]:
+    """The connection that answers, and what the server prints."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(_address())
+    read, write = os.pipe()
+    with open(write, "wb") as out, open(os.devnull, "wb") as nothing:
+        err = nothing if stderr is None else stderr
+        line = f"{json.dumps(request)}\n".encode()
+        sent = socket.send_fds(connection, [line], [out.fileno(), err.fileno()])
+        connection.sendall(line[sent:])
+    return connection, os.fdopen(read, "rb")
+
+
+@cache
+def _address() -> str:
+    """Where the process that forks listens; it is started for the first server of this process."""
+    folder = tempfile.mkdtemp(prefix="pubsub-fork-")
+    path = str(Path(folder, "socket"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.fork_server", path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    with process.stdout as said:
+        assert said.readline() == b"ready\n"
+
+    def end() -> None:
+        process.communicate(timeout=BOUND)
+        Path(path).unlink(missing_ok=True)
+        Path(folder).rmdir()
+
+    atexit.register(end)
+    return path
