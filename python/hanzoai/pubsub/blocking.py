@@ -14,15 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from hanzoai.pubsub.client import PubSubClient
 from hanzoai.pubsub.errors import ClosedError
-from hanzoai.pubsub.runtime.blocking_parts import (
-    END,
-    BlockingBatch,
-    BlockingResponder,
-    BlockingSubscription,
-    BlockingTopicHandle,
-    End,
-    iterate,
-)
 from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
@@ -42,6 +33,13 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.request_reply.responder import Responder
+    from hanzoai.pubsub.runtime.blocking_parts import (
+        BlockingBatch,
+        BlockingResponder,
+        BlockingSubscription,
+        BlockingTopicHandle,
+        End,
+    )
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
@@ -210,6 +208,8 @@ class PubSub:
                 queue=queue,
             )
 
+        from hanzoai.pubsub.runtime.blocking_parts import BlockingSubscription
+
         return BlockingSubscription(self._call(subscribe), self._call)
 
     def publish(
@@ -254,6 +254,8 @@ class PubSub:
         async def batch() -> Batch:
             return self._client.batch(timeout=timeout, via=via)
 
+        from hanzoai.pubsub.runtime.blocking_parts import BlockingBatch
+
         return BlockingBatch(self._call(batch), self._call)
 
     def request(
@@ -295,6 +297,8 @@ class PubSub:
                 concurrency=concurrency,
                 allow=allow,
             )
+
+        from hanzoai.pubsub.runtime.blocking_parts import BlockingResponder
 
         return BlockingResponder(self._call(respond), self._call)
 
@@ -367,6 +371,8 @@ class PubSub:
         on_invalid: OnInvalid = "raise",
     ) -> BlockingTopicHandle[Any]:
         """A handle on one topic, with no effect on the wire; see ``PubSubClient.topic``."""
+        from hanzoai.pubsub.runtime.blocking_parts import BlockingTopicHandle
+
         if model is None:
             return BlockingTopicHandle(self, name)
         # Loaded for models alone.
@@ -425,6 +431,8 @@ class PubSub:
     def _iterate(self, make: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
         async def begin() -> AsyncIterator[T]:
             return make()
+
+        from hanzoai.pubsub.runtime.blocking_parts import END, iterate
 
         source = self._call(begin)
 

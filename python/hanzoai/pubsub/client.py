@@ -1,4 +1,8 @@
-"""`PubSubClient`: what an asyncio program holds."""
+"""`PubSubClient`: what an asyncio program holds.
+
+What runs a connection is imported at the first use, and pydantic with it: two thirds of what the
+import would cost a program that only may use a client.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,8 @@ import warnings
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
-from hanzoai.pubsub.runtime.operations import Operations
-from hanzoai.pubsub.runtime.publishing import Batch
-from hanzoai.pubsub.runtime.subscribing import Request
 from hanzoai.pubsub.runtime.surroundings import surroundings
 from hanzoai.pubsub.settings.checks import check_function, check_seconds
-from hanzoai.pubsub.topic import TopicHandle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.request_reply.requester import Requester
     from hanzoai.pubsub.request_reply.responder import Responder
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
-    from hanzoai.pubsub.runtime.publishing import Prepared
+    from hanzoai.pubsub.runtime.operations import Operations
+    from hanzoai.pubsub.runtime.publishing import Batch, Prepared
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
+    from hanzoai.pubsub.topic import TopicHandle
     from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
         Limits,
@@ -277,6 +279,8 @@ class PubSubClient:
             raise self._ended()
         if self._tracing is not None and callable(on_message):
             on_message = self._tracing.handler(on_message)
+        from hanzoai.pubsub.runtime.subscribing import Request
+
         request = Request.read(
             topics,
             since=since,
@@ -396,6 +400,8 @@ class PubSubClient:
         ``async with ps.batch() as b: b.publish(topic, message)``; at the end ``b.results`` has one
         result a message, and the first error among them is raised.
         """
+        from hanzoai.pubsub.runtime.publishing import Batch
+
         publisher, tracing = self._ready().publisher, self._tracing
 
         def prepare(topic: str, message: Outgoing, ttl: int | None, id: str | None) -> Prepared:
@@ -628,9 +634,10 @@ class PubSubClient:
         Raises:
             InvalidOption: No schema can be made of the model, or there is no such policy.
         """
+        from hanzoai.pubsub.topic import TopicHandle
+
         if model is None:
             return TopicHandle(self, name)
-        # Loaded for models alone.
         from hanzoai.pubsub.payload_models import PayloadModel
 
         return TopicHandle(self, name, PayloadModel(model, on_invalid, self._report))
@@ -675,6 +682,8 @@ class PubSubClient:
                     code="wrong_loop",
                     remedy="Call this inside a coroutine, or use the blocking client `PubSub`.",
                 )
+            from hanzoai.pubsub.runtime.operations import Operations
+
             operations = self._operations = Operations(
                 self._options, self._around, on_state=self._on_state, on_error=self._on_error
             )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.clock import SystemClock
 from hanzoai.pubsub.settings.options import URL_VARIABLE, read_options
-from hanzoai.pubsub.transports import memory
+from hanzoai.pubsub.transports import MEMORY_SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.settings.options import ClientOptions, SendQueue, Settings, TransportChoice
     from hanzoai.pubsub.transports import Transport
+    from hanzoai.pubsub.transports.memory import MemoryPeer
 
 _STAND_IN: Final = "ws://127.0.0.1:1/ws"
 
@@ -46,7 +47,7 @@ class Surroundings:
 
     clock: Clock
     random: Callable[[], float]
-    peer: memory.MemoryPeer | None = None
+    peer: MemoryPeer | None = None
     opened: set[str] = field(default_factory=set[str])
 
     def read_options(
@@ -79,9 +80,11 @@ class Surroundings:
 
     def dial(self, name: TransportName, options: ClientOptions, tokens: TokenSource) -> Transport:
         """Make a transport that is not open yet."""
+        # Imported when first dialed: a client needs one of them.
         if self.peer is not None:
-            return memory.MemoryTransport(self.peer, name)
-        # Imported when first dialed: a client for tests needs neither.
+            from hanzoai.pubsub.transports.memory import MemoryTransport
+
+            return MemoryTransport(self.peer, name)
         if name == "sse":
             from hanzoai.pubsub.transports.sse import SseTransport
 
@@ -102,7 +105,9 @@ def surroundings(url: str | None) -> Surroundings:
         InvalidOption: It names a server of this process that is not running.
     """
     named = url or os.environ.get(URL_VARIABLE)
-    if isinstance(named, str) and named.startswith(memory.SCHEME):
-        peer = memory.find(named)
+    if isinstance(named, str) and named.startswith(MEMORY_SCHEME):
+        from hanzoai.pubsub.transports.memory import find
+
+        peer = find(named)
         return Surroundings(peer.clock, peer.random, peer)
     return Surroundings(SystemClock(), random.random, opened=_OPENED)

@@ -6,12 +6,15 @@ once; a reconnect takes another object.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+
+MEMORY_SCHEME: Final = "memory://"
+"""URLs of servers in the same process begin so."""
 
 
 class TransportFailed(Exception):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from hanzoai.pubsub.errors import InvalidOption
-from hanzoai.pubsub.transports import TransportClosed, TransportFailed, ignore
+from hanzoai.pubsub.transports import MEMORY_SCHEME, TransportClosed, TransportFailed, ignore
 from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode, encode
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
     from hanzoai.pubsub.session.ports import TransportName
-
-SCHEME: Final = "memory://"
 
 
 class MemoryEnd(Protocol):
@@ -68,7 +66,7 @@ _peers: WeakValueDictionary[str, MemoryPeer] = WeakValueDictionary()
 def register(name: str, peer: MemoryPeer) -> str:
     """Make a peer known, and give the URL that leads to it."""
     _peers[name] = peer
-    return f"{SCHEME}{name}"
+    return f"{MEMORY_SCHEME}{name}"
 
 
 def forget(name: str) -> None:
@@ -82,7 +80,7 @@ def find(url: str) -> MemoryPeer:
     Raises:
         InvalidOption: There is none.
     """
-    peer = _peers.get(url.removeprefix(SCHEME).partition("/")[0])
+    peer = _peers.get(url.removeprefix(MEMORY_SCHEME).partition("/")[0])
     if peer is None:
         raise InvalidOption(
             "No server of that name runs in this process.",
