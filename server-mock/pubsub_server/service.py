@@ -57,6 +57,11 @@ class Service(Protocol):
         """Monotonic seconds, of `Connection.last_heard`."""
         ...
 
+    @property
+    def node(self) -> str | None:
+        """Id of this node if its positions are those of no other node, else None."""
+        ...
+
     def open(self, sink: Sink, encoder: Encoder) -> Connection:
         """Open a connection. It has `auth_deadline` until `authenticate` or `enter`.
 

@@ -13,7 +13,7 @@ from pubsub_server.auth.identity import Identity
 from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.hub import Hub
-from pubsub_server.listeners.http.encoder import STREAM
+from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.settings.config import Settings
 from pubsub_server.shared.limits import ConnectionLimiter, RateLimiter
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplane import Backplane
     from pubsub_server.shared.encoder import Encoder
+
+STREAM = StreamEncoder()
 
 START_MS = 1_700_000_000_000
 ANNA = Identity(user_id="anna", kind="admin")

@@ -17,14 +17,13 @@ from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.backplanes.topic_log import TopicLog
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import delivery, inbound, routing, turns
-from pubsub_server.listeners.http.encoder import STREAM
 from pubsub_server.listeners.websocket import protocol as socket_protocol
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared import topic_index
 from pubsub_server.shared.limits import ConnectionLimiter
 from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server
-from tests.server.hub_rig import START_MS, Peer, Rig
+from tests.server.hub_rig import START_MS, STREAM, Peer, Rig
 from tests.server.websocket_rig import BOUND, close_code, raw, serving
 
 if TYPE_CHECKING:

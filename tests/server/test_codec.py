@@ -11,7 +11,7 @@ from websockets.protocol import CLIENT, Protocol
 
 from pubsub_server.backplane import Entry
 from pubsub_server.errors import ServiceError
-from pubsub_server.listeners.http.encoder import STREAM
+from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.listeners.websocket.encoder import SOCKET, text_frame
 from pubsub_server.shared import codec
 from pubsub_server.shared.codec import decode
@@ -25,6 +25,8 @@ from pubsub_server.shared.requests import (
     SubscribeRequest,
     UnsubscribeRequest,
 )
+
+STREAM = StreamEncoder()
 
 
 def refused(data: object) -> ServiceError:

@@ -9,7 +9,7 @@ from pubsub_server.hub import delivery as module
 from pubsub_server.hub.delivery import Delivery
 from pubsub_server.hub.routing import Route
 from pubsub_server.interfaces import Stats
-from pubsub_server.listeners.http.encoder import STREAM
+from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared.connection import PAUSED, Connection
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pytest
 
     from pubsub_server.shared.encoder import Encoder
+
+STREAM = StreamEncoder()
 
 
 class _Keeper:

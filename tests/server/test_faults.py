@@ -18,8 +18,7 @@ from pubsub_server.hub.faults import (
     Refuse,
     plan,
 )
-from pubsub_server.listeners.http.encoder import STREAM
-from tests.server.hub_rig import START_MS, Peer, Rig
+from tests.server.hub_rig import START_MS, STREAM, Peer, Rig
 from tests.server.websocket_rig import client, serving
 
 BOUND = 60.0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hanzoai.pubsub.topics import matches
 from pubsub_server.hub import routing
 from pubsub_server.hub.routing import Router
-from pubsub_server.listeners.http.encoder import STREAM
+from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared.connection import Connection, with_name, without_name
 from pubsub_server.shared.topic_index import TopicIndex
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pytest
 
     from pubsub_server.shared.encoder import Encoder
+
+STREAM = StreamEncoder()
 
 
 class _Keeper:

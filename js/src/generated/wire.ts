@@ -456,8 +456,8 @@ export interface SubscribedFrame {
   readonly timestamp?: Timestamp;
   /** Topics whose history no longer reaches back to the requested position. */
   readonly truncated?: readonly Topic[];
-  /** Topics whose log was reset after the requested position, during the replay, or, if a stream resumes, after its last event. */
-  readonly reset?: readonly Topic[];
+  /** Topics whose log was reset after the requested position, during the replay, or, if a stream resumes, after its last event. A stream that resumes on another node of a mesh also gets its patterns. */
+  readonly reset?: readonly string[];
   /** Rejected patterns. */
   readonly denied?: readonly Denial[];
   /** Further `subscribed` frames of the same `ref` follow with the rest of the history. */
@@ -468,7 +468,7 @@ export interface SubscribedFrame {
 
 /** Whether a value read from JSON is a SubscribedFrame. */
 export const isSubscribedFrame: Guard<SubscribedFrame> = /* @__PURE__ */ shape(
-  'type:=subscribed topics:text[] history?:0[] positions?:count{} timestamp?:count truncated?:topic[] reset?:topic[] denied?:1[] more?:flag ref?:ref',
+  'type:=subscribed topics:text[] history?:0[] positions?:count{} timestamp?:count truncated?:topic[] reset?:text[] denied?:1[] more?:flag ref?:ref',
   isEnvelope,
   isDenial,
 );

@@ -223,6 +223,11 @@ class Hub:
         """See `service.Service`."""
         return self.core.clock
 
+    @property
+    def node(self) -> str | None:
+        """See `service.Service`."""
+        return self.core.backplane.node
+
     def open(self, sink: Sink, encoder: Encoder) -> Connection:
         """See `service.Service`."""
         if self._draining:

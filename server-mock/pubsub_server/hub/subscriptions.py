@@ -397,12 +397,15 @@ def _split(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
 
 
 def _reset(request: SubscribeRequest, granted: Sequence[str], replay: Replay) -> Sequence[str]:
-    """Topics whose continuity is broken.
+    """Topics whose continuity is broken, and patterns if that of every matching topic is.
 
     An event id names the position of one topic. Of the others that a resumed stream names, anything
     may have been lost with the store since the time that the id says; and of that one, too, if it
-    has no log any more to compare the position with.
+    has no log any more to compare the position with. Another node may have had messages of any
+    topic that never came here.
     """
+    if request.moved:
+        return list(dict.fromkeys((*replay.reset, *granted)))
     if request.resumed is None or replay.unbroken <= request.resumed:
         return replay.reset
     counted = (request.after or {}).keys() & replay.positions.keys()

@@ -48,6 +48,7 @@ class SubscribeRequest:
     Attributes:
         resumed: Unix ms up to which an event stream has brought everything before this one; None
             for a request that is not known to go on from another.
+        moved: Whether that stream was one of another node, whose positions mean nothing here.
     """
 
     topics: Sequence[str]
@@ -58,6 +59,7 @@ class SubscribeRequest:
     ref: Ref = None
     invalid: Sequence[ServiceError] = ()
     resumed: int | None = None
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

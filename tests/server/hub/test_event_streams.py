@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from pubsub_server.listeners.http.encoder import STREAM
-from tests.server.hub_rig import START_MS, Rig
+from tests.server.hub_rig import START_MS, STREAM, Rig
 
 
 async def test_a_stream_is_kept_alive_by_comments_and_never_idle() -> None:

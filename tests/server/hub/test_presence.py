@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.listeners.http.encoder import STREAM
 from pubsub_server.shared.requests import Draft
-from tests.server.hub_rig import ANNA, START_MS, Rig
+from tests.server.hub_rig import ANNA, START_MS, STREAM, Rig
 
 
 async def test_joining_is_told_to_the_others_and_a_snapshot_to_oneself() -> None:

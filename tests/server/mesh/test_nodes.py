@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hanzoai.pubsub import Gap, Message
+from pubsub_server.shared.wall_clock import now_ms
 from tests.server.mesh.rig import node, nodes
 from tests.server.protocols.peers import BOUND, until
+from tests.server.test_sse import stream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from tests.server.mesh.rig import MeshNode
+    from tests.server.test_sse import Stream
 
 
 @pytest.mark.statement("Z-08", "Z-09", "Z-10", "Z-11", "Z-15")
@@ -141,3 +151,60 @@ async def test_a_node_that_is_lost_shows_a_gap_of_unknown_size_in_the_topics_it_
         assert not isinstance(got[2], Gap)
         # And the two find each other again.
         await until(lambda: one.mesh.peers == two.mesh.peers == 1)
+
+
+async def test_an_event_source_that_moves_to_another_node_is_told_of_a_gap_in_all_it_reads() -> (
+    None
+):
+    async with (
+        nodes(2, mesh_linger=60_000) as (one, two),
+        one.client() as here,
+        two.client() as there,
+    ):
+        topics = "demo.a,demo.b,demo.*.c"
+
+        @asynccontextmanager
+        async def source(at: MeshNode, last: str = "") -> AsyncGenerator[Stream]:
+            """What a browser sends that has no SDK."""
+            server = at.server
+            token = server.service_token()
+            headers = {"Last-Event-ID": last} if last else {}
+            async with stream(server, token, topics=topics, headers=headers) as opened:
+                yield opened
+
+        # The other node has a log of the topic, with a message that the reader has received.
+        known = await there.publish("demo.a", {"type": "n", "data": "known"})
+        async with source(one) as opened:
+            await opened.until("subscribed")
+            while now_ms() <= (known.timestamp or 0):
+                await asyncio.sleep(0)  # until the next message has a later timestamp
+            last = await here.publish("demo.a", {"type": "n", "data": 0})
+            while (event := await opened.next()).event != "message" or last.id not in event.data:
+                pass
+        await here.publish("demo.b", {"type": "n", "data": "nobody there subscribes"})
+        async with source(two, event.id) as opened:
+            answer = await opened.until("subscribed")
+            assert answer["reset"] == ["demo.a", "demo.b", "demo.*.c"]
+            assert answer["history"] == []
+            await here.publish("demo.x.c", {"type": "n", "data": 1})
+            while (event := await opened.next()).event != "message":
+                pass
+        await there.publish("demo.x.c", {"type": "n", "data": 2})
+        async with source(two, event.id) as opened:
+            answer = await opened.until("subscribed")
+            assert "reset" not in answer
+            assert [message["data"] for message in answer["history"]] == [2]
+
+
+@pytest.mark.parametrize("topics", ["demo.a", "demo.*"])
+async def test_an_event_source_that_moves_before_its_first_message_is_told_of_a_gap(
+    topics: str,
+) -> None:
+    async with nodes(2) as (one, two), one.client() as here:
+        async with stream(one.server, one.server.service_token(), topics=topics) as opened:
+            event = await opened.next()
+        await here.publish("demo.a", {"type": "n", "data": 1})
+        headers = {"Last-Event-ID": event.id}
+        token = two.server.service_token()
+        async with stream(two.server, token, topics=topics, headers=headers) as opened:
+            assert (await opened.until("subscribed"))["reset"] == [topics]

@@ -359,8 +359,8 @@ class SubscribedFrame(Model):
     """Server time when the subscription began."""
     truncated: list[Topic] | None = None
     """Topics whose history no longer reaches back to the requested position."""
-    reset: list[Topic] | None = None
-    """Topics whose log was reset after the requested position, during the replay, or, if a stream resumes, after its last event."""
+    reset: list[str] | None = None
+    """Topics whose log was reset after the requested position, during the replay, or, if a stream resumes, after its last event. A stream that resumes on another node of a mesh also gets its patterns."""
     denied: list[Denial] | None = None
     """Rejected patterns."""
     more: bool | None = None

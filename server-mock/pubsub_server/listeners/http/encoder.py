@@ -26,7 +26,11 @@ def stream_chunk(payload: bytes) -> bytes:
 
 
 class StreamEncoder(Encoder):
-    """See `encoder.Encoder`."""
+    """See `encoder.Encoder`.
+
+    Args:
+        node: Part of the event ids of a node that numbers for itself, see `service.Service.node`.
+    """
 
     name = "event_stream"
     keepalive = stream_chunk(b": keepalive\n\n")
@@ -35,9 +39,13 @@ class StreamEncoder(Encoder):
     resubscribes = False
     echoes = True
 
+    def __init__(self, node: str | None = None) -> None:
+        self._node = node
+
     def message(self, entry: Entry) -> bytes:
         """See `encoder.Encoder`."""
-        return event("message", entry.body, event_id(entry.topic, entry.timestamp, entry.seq))
+        id = event_id(entry.topic, entry.timestamp, entry.seq, self._node)
+        return event("message", entry.body, id)
 
     def frame(self, frame: Mapping[str, object]) -> bytes:
         """See `encoder.Encoder`: the type of the frame becomes the name of the event."""
@@ -47,11 +55,9 @@ class StreamEncoder(Encoder):
             # HIP-56 shows the members of an event stream with `id`.
             members = cast("Iterable[Mapping[str, object]]", frame["members"])
             rest["members"] = [{"id": member["user_id"], **member} for member in members]
-        id = _mark(frame) if kind == "subscribed" and "positions" in frame else None
+        marked = kind == "subscribed" and "positions" in frame
+        id = _mark(frame, self._node) if marked else None
         return event(_NAMES.get(kind, kind), orjson.dumps(rest), id)
-
-
-STREAM: Final = StreamEncoder()
 
 
 def event(name: str, data: bytes, id: str | None = None) -> bytes:
@@ -60,16 +66,20 @@ def event(name: str, data: bytes, id: str | None = None) -> bytes:
     return stream_chunk(b"%bevent: %b\ndata: %b\n\n" % (mark, name.encode(), data))
 
 
-def event_id(topic: str, timestamp: int, seq: int | None) -> str | None:
+def event_id(topic: str, timestamp: int, seq: int | None, node: str | None = None) -> str | None:
     """Where a stream resumes after this message; None for one that is not kept."""
-    return None if seq is None else f"{timestamp}-{topic}@{seq}"
+    return None if seq is None else f"{timestamp}-{topic}@{seq}{_at(node)}"
 
 
-def _mark(subscribed: Mapping[str, object]) -> str | None:
+def _at(node: str | None) -> str:
+    return "" if node is None else f"~{node}"
+
+
+def _mark(subscribed: Mapping[str, object], node: str | None) -> str | None:
     """Where a stream resumes that ends before its first message; a time without any log."""
     timestamp = cast("int", subscribed["timestamp"])
     positions = cast("Mapping[str, int]", subscribed["positions"])
     topic = next(iter(positions), None)
     if topic is None:
-        return str(timestamp)
-    return event_id(topic, timestamp, positions[topic])
+        return f"{timestamp}{_at(node)}"
+    return event_id(topic, timestamp, positions[topic], node)

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.listeners.http import requests
-from pubsub_server.listeners.http.encoder import STREAM
+from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.settings import documents
 from pubsub_server.shared import codec
 from pubsub_server.shared.requests import SubscribeRequest
@@ -33,7 +33,9 @@ GREETING: Final = b": welcome\n\n"
 MAX_SUBSCRIPTIONS: Final = 1_000
 MAX_BODY: Final = 1_048_576
 
-_EVENT_ID: Final = re.compile(r"(\d{1,16})(?:-([a-zA-Z0-9._-]{1,255})@(\d{1,16}))?", re.ASCII)
+_EVENT_ID: Final = re.compile(
+    r"(\d{1,16})(?:-([a-zA-Z0-9._-]{1,255})@(\d{1,16}))?(?:~([0-9a-f]{1,32}))?", re.ASCII
+)
 
 
 class StreamSink:
@@ -112,7 +114,8 @@ class EventStreams:
 
     def __init__(self, service: Service, policy: Policy, settings: Settings) -> None:
         self._service = service
-        service.stats.connections.setdefault(STREAM.name, 0)
+        self._encoder = StreamEncoder(service.node)
+        service.stats.connections.setdefault(self._encoder.name, 0)
         self._policy = policy
         self._settings = settings
 
@@ -175,10 +178,10 @@ class EventStreams:
             raise ServiceError("unsupported", "event streams need HTTP/1.1")
         mark = request.headers.get("Last-Event-ID")
         if mark:
-            wanted = _resumed(wanted, mark)
+            wanted = _resumed(wanted, mark, self._service.node)
         protocol: HttpConnection = request.protocol  # type: ignore[assignment]
         sink = StreamSink(protocol, requests.caller(request))
-        connection = self._service.open(sink, STREAM)
+        connection = self._service.open(sink, self._encoder)
         try:
             await self._service.authenticate(connection, token, client_id=client_id)
             self._check(connection.identity, wanted)
@@ -227,22 +230,31 @@ def _subscription(item: object, field: str, presence: bool | None) -> SubscribeR
         raise ServiceError(error.code, error.message, topic=error.topic, field=where) from None
 
 
-def _resumed(wanted: Sequence[SubscribeRequest], mark: str) -> list[SubscribeRequest]:
-    """The subscriptions from where `Last-Event-ID` says: `<timestamp>-<topic>@<seq>`.
+def _resumed(
+    wanted: Sequence[SubscribeRequest], mark: str, node: str | None
+) -> list[SubscribeRequest]:
+    """The subscriptions from where `Last-Event-ID` says: `<timestamp>-<topic>@<seq>~<node>`.
 
     That topic goes on after `seq`, the others after `timestamp - 1`; a position that the request
     itself names for the topic counts if it is later. `<timestamp>` alone is of a stream that had
-    no topic to name yet: all go on after it. A mark of another form is ignored.
+    no topic to name yet: all go on after it. If the positions are those of another node, all go on
+    by time. A mark of another form is ignored.
+
+    Args:
+        wanted: What the request asks for.
+        mark: The header.
+        node: The node whose positions are valid here.
     """
     match = _EVENT_ID.fullmatch(mark)
     if match is None:
         return list(wanted)
     topic: str | None = match[2]
     timestamp = int(match[1]) - (topic is not None)
+    moved = match[4] != node
     resumed: list[SubscribeRequest] = []
     for one in wanted:
-        after = dict(one.after or {})
-        if topic is not None:
+        after = {} if moved else dict(one.after or {})
+        if topic is not None and not moved:
             after[topic] = max(int(match[3]), after.get(topic, 0))
         since = max(timestamp, one.since or 0, 0)
         resumed.append(
@@ -255,6 +267,7 @@ def _resumed(wanted: Sequence[SubscribeRequest], mark: str) -> list[SubscribeReq
                 ref=one.ref,
                 invalid=one.invalid,
                 resumed=timestamp,
+                moved=moved,
             )
         )
     return resumed
