@@ -216,7 +216,7 @@ async def test_a_file_that_becomes_wrong_leaves_the_keys_as_they_are(
     replace(file, None)
     now += api_keys.CHECK_INTERVAL
     await keys.authenticate(KEY)
-    assert "stay in use" in caplog.text
+    assert "keeping the previous API keys" in caplog.text
     assert KEY not in caplog.text
 
 

@@ -48,4 +48,4 @@ async def test_an_error_inside_is_told_as_such(caplog: pytest.LogCaptureFixture)
     error = alice.hear_one("error")
     assert (error["code"], error["ref"]) == ("internal", "1")
     assert "rules are broken" not in error["message"]
-    assert "could not be handled" in caplog.text
+    assert "cannot handle a frame" in caplog.text
