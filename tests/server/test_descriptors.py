@@ -67,4 +67,4 @@ def test_fewer_file_descriptors_than_connections_are_a_warning(
     raise_limit(None)
     assert caplog.messages == []
     raise_limit(LIMIT + 1)
-    assert f"allows fewer than {LIMIT} connections, and max_connections is {LIMIT + 1}" in caplog.text
+    assert f"fewer than {LIMIT} connections, and max_connections is {LIMIT + 1}" in caplog.text
