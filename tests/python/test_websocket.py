@@ -34,6 +34,7 @@ from hanzoai.pubsub.transports.websocket import WebSocketTransport
 if TYPE_CHECKING:
     from websockets.http11 import Request, Response
 from websockets.protocol import State
+from websockets.utils import accept_key
 
 TOKEN = "s3cr3t-token-value"
 Handler = Callable[[ServerConnection], Awaitable[None]]
@@ -660,3 +661,51 @@ async def test_the_token_is_in_the_auth_frame_alone(caplog: pytest.LogCaptureFix
     assert TOKEN not in request.path + str(request.headers)
     assert TOKEN not in caplog.text
     assert TOKEN not in repr(transport)
+
+
+async def test_frames_that_come_with_the_answer_to_the_handshake_are_read() -> None:
+    shaken = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        key = head.split(b"Sec-WebSocket-Key: ")[1].split(b"\r\n")[0].decode()
+        first, second, third = (wire(message(n)) for n in range(3))
+        writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            + f"Sec-WebSocket-Accept: {accept_key(key)}\r\n\r\n".encode()
+            + first
+            + second[:5]
+        )
+        await shaken.wait()
+        writer.write(second[5:] + third)
+        await reader.read()
+
+    async with raw_server(answer) as url:
+        transport = make(url)
+        await transport.open()
+        shaken.set()
+        assert numbers(await collect(transport, 3)) == [0, 1, 2]
+        await transport.close()
+
+
+async def test_messages_in_one_frame_do_not_pass_the_parser_of_the_library() -> None:
+    parsed: list[bytes] = []
+
+    async def send(connection: ServerConnection) -> None:
+        await connection.recv()
+        connection.transport.write(wire(message(1)) + wire(b"", Opcode.PING) + wire(message(2)))
+        await connection.wait_closed()
+
+    async with opened(send) as transport:
+        connection = transport._connection
+        assert connection is not None
+        receive_data = connection.protocol.receive_data
+
+        def parse(data: bytes) -> None:
+            parsed.append(data)
+            receive_data(data)
+
+        connection.protocol.receive_data = parse  # type: ignore[method-assign,assignment]
+        transport.send(PingFrame())
+        assert numbers(await collect(transport, 2)) == [1, 2]
+    assert parsed[0] == wire(b"", Opcode.PING)

@@ -1,8 +1,9 @@
 """Frames over a WebSocket (HIP-56 WebSocket; RFC 6455), on the library `websockets`.
 
-The library dials, shakes hands, parses and answers pings. Two things are done here in its place, as
-a subclass of its connection: what arrives in one read is handed over as one list, with one wake-up
-of the reader; and what is sent in one turn of the loop leaves in one write.
+The library dials, shakes hands, parses and answers pings. Three things are done here in its place,
+as a subclass of its connection: messages that come in one frame each are read without its parser
+(see `frames`); what arrives in one read is handed over as one list, with one wake-up of the reader;
+and what is sent in one turn of the loop leaves in one write.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from hanzoai.pubsub.generated.wire import MessageFrame
 from hanzoai.pubsub.http.status import close_code_for, retry_after_of, why_unreachable
 from hanzoai.pubsub.settings.urls import is_loopback
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed, ignore
+from hanzoai.pubsub.transports.frames import WholeFrames
 from hanzoai.pubsub.version import USER_AGENT
 from hanzoai.pubsub.wire.codec import (
     MESSAGE,
@@ -59,6 +61,8 @@ _BURST: Final = 32
 
 _CLOSE_TIMEOUT: Final = 1.0
 
+_HEAD_END: Final = b"\r\n\r\n"
+
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 # The library logs whole frames at DEBUG, and the first one holds the token: it gets no logger.
@@ -87,6 +91,7 @@ class WebSocketTransport:
         self.last_heard: float = clock.now()
         self.largest: int | None = 0
         self.malformed: Callable[[str], None] = ignore
+        self.max_frame: int = options.max_frame
 
     async def open(self) -> None:
         """Dial and shake hands.
@@ -243,6 +248,7 @@ class _Connection(ClientConnection):
         self.paused = False
         self.ended = False
         self._parts: list[bytes] = []
+        self._frames: WholeFrames | None = None
         self._reader: asyncio.Future[None] | None = None
 
     # -------------------------------------------------------------- in
@@ -250,12 +256,15 @@ class _Connection(ClientConnection):
     def data_received(self, data: bytes) -> None:
         owner = self._owner
         owner.last_heard = owner.now()
-        super().data_received(data)
-        if self.response is None and self.protocol.handshake_exc is not None:
-            # The library reads on until the server ends a head that is too long, or no HTTP.
-            self.transport.abort()
-        if self.response is not None and self.protocol.state is not OPEN:
-            self._end()
+        waiting = len(self.arrived)
+        if self._frames is None:
+            self._parse(data)
+        else:
+            rest = self._frames.feed(data)
+            if rest is not None:
+                self._frames = None
+                self._parse(rest)
+        self.arrived_bytes += sum(map(len, self.arrived[waiting:]))
         if self.arrived:
             if self._reader is not None and not self._reader.done():
                 self._reader.set_result(None)
@@ -263,18 +272,38 @@ class _Connection(ClientConnection):
                 self.paused = True
                 self.transport.pause_reading()
 
+    def _parse(self, data: bytes) -> None:
+        """Have the library parse it: the handshake, and what the fast way leaves to it."""
+        shaken = self.response is not None
+        super().data_received(data)
+        if self.response is None and self.protocol.handshake_exc is not None:
+            # The library reads on until the server ends a head that is too long, or no HTTP.
+            self.transport.abort()
+        if self.response is not None and self.protocol.state is not OPEN:
+            self._end()
+        elif not shaken and not self.protocol.extensions and _ends_a_head(data):
+            # Otherwise the library may hold the beginning of a frame.
+            self._frames = WholeFrames(self.arrived, self._parse_frame, self._owner.max_frame)
+
+    def _parse_frame(self, data: bytes) -> bool:
+        self._parse(data)
+        return not self._parts and self.protocol.state is OPEN
+
     def process_event(self, event: Any) -> None:
         if isinstance(event, Frame) and event.opcode in _DATA:
-            self.arrived_bytes += len(event.data)
-            if event.fin and not self._parts:
-                self.arrived.append(bytes(event.data))
-                return
             self._parts.append(bytes(event.data))
             if event.fin:
                 self.arrived.append(b"".join(self._parts))
                 self._parts.clear()
         else:
             super().process_event(event)
+
+    def eof_received(self) -> None:
+        # What has begun is against the protocol now, which is for the library to say.
+        if self._frames is not None:
+            rest, self._frames = self._frames.rest(), None
+            self._parse(rest)
+        super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -322,3 +351,8 @@ class _Connection(ClientConnection):
         for message in messages:
             protocol.send_text(message)
         self.transport.write(b"".join(protocol.data_to_send()))
+
+
+def _ends_a_head(data: bytes) -> bool:
+    """Whether nothing follows the head of the server's answer."""
+    return data.find(_HEAD_END) == len(data) - len(_HEAD_END)
