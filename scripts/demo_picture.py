@@ -19,10 +19,10 @@ sys.path.insert(0, str(ROOT))
 from rich.console import Console  # noqa: E402
 from rich.terminal_theme import MONOKAI  # noqa: E402
 
+from examples.chat.server import start  # noqa: E402
 from examples.demo import main as demo  # noqa: E402
 from examples.demo import screen  # noqa: E402
 from examples.demo.cast import TOPIC  # noqa: E402
-from examples.demo.server import start  # noqa: E402
 from examples.demo.stage import Stage  # noqa: E402
 from examples.demo.story import load_words  # noqa: E402
 
@@ -36,9 +36,8 @@ async def perform(at: float, *, fast: bool) -> str:
     """Run the show up to this share of its text, and draw what the terminal shows then."""
     words = load_words(None)
     args = argparse.Namespace(fast=fast, seed=56, lose=False)
-    rate = demo.FAST if fast else demo.RATE
     stage = Stage(TOPIC, len(words))
-    async with start(words=len(words), rate=rate, notice=3.0) as server:
+    async with start() as server:
         stage.began = time.perf_counter()
         playing = asyncio.create_task(demo._play(server, stage, None, words, args))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         reaching = asyncio.create_task(stage.reach(at))

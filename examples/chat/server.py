@@ -19,7 +19,7 @@ from pubsub_server.auth.dev_tokens import load_key, mint
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-START: Final = 20.0
+START: Final = 60.0
 """Seconds that the server may take to start."""
 SESSION: Final = "demo"
 

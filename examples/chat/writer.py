@@ -78,7 +78,8 @@ async def serve(rate: float) -> None:
         await ps.update_presence(ROOM, {"status": status, "pid": os.getpid()})
 
     async with (
-        PubSubClient() as ps,
+        # Presence belongs to a connection, which the fallback to server-sent events does not have.
+        PubSubClient(transport="websocket") as ps,
         ps.subscribe(ROOM, history=100) as messages,
         asyncio.TaskGroup() as answers,
     ):

@@ -1,4 +1,4 @@
-"""Who takes part: the service that speaks, those who read, and those who come and go."""
+"""Who takes part: the service that writes, those who read, and those who come and go."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from examples.chat.server import SESSION, Server
 from examples.demo.story import Word, rhythm
-from hanzoai.pubsub import Gap, Message, PubSubClient
+from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub.streams import Delta, Done, Gap, Snapshot, stream_reader, stream_writer
 from hanzoai.pubsub.values import PresenceChange, StateChange, Token, TokenContext
 
 if TYPE_CHECKING:
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
     from examples.demo.ledger import Reading
     from examples.demo.page import Page
     from examples.demo.stage import Stage
-    from hanzoai.pubsub import Subscription
+    from hanzoai.pubsub.streams import StreamReader
 
 TOPIC = f"chat.session.{SESSION}"
-END = "message.complete"
+ANSWER = "the-text"
+"""Id of the stream."""
 FINALE = 0.92
 """From this share on the service waits until all that was to go wrong has gone wrong."""
+
+SHORT = 2.0
+"""Seconds of a token that is to be renewed at once; one that is left less is not used again."""
 
 AGAIN = 8.0
 """Seconds after which a cut that no one came back from is made again."""
@@ -35,14 +40,13 @@ class Tokens:
     """Gives the reader its tokens: two that end during the stream, then one that does not.
 
     Attributes:
-        lives: Seconds of the first tokens, in order.
-        notice: Seconds before the end of a token at which the server asks for another.
+        lives: Seconds of the first tokens, in order. The server asks for another one when half of
+            them have passed.
     """
 
     server: Server
     stage: Stage
     lives: Sequence[float]
-    notice: float
     _present: Token | None = None
 
     async def get(self, context: TokenContext) -> Token:
@@ -50,13 +54,13 @@ class Tokens:
         reading = self.stage.reader
         if context.reason == "expiring":
             reading.rotations += 1
-            self.stage.tell("rotated", f"new token at word {len(reading.seen):,}")
+            self.stage.tell("rotated", f"new token at word {reading.count:,}")
         elif self._present is not None and context.reason == "connect" and not self._ends_soon():
             return self._present
         life = 3600.0
         if reading.rotations < len(self.lives):
             first = context.reason == "expiring" or self._present is None
-            life = self.lives[reading.rotations] if first else self.notice + 0.5
+            life = self.lives[reading.rotations] if first else SHORT
         expires_at = round((time.time() + life) * 1000)
         self._present = Token(self.server.token("reader", ttl=life), expires_at)
         return self._present
@@ -64,7 +68,7 @@ class Tokens:
     def _ends_soon(self) -> bool:
         """Whether the server would ask for another before the connection has settled."""
         ends = self._present.expires_at if self._present else None
-        return ends is not None and ends / 1000 - time.time() < self.notice + 0.2
+        return ends is not None and ends / 1000 - time.time() < SHORT
 
 
 @dataclass(slots=True)
@@ -91,66 +95,68 @@ class Reader:
         """Read until the end of the stream."""
         async with (
             self.client as ps,
-            ps.subscribe(TOPIC, on_presence=self._presence) as subscription,
+            ps.subscribe(TOPIC, on_presence=self._presence, on_message=lambda _message: None),
+            stream_reader(ps, TOPIC, id=ANSWER) as reader,
         ):
             self.subscribed.set()
-            await follow(self.stage, self.stage.reader, subscription)
+            await follow(self.stage, self.stage.reader, reader)
 
     def _state(self, change: StateChange) -> None:
         self.stage.state = change.to
         if change.to == "connected":
             if self.stage.connected_at:
                 self.stage.reader.reconnects += 1
-                missed = len(self.stage.ledger.index_of) - len(self.stage.reader.seen)
+                missed = len(self.stage.ledger.words) - self.stage.reader.count
                 self.stage.tell("back", f"back, {missed} words to replay")
             self.stage.connected_at = time.perf_counter()
         elif change.from_ == "connected" and change.to in ("reconnecting", "suspended"):
-            self.stage.tell("cut", f"cut at word {len(self.stage.reader.seen):,}")
+            self.stage.tell("cut", f"cut at word {self.stage.reader.count:,}")
 
     def _presence(self, change: PresenceChange) -> None:
         self.stage.members = [(m.name, m.status or "reading") for m in change.members]
 
 
-async def follow(stage: Stage, reading: Reading, subscription: Subscription) -> None:
-    """Note every word and every gap, to the end of the stream."""
-    async for event in subscription.events():
-        if isinstance(event, Gap):
+async def follow(stage: Stage, reading: Reading, reader: StreamReader) -> None:
+    """Show what each event says, to the end of the stream."""
+    async for event in reader:
+        if isinstance(event, Delta):
+            take(stage, reading, reading.text + event.text)
+        elif isinstance(event, Snapshot):
+            take(stage, reading, event.text)
+        elif isinstance(event, Gap):
             reading.gaps += 1
-            stage.tell("loss", f"{reading.name}: {event.missed} words lost ({event.reason})")
-        elif isinstance(event, Message) and event.type == END:
+            missing = f"tokens {event.first} to {event.last} are missing"
+            stage.tell("loss", f"{reading.name}: {missing} until the next snapshot")
+        elif isinstance(event, Done):
+            take(stage, reading, event.text)
             reading.finished = True
-            return
-        elif isinstance(event, Message) and event.type == "token":
-            take(stage, reading, event)
 
 
-def take(stage: Stage, reading: Reading, message: Message) -> None:
-    """Note a word."""
+def take(stage: Stage, reading: Reading, text: str) -> None:
+    """Note what a reader shows now."""
     now = time.perf_counter()
-    index, content = int(message.data["index"]), str(message.data["content"])
-    sent = stage.ledger.sent_at.get(index, now)
     late = reading is stage.latecomer
-    reading.note(message.id, index, content, None if late else now - sent)
+    new = stage.ledger.take(reading, text, None if late else now)
     if reading is stage.reader:
-        stage.show(index, content, now)
+        stage.show(new, now)
 
 
 async def observe(server: Server, stage: Stage, ready: asyncio.Event) -> None:
     """Read the same stream as server-sent events."""
     token = server.token("observer")
     client = PubSubClient(server.ws, token, rest_url=server.http, transport="sse")
-    async with client as ps, ps.subscribe(TOPIC) as subscription:
+    async with client as ps, stream_reader(ps, TOPIC, id=ANSWER) as reader:
         ready.set()
-        await follow(stage, stage.observer, subscription)
+        await follow(stage, stage.observer, reader)
 
 
 async def come_late(server: Server, stage: Stage) -> None:
-    """Join when all is said, and replay it from history."""
+    """Join when all is said: the end of the stream has the whole text."""
     stage.tell("people", "a latecomer asks for all of it")
     client = PubSubClient(server.ws, server.token("late"), rest_url=server.http)
-    async with client as ps, ps.subscribe(TOPIC, history=stage.total + 100) as subscription:
-        await follow(stage, stage.latecomer, subscription)
-    stage.tell("people", f"{len(stage.latecomer.seen):,} words replayed")
+    async with client as ps, stream_reader(ps, TOPIC, id=ANSWER) as reader:
+        await follow(stage, stage.latecomer, reader)
+    stage.tell("people", f"{stage.latecomer.count:,} words from history")
 
 
 async def speak(
@@ -162,7 +168,7 @@ async def speak(
     seed: int,
     finale: Callable[[], bool],
 ) -> None:
-    """Publish the words over REST, one by one, at the speed of a model.
+    """Write the words, one by one, at the speed of a model.
 
     Args:
         server: Where.
@@ -173,22 +179,24 @@ async def speak(
         finale: Whether the last words may be said.
     """
     token = server.token("llm-gateway", service=True)
-    async with PubSubClient(server.ws, token, rest_url=server.http, transport="sse") as ps:
+    async with (
+        PubSubClient(server.ws, token, rest_url=server.http) as ps,
+        stream_writer(ps, TOPIC, id=ANSWER, meta={"words": len(words)}, listen=False) as writer,
+    ):
         pauses, due = rhythm(seed, rate), time.perf_counter()
         for word in words:
             if stage.progress >= FINALE and not finale():
                 await stage.until(finale)
                 due = time.perf_counter()
-            stage.ledger.sending(word.index, word.content, time.perf_counter())
-            data = {"content": word.content, "index": word.index}
-            published = await ps.publish(TOPIC, {"type": "token", "data": data}, via="rest")
-            stage.ledger.published(published.id, word.index)
+            stage.ledger.write(word.content, time.perf_counter())
+            await writer.write(word.content)
             stage.pace.append(time.perf_counter())
             stage.go_on()
             due += next(pauses)
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        await ps.publish(TOPIC, {"type": END, "data": {"words": len(words)}}, via="rest")
-    stage.tell("stream", f"{len(words):,} words published")
+        await writer.complete()
+        frames = f"{writer.stats['tokens']} tokens and {writer.stats['snapshots']} snapshots"
+        stage.tell("stream", f"{len(words):,} words in {frames}")
 
 
 async def visit(server: Server, stage: Stage, name: str, *, come: float, leave: float) -> None:
@@ -216,11 +224,11 @@ async def sabotage(
         stage: The show.
         reader: Whom to cut.
         shares: When.
-        lose: Also empty the history while the reader is away, so that words are really lost.
+        lose: Also empty the history while the reader is away.
     """
     for number, share in enumerate(shares):
         await stage.reach(share)
-        seen = len(stage.reader.seen)
+        seen = stage.reader.count
         await stage.until(partial(_may_be_cut, stage, seen))
         back = stage.reader.reconnects + 1
         if lose and number == 0:
@@ -229,6 +237,7 @@ async def sabotage(
         if lose and number == 0:
             await stage.reach(share + 0.03)
             await server.fault("evict", topic=TOPIC)
+            stage.tell("loss", "the history is emptied while the reader is away")
             await server.fault("refuse", on=False)
         while True:
             try:
@@ -252,4 +261,4 @@ def _came_back(reading: Reading, times: int) -> bool:
 
 def _may_be_cut(stage: Stage, seen: int) -> bool:
     """The reader reads on; or it cannot, for the last words wait until it has been cut."""
-    return len(stage.reader.seen) > seen or stage.progress >= FINALE
+    return stage.reader.count > seen or stage.progress >= FINALE

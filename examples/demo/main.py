@@ -15,7 +15,7 @@ from rich.console import Console
 
 from examples.chat import site as sites
 from examples.chat.local_site import PageFailed
-from examples.chat.server import Server, ServerFailed
+from examples.chat.server import START, Server, ServerFailed, start
 from examples.demo import opening, plain, screen, spark_job
 from examples.demo import page as pages
 from examples.demo.cast import (
@@ -30,7 +30,6 @@ from examples.demo.cast import (
     visit,
 )
 from examples.demo.ledger import Reading, judge, percentile, summary
-from examples.demo.server import start
 from examples.demo.stage import Stage
 from examples.demo.story import Word, load_words
 from hanzoai.pubsub import PubSubError
@@ -44,6 +43,8 @@ ROTATIONS = (0.3, 0.64)
 """Where its token is renewed."""
 RATE, FAST = 54.0, 240.0
 """Words a second: a quick model, and with --fast."""
+NOTICE = 3.0
+"""Seconds before the end of a token at which a button of the page lets the server ask for one."""
 FEWEST = 100
 """Words below which there is no time for all that is to happen."""
 PATIENCE = 30.0
@@ -54,7 +55,8 @@ COLUMNS = [
     "received",
     "lost",
     "twice",
-    "jumbled",
+    "altered",
+    "gaps",
     "reconnects",
     "rotations",
     "p50 ms",
@@ -90,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--lose",
         action="store_true",
-        help="empty the history during the first cut: shows what a real loss looks like",
+        help="also empty the history during the first cut: the next snapshot repairs the text",
     )
     parser.add_argument(
         "--spark", action="store_true", help="afterwards a job on Spark that tells how it gets on"
@@ -116,13 +118,10 @@ async def perform(args: argparse.Namespace) -> int:
     stage = Stage(TOPIC, len(words))
     console = Console()
     plainly = args.plain or not console.is_terminal
-    notice, length = _notice(args, words), len(words) / _rate(args)
-    async with (
-        start(words=len(words), rate=_rate(args), notice=notice) as server,
-        AsyncExitStack() as stack,
-    ):
+    length = len(words) / _rate(args)
+    async with start() as server, AsyncExitStack() as stack:
         chat = await _open_chat(stack, server, args)
-        page = await _open(stack, server, stage, notice, length, args)
+        page = await _open(stack, server, stage, length, args)
         show = plain.show(stage) if plainly else screen.show(stage, console)
         wrong: list[str] = []
         stage.began = time.perf_counter()
@@ -164,7 +163,7 @@ async def _open_chat(
     """The chat, for the time of the show: `examples/chat` on this server."""
     try:
         site = await stack.enter_async_context(sites.serve(server, rate=_rate(args)))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(START):
             await site.writer.ready()
     except PageFailed:
         return None  # The page of the show gives the reason.
@@ -179,13 +178,12 @@ async def _open(
     stack: AsyncExitStack,
     server: Server,
     stage: Stage,
-    notice: float,
     length: float,
     args: argparse.Namespace,
 ) -> pages.Page | None:
     """The page for browsers; without one the show goes on, unless it is to stay."""
-    life = max(2 * notice, 0.35 * length)
-    serving = pages.serve(server, stage, life=life, notice=notice, stays=args.stay)
+    life = max(2 * NOTICE, 0.7 * length)
+    serving = pages.serve(server, stage, life=life, notice=NOTICE, stays=args.stay)
     try:
         page = await stack.enter_async_context(serving)
     except PageFailed as error:
@@ -215,11 +213,6 @@ def _rate(args: argparse.Namespace) -> float:
     return FAST if args.fast else RATE
 
 
-def _notice(args: argparse.Namespace, words: Sequence[Word]) -> float:
-    """Seconds before a token's end at which the server asks for another: 3, where there is time."""
-    return max(1.0, min(3.0, len(words) / _rate(args) * 0.08))
-
-
 async def _play(
     server: Server,
     stage: Stage,
@@ -228,9 +221,10 @@ async def _play(
     args: argparse.Namespace,
 ) -> None:
     rate = _rate(args)
-    notice, length = _notice(args, words), len(words) / rate
-    lives = [notice + length * (b - a) for a, b in zip((0, *ROTATIONS), ROTATIONS, strict=False)]
-    reader = Reader(server, stage, Tokens(server, stage, lives, notice))
+    length = len(words) / rate
+    # The server asks for another token when half of the life has passed.
+    shares = [b - a for a, b in zip((0, *ROTATIONS), ROTATIONS, strict=False)]
+    reader = Reader(server, stage, Tokens(server, stage, [2 * max(2, length * n) for n in shares]))
     observing = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(reader.read())
@@ -280,7 +274,8 @@ def _cells(stage: Stage, reading: Reading) -> list[str]:
         account.received,
         account.lost,
         account.twice,
-        account.disordered,
+        account.altered,
+        reading.gaps,
         reading.reconnects,
         reading.rotations,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from examples.chat import local_site
+from examples.demo.cast import ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -83,6 +84,7 @@ class Page:
                 "ws": self.server.ws,
                 "http": self.server.http,
                 "topic": self.stage.topic,
+                "stream": ANSWER,
                 "total": self.stage.total,
                 "user": user,
                 "stays": self.stays,
@@ -90,7 +92,7 @@ class Page:
         )
 
     async def _progress(self, _request: web.Request) -> web.Response:
-        published = len(self.stage.ledger.index_of)
+        published = len(self.stage.ledger.words)
         return web.json_response({"published": published, "done": published == self.stage.total})
 
     async def _token(self, request: web.Request) -> web.Response:

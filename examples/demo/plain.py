@@ -48,9 +48,9 @@ def figures(stage: Stage) -> str:
     """Where the show stands, in one line."""
     slow = percentile(stage.reader.latencies, 0.99) * 1000
     return (
-        f"{stage.elapsed:5.1f}s   {len(stage.ledger.index_of):,}/{stage.total:,} words, "
-        f"{stage.rate:.0f}/s · reader {len(stage.reader.seen):,} · "
-        f"observer {len(stage.observer.seen):,} · "
+        f"{stage.elapsed:5.1f}s   {len(stage.ledger.words):,}/{stage.total:,} words, "
+        f"{stage.rate:.0f}/s · reader {stage.reader.count:,} · "
+        f"observer {stage.observer.count:,} · "
         f"p50 {percentile(stage.reader.latencies, 0.5) * 1000:.1f} ms, p99 {slow:.0f} ms"
     )
 

@@ -80,7 +80,7 @@ def draw(stage: Stage, width: int, height: int) -> RenderableType:
 
 
 def _head(stage: Stage, width: int) -> Panel:
-    published = len(stage.ledger.index_of)
+    published = len(stage.ledger.words)
     figures = Text.assemble(
         (f" {published:,}", "bold"),
         f"/{stage.total:,} words  ",
@@ -104,7 +104,7 @@ def _text(stage: Stage, width: int, height: int) -> Panel:
     return Panel(
         Group(*lines),
         title=f"[bold]{stage.topic}[/bold] as the reader sees it",
-        subtitle="[yellow]yellow: replayed after a cut[/yellow]",
+        subtitle="[yellow]yellow: written during a cut[/yellow]",
         box=box.ROUNDED,
         border_style=STATES.get(stage.state, "grey50"),
     )
@@ -143,19 +143,19 @@ def _readers(stage: Stage) -> Panel:
         table.add_column(justify="right")
     table.add_column()
     table.columns[0].justify = "left"
-    published = len(stage.ledger.index_of)
+    published = len(stage.ledger.words)
     for reading in (stage.reader, stage.observer):
-        behind = max(0, published - len(reading.seen))
+        behind = max(0, published - reading.count)
         table.add_row(
             Text(f"{reading.name} ({reading.transport})", style="bold"),
-            f"{len(reading.seen):,}",
+            f"{reading.count:,}",
             Text(f"{behind} behind", style="yellow" if behind > 3 else "dim"),
         )
     late = stage.latecomer
     table.add_row(
-        Text(late.name, style="bold" if late.seen else "dim"),
-        f"{len(late.seen):,}" if late.seen else "-",
-        Text("from history", style="dim") if late.seen else "",
+        Text(late.name, style="bold" if late.count else "dim"),
+        f"{late.count:,}" if late.count else "-",
+        Text("from history", style="dim") if late.count else "",
     )
     return Panel(table, title="words received", box=box.ROUNDED, border_style="grey50")
 

@@ -39,7 +39,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A word on the screen, and whether it came from history after a cut."""
+    """A word on the screen, and whether it was written while the connection was cut."""
 
     content: str
     healed: bool
@@ -51,8 +51,8 @@ class Stage:
 
     Attributes:
         topic: Where all of it happens.
-        total: Words to publish.
-        ledger: What was published.
+        total: Words to write.
+        ledger: What was written.
         reader: The reader that is cut, over a WebSocket.
         observer: The reader of server-sent events.
         latecomer: The reader that joins at the end.
@@ -86,8 +86,8 @@ class Stage:
 
     @property
     def progress(self) -> float:
-        """How much of the text is published, 0 to 1."""
-        return len(self.ledger.index_of) / self.total
+        """How much of the text is written, 0 to 1."""
+        return len(self.ledger.words) / self.total
 
     @property
     def rate(self) -> float:
@@ -104,7 +104,7 @@ class Stage:
             await future
 
     async def reach(self, share: float) -> None:
-        """Wait until this share of the text is published."""
+        """Wait until this share of the text is written."""
         await self.until(lambda: self.progress >= share)
 
     def go_on(self) -> None:
@@ -123,9 +123,10 @@ class Stage:
         self.happenings.append(Happening(self.elapsed, kind, text))
         self.go_on()
 
-    def show(self, index: int, content: str, now: float) -> None:
-        """The reader got a word."""
-        sent = self.ledger.sent_at.get(index, now)
-        self.words.append(Shown(content, healed=sent < self.connected_at))
-        self.lag.append((now - self.began, now - sent))
+    def show(self, new: range, now: float) -> None:
+        """The reader got these words."""
+        for index in new:
+            written = self.ledger.written_at[index]
+            self.words.append(Shown(self.ledger.words[index], healed=written < self.connected_at))
+            self.lag.append((now - self.began, now - written))
         self.go_on()

@@ -130,6 +130,7 @@ async def _bare(ps: PubSubClient, other: PubSubClient, topic: str) -> float:
 
 
 async def _token(ps: PubSubClient, other: PubSubClient, topic: str) -> float:
+    took = 0.0
     async with stream_reader(other, topic, id="r") as reader:
         async with stream_writer(ps, topic, id="r", listen=False) as writer:
             async for event in reader:

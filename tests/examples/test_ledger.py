@@ -14,53 +14,67 @@ WORDS = 5
 def ledger() -> Ledger:
     made = Ledger()
     for index in range(WORDS):
-        made.sending(index, f"w{index} ", float(index))
-        made.published(f"id{index}", index)
+        made.write(f"w{index} ", float(index))
     return made
 
 
-def reading(indices: list[int], **more: int) -> Reading:
+def reading(ledger: Ledger, text: str, **more: int) -> Reading:
     found = Reading("reader", "test", finished=True, reconnects=3, rotations=2)
-    for index in indices:
-        found.note(f"id{index}", index, f"w{index} ", 0.001)
+    ledger.take(found, text, 4.001)
     for name, value in more.items():
         setattr(found, name, value)
     return found
 
 
+WHOLE = "w0 w1 w2 w3 w4 "
+
+
 def test_a_whole_reading_is_told_as_such(ledger: Ledger) -> None:
-    whole = reading([0, 1, 2, 3, 4])
+    whole = reading(ledger, WHOLE)
+    assert ledger.account(whole).whole
     assert judge(ledger, WORDS, [whole], reconnects=3, rotations=2) == []
     assert summary(ledger, whole) == (
         "published 5 · received 5 · lost 0 · twice 0 · reconnects 3 · rotations 2"
     )
 
 
+def test_a_text_that_grows_is_counted_by_words(ledger: Ledger) -> None:
+    found = Reading("reader", "test")
+    assert list(ledger.take(found, "w0 w", 2.0)) == [0]
+    assert list(ledger.take(found, "w0 w1 w2 ", 3.0)) == [1, 2]
+    assert list(ledger.take(found, WHOLE, None)) == [3, 4]
+    assert (found.count, found.latencies) == (5, [2.0, 2.0, 1.0])
+
+
 @pytest.mark.parametrize(
-    ("seen", "says"),
+    ("text", "more", "says"),
     [
-        (reading([0, 1, 3, 4]), "1 lost"),
-        (reading([0, 1, 2, 2, 3, 4]), "1 seen twice"),
-        (reading([0, 2, 1, 3, 4]), "1 out of order"),
-        (reading([0, 1, 2, 3, 4, 5]), "1 never published"),
-        (reading([0, 1, 2, 3, 4], gaps=1), "1 gap reported"),
-        (reading([0, 1, 2, 3, 4], reconnects=2), "2 reconnects, not 3"),
-        (reading([0, 1, 2, 3, 4], rotations=1), "1 rotation, not 2"),
-        (reading([0, 1, 2, 3, 4], finished=False), "end of the stream"),
+        ("w0 w1 w2 w3 ", {}, "1 lost"),
+        ("w0 w1 w3 w4 ", {}, "1 lost, 2 altered"),
+        ("w0 w1 w2 w2 w3 w4 ", {}, "1 seen twice, 2 altered"),
+        ("w0 w2 w1 w3 w4 ", {}, "2 altered"),
+        ("w0 w1 w2 w3 other ", {}, "1 altered"),
+        (WHOLE, {"altered": 1}, "1 altered"),
+        (WHOLE, {"reconnects": 2}, "2 reconnects, not 3"),
+        (WHOLE, {"rotations": 1}, "1 rotation, not 2"),
+        (WHOLE, {"finished": False}, "end of the stream"),
     ],
 )
-def test_every_difference_is_told(ledger: Ledger, seen: Reading, says: str) -> None:
+def test_every_difference_is_told(
+    ledger: Ledger, text: str, more: dict[str, int], says: str
+) -> None:
+    seen = reading(ledger, text, **more)
     assert says in " ".join(judge(ledger, WORDS, [seen], reconnects=3, rotations=2))
 
 
-def test_an_altered_word_is_told(ledger: Ledger) -> None:
-    seen = reading([0, 1, 2, 3])
-    seen.note("id4", 4, "other ", 0.0)
+def test_a_text_that_is_not_what_was_written_is_told_though_it_is_replaced(ledger: Ledger) -> None:
+    seen = reading(ledger, "other ")
+    ledger.take(seen, WHOLE, None)
     assert "1 altered" in judge(ledger, WORDS, [seen], reconnects=3, rotations=2)[0]
 
 
 def test_words_that_were_never_published_are_told(ledger: Ledger) -> None:
-    whole = reading([0, 1, 2, 3, 4])
+    whole = reading(ledger, WHOLE)
     assert "5 of 6" in judge(ledger, 6, [whole], reconnects=3, rotations=2)[0]
 
 

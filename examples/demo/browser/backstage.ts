@@ -5,6 +5,8 @@ export interface Show {
   readonly ws: string;
   readonly http: string;
   readonly topic: string;
+  /** Id of the stream on the topic. */
+  readonly stream: string;
   /** Words of the text. */
   readonly total: number;
   /** The name of this tab among those present. */

@@ -1,37 +1,49 @@
-/** What this page has got of a numbered stream: what is missing, what came twice. Pure. */
+/** What this page shows of the text: which words are new, what is missing, what differs. Pure. */
+
+const WORD = /\S+\s*/g;
 
 export class Ledger {
+  /** Words that are shown. */
   received = 0;
-  twice = 0;
-  jumbled = 0;
+  /** Times at which the text did not continue what was shown before. */
+  altered = 0;
+  /** Times at which tokens were missing until the next snapshot. */
   gaps = 0;
-  /** The number of words that were published, once that is known for certain. */
+  /** The number of words that were written, once that is known for certain. */
   total: number | undefined;
-  private readonly _indices = new Set<number>();
+  private _text = '';
   private readonly _latencies: number[] = [];
-  private _highest = -1;
 
-  /** A word came; says whether it is new. */
-  note(index: number, latency: number | undefined): boolean {
-    if (this._indices.has(index)) {
-      this.twice += 1;
-      return false;
-    }
-    this._indices.add(index);
-    this.received += 1;
-    if (index < this._highest) this.jumbled += 1;
-    this._highest = Math.max(this._highest, index);
-    if (latency !== undefined) this._latencies.push(latency);
-    return true;
+  /** The answer has grown; gives the words that are new. */
+  grow(text: string): string[] {
+    return this.replace(this._text + text);
   }
 
-  /** Words that others must have had before the newest one here, or that the stream had in all. */
+  /** The answer is this text now; gives the words that are new. */
+  replace(text: string): string[] {
+    if (!text.startsWith(this._text)) this.altered += 1;
+    this._text = text;
+    const words = text.match(WORD) ?? [];
+    const fresh = words.slice(this.received);
+    this.received = words.length;
+    return fresh;
+  }
+
+  /** A message came so many milliseconds after the server's stamp. */
+  late(latency: number): void {
+    this._latencies.push(latency);
+  }
+
   get lost(): number {
-    return (this.total ?? this._highest + 1) - this.received;
+    return Math.max(0, (this.total ?? this.received) - this.received);
+  }
+
+  get twice(): number {
+    return Math.max(0, this.received - (this.total ?? this.received));
   }
 
   get whole(): boolean {
-    return !(this.lost || this.twice || this.jumbled || this.gaps);
+    return !(this.lost || this.twice || this.altered);
   }
 
   /** Milliseconds from the server's stamp to this page; 0 of nothing. */

@@ -1,6 +1,7 @@
 /** The main job, watched in a browser: a text streamed word by word while all goes wrong that can. */
 
 import { type Message, PubSub, type StateChange } from '@hanzoai/pubsub';
+import { readStream } from '@hanzoai/pubsub/streams';
 
 import { disturb, enter, progress, token } from './backstage.js';
 import { Ledger } from './ledger.js';
@@ -31,7 +32,7 @@ let published = 0;
 let reconnects = 0;
 let rotations = 0;
 let connectedAt = 0;
-let healed = 0;
+let isBack = false;
 let finished = false;
 
 const ps = new PubSub({
@@ -60,7 +61,7 @@ ps.on('state', ({ from, to }: StateChange) => {
   if (to === 'connected') {
     if (connectedAt) {
       reconnects += 1;
-      healed = 0;
+      isBack = true;
       track.back(Date.now());
       happenings.tell('back', 'connected again');
     }
@@ -72,23 +73,27 @@ ps.on('state', ({ from, to }: StateChange) => {
   }
 });
 
-function word({ data, timestamp }: Message): void {
+/** How late a message of the stream is: events of a reader have no time. */
+function measure({ type, timestamp }: Message): void {
   const now = Date.now();
   // Of what was said before this page came, the delay says nothing.
-  const late = timestamp < began ? undefined : Math.max(0, now - timestamp);
-  if (!ledger.note(data.index, late)) return;
-  const replayed = reconnects > 0 && timestamp < connectedAt;
-  if (replayed) healed += 1;
-  else if (healed) {
-    happenings.tell('back', `${healed} words replayed`);
-    healed = 0;
-  }
-  if (late !== undefined) track.late(now, late);
-  text.word(data.content, replayed);
+  if (type !== 'token' || timestamp < began) return;
+  const late = Math.max(0, now - timestamp);
+  ledger.late(late);
+  track.late(now, late);
 }
 
-async function conclude(words: number): Promise<void> {
+/** Put words on the page; those of the first event after a cut were written during the cut. */
+function write(words: readonly string[]): void {
+  if (!words.length) return;
+  for (const word of words) text.word(word, isBack);
+  if (isBack) happenings.tell('back', `${words.length} words replayed`);
+  isBack = false;
+}
+
+async function conclude(): Promise<void> {
   finished = true;
+  const words = show.total;
   ledger.total = published = words;
   track.end(Date.now());
   byId('text').dataset['done'] = '';
@@ -97,7 +102,7 @@ async function conclude(words: number): Promise<void> {
   const count = words.toLocaleString('en');
   verdict.textContent = ledger.whole
     ? `All ${count} words, in order: none lost, none twice, through ${reconnects} reconnects and ${rotations} token rotations.`
-    : `Of ${count} words ${ledger.lost} were lost, ${ledger.twice} came twice, ${ledger.jumbled} out of order.`;
+    : `Of ${count} words ${ledger.lost} were lost, ${ledger.twice} came twice; the text was altered ${ledger.altered} times.`;
   verdict.classList.toggle('wrong', !ledger.whole);
   verdict.hidden = false;
   document.documentElement.dataset['verdict'] = ledger.whole ? 'whole' : 'wrong';
@@ -117,7 +122,8 @@ function drawFigures(): void {
   const behind = published - ledger.received;
   figures.set('Published', published, `/ ${show.total.toLocaleString('en')}`);
   figures.set('Received here', ledger.received, behind > 3 ? `${behind} behind` : '');
-  figures.set('Lost', ledger.lost, '', ledger.lost || ledger.gaps ? 'wrong' : 'fine');
+  const gaps = ledger.gaps ? `${ledger.gaps} gaps repaired` : '';
+  figures.set('Lost', ledger.lost, gaps, ledger.lost ? 'wrong' : 'fine');
   figures.set('Twice', ledger.twice, '', ledger.twice ? 'wrong' : 'fine');
   figures.set('Reconnects', reconnects);
   figures.set('Rotations', rotations);
@@ -168,11 +174,7 @@ requestAnimationFrame(draw);
 setInterval(drawFigures, 100);
 void watch();
 await ps.subscribe(show.topic, {
-  history: show.total + 900,
-  onMessage: async (message) => {
-    if (message.type === 'token') word(message);
-    else if (message.type === 'message.complete') await conclude(message.data.words);
-  },
+  onMessage: measure,
   onPresence: (members, { change, member }) => {
     byId('present').textContent = String(new Set(members.map(({ user_id }) => user_id)).size);
     drawPeople(byId('people'), members, show.user);
@@ -183,10 +185,8 @@ await ps.subscribe(show.topic, {
       );
     }
   },
-  onGap: ({ missed, reason }) => {
-    ledger.gaps += 1;
-    happenings.tell('loss', `${missed ?? 'some'} messages lost (${reason})`);
-  },
+  // The reader of the stream reports and repairs what is missing.
+  onGap: () => {},
 });
 await ps.subscribe(TALK, {
   onMessage: ({ sender, data }) => {
@@ -194,3 +194,14 @@ await ps.subscribe(TALK, {
   },
 });
 await ps.updatePresence(show.topic, { status });
+for await (const event of readStream(ps, show.topic, { id: show.stream })) {
+  if (event.kind === 'delta') write(ledger.grow(event.text));
+  else if (event.kind === 'snapshot') write(ledger.replace(event.text));
+  else if (event.kind === 'gap') {
+    ledger.gaps += 1;
+    happenings.tell('loss', 'tokens are missing until the next snapshot');
+  } else if (event.kind === 'done') {
+    write(ledger.replace(event.text));
+    await conclude();
+  }
+}
