@@ -9,7 +9,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pubsub_server.backplanes.mesh import opening
 from pubsub_server.settings.sources import load
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tests.bench.processes import Json
 
 TOPIC = "demo.bench"
+MARK = "demo.mark"
+"""Each node subscribes to it: it shows that all before has come."""
 SYSTEMS = ("mesh", "redis", "zenoh")
 LABELS = {"mesh": "mesh", "redis": "Redis pub/sub", "zenoh": "Zenoh"}
 INTERESTED = (0, 1, 2, 4)
@@ -49,7 +51,11 @@ def measure(*, quick: bool) -> Json:
             name: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
             for name, runs in found.items()
         },
-        "bytes": asyncio.run(_bytes()),
+        "bytes": {
+            "mesh": asyncio.run(_bytes()),
+            "redis": asyncio.run(_bytes_of_redis()),
+            "zenoh": asyncio.run(_bytes_of_zenoh()),
+        },
     }
 
 
@@ -59,7 +65,8 @@ def render(run: Json) -> str:
         for name, each in run["systems"].items()
     ]
     wire = [
-        [name, *(f"{run['bytes'][name][str(n)]:.0f}" for n in INTERESTED)] for name in run["bytes"]
+        [LABELS[name], *(f"{found[str(n)]:.0f}" for n in INTERESTED)]
+        for name, found in run["bytes"].items()
     ]
     return "\n".join(
         [
@@ -73,7 +80,9 @@ def render(run: Json) -> str:
             "",
             table(["", "CPU, µs", "p50, µs", "p99, µs"], rows),
             "",
-            "Bytes per publish between five nodes, by the number of the others with a subscriber:",
+            "Bytes per publish between five nodes, by the number of the others with a subscriber. "
+            "The mesh counts its frames; proxies count those of the others, both ways. Redis is a "
+            "sixth program between the nodes. A message of the mesh contains its envelope.",
             "",
             table(["", *map(str, INTERESTED)], wire),
         ]
@@ -279,4 +288,169 @@ async def _bytes() -> Json:
                 first.publish([_draft(f"{time.monotonic_ns():020d}{PAD}")], ("service", "bench"))
             found[str(interested)] = (first.mesh.forwarded_bytes - before) / 100
     await asyncio.gather(*(each.close() for each in nodes))
-    return {"mesh": found}
+    return found
+
+
+class _Counter:
+    """A proxy that counts what passes it, both ways."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.bytes = 0
+        self.port = 0
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        return self
+
+    async def __aexit__(self, *ended: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        back, other = await asyncio.open_connection("127.0.0.1", self._target)
+        for pair in ((reader, other), (back, writer)):
+            task = asyncio.ensure_future(self._pump(*pair))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65_536):
+                self.bytes += len(data)
+                writer.write(data)
+        finally:
+            writer.close()
+
+
+async def _cost(
+    counter: _Counter,
+    publish: Callable[[str, str], Awaitable[None]],
+    heard: Callable[[], bool],
+    messages: int = 100,
+) -> float:
+    """Bytes per message: of messages with a mark behind them, less those of the mark alone."""
+
+    async def batch(count: int) -> int:
+        before = counter.bytes
+        for _ in range(count):
+            await publish(TOPIC, f"{time.monotonic_ns():020d}{PAD}")
+            # One at a time: some systems join what is published at once.
+            await asyncio.sleep(0.002)
+        await publish(MARK, "mark")
+        while not heard():  # noqa: ASYNC110 - threads hear, too
+            await asyncio.sleep(0.01)
+        return counter.bytes - before
+
+    async with asyncio.timeout(_PATIENCE):
+        await batch(0)
+        return (await batch(messages) - await batch(0)) / messages
+
+
+async def _bytes_of_redis() -> Json:
+    from redis.asyncio import Redis
+
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store("redis", Path(folder))
+        await store.start()
+        try:
+            for interested in INTERESTED:
+                async with _Counter(store.port) as counter:
+                    found[str(interested)] = await _redis_cost(Redis, counter, interested)
+        finally:
+            await store.end()
+    return found
+
+
+async def _redis_cost(redis: Any, counter: _Counter, interested: int) -> float:
+    clients = [redis(port=counter.port, protocol=3) for _ in range(5)]
+    marks: list[int] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    async def read(listener: Any) -> None:
+        async for message in listener.listen():
+            if message["channel"] == MARK.encode():
+                marks.append(1)
+
+    for number, client in enumerate(clients[1:]):
+        listener = client.pubsub(ignore_subscribe_messages=True)
+        await listener.subscribe(MARK, *([TOPIC] if number < interested else []))
+        tasks.append(asyncio.ensure_future(read(listener)))
+    expected = iter(range(len(tasks), 1_000, len(tasks)))
+    due = [0]
+
+    async def publish(topic: str, data: str) -> None:
+        await clients[0].publish(topic, data)
+        if topic == MARK:
+            due[0] = next(expected)
+
+    cost = await _cost(counter, publish, lambda: len(marks) >= due[0])
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for client in clients:
+        await client.aclose()
+    return cost
+
+
+async def _bytes_of_zenoh() -> Json:
+    # Only `make bench` installs it.
+    api: Any = importlib.import_module("zenoh")
+    found: dict[str, float] = {}
+    for interested in INTERESTED:
+        port = free_port()
+        first = await asyncio.to_thread(_zenoh_session, api, "listen", port)
+        async with _Counter(port) as counter:
+            found[str(interested)] = await _zenoh_cost(api, first, counter, interested)
+        await asyncio.to_thread(first.close)
+    return found
+
+
+def _zenoh_session(api: Any, where: str, port: int) -> Any:
+    config = api.Config()
+    config.insert_json5("scouting/multicast/enabled", "false")
+    # The others would connect to each other, too, past the proxy.
+    config.insert_json5("scouting/gossip/enabled", "false")
+    config.insert_json5(f"{where}/endpoints", f'["tcp/127.0.0.1:{port}"]')
+    return api.open(config)
+
+
+async def _zenoh_cost(api: Any, first: Any, counter: _Counter, interested: int) -> float:
+    others = [
+        await asyncio.to_thread(_zenoh_session, api, "connect", counter.port) for _ in range(4)
+    ]
+    marks: list[int] = []
+
+    def hear(sample: Any) -> None:
+        marks.append(1)
+
+    def ignore(sample: Any) -> None:
+        pass
+
+    for number, each in enumerate(others):
+        each.declare_subscriber(MARK.replace(".", "/"), hear)
+        if number < interested:
+            each.declare_subscriber(TOPIC.replace(".", "/"), ignore)
+    due = [0]
+
+    async def publish(topic: str, data: str) -> None:
+        if topic == MARK:
+            due[0] = len(marks) + len(others)
+        first.put(topic.replace(".", "/"), data)
+
+    # Until all have said what they want, marks reach some of them alone.
+    async with asyncio.timeout(_PATIENCE):
+        while len(marks) % len(others) or not marks:
+            marks.clear()
+            first.put(MARK.replace(".", "/"), "mark")
+            await asyncio.sleep(0.5)
+    cost = await _cost(counter, publish, lambda: len(marks) >= due[0])
+    for each in others:
+        await asyncio.to_thread(each.close)
+    return cost

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import multiprocessing
 import os
 import select
 import socket
 import statistics
+import subprocess
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pynng  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
@@ -22,10 +25,18 @@ from tests.bench.tables import measured, met, table
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    Subscribers = Callable[[str, int, socket.socket], None]
     from tests.bench.processes import Json
 
 SUBSCRIBERS = (10, 100)
 PREFIXES = (10, 1_000, 100_000)
+PUBLISHERS = ("sdk", "nng", "bare")
+BOUNDS = {
+    "bare again": "loop in Python",
+    "c": "loop in C",
+    "sdk to sdk": "SDK to SDK",
+    "nng to nng": "pynng to pynng",
+}
 BODY = b"t" + bytes(63)
 _PATIENCE = 30.0
 _HELLO_PUB = bytes.fromhex("0053500000200000")
@@ -42,9 +53,9 @@ def measure(*, quick: bool) -> Json:
             for count in SUBSCRIBERS:
                 found = fanout.setdefault(count, {})
                 path = f"{folder}/{turn}-{count}"
-                found.setdefault("sdk", []).append(_fan_out(path + "s", count, messages))
-                found.setdefault("nng", []).append(_nng_fans_out(path + "n", count, messages))
-                found.setdefault("bare", []).append(_bare_fans_out(path + "b", count, messages))
+                for who, fan_out, subscribers in CONTENDERS:
+                    where = f"{path}{len(found.get(who, ()))}{who[0]}{len(who)}"
+                    found.setdefault(who, []).append(fan_out(where, count, messages, subscribers))
             for name, run in (
                 ("sdk", _receive),
                 ("sdk, blocking", _receive_blocking),
@@ -52,18 +63,20 @@ def measure(*, quick: bool) -> Json:
             ):
                 path = f"{folder}/{turn}-{name[-4:]}"
                 received.setdefault(name, []).append(run(path, seconds))
+    points = [
+        {
+            "subscribers": count,
+            "who": who,
+            "elapsed_us": statistics.median(elapsed for elapsed, _ in runs),
+            "cpu_us": statistics.median(cpu for _, cpu in runs),
+        }
+        for count, found in fanout.items()
+        for who, runs in found.items()
+    ]
     return {
         "pynng": pynng.__version__,
-        "fanout": [
-            {
-                "subscribers": count,
-                "who": who,
-                "elapsed_us": statistics.median(elapsed for elapsed, _ in runs),
-                "cpu_us": statistics.median(cpu for _, cpu in runs),
-            }
-            for count, found in fanout.items()
-            for who, runs in found.items()
-        ],
+        "fanout": [point for point in points if point["who"] in PUBLISHERS],
+        "bounds": {"points": [point for point in points if point["who"] not in PUBLISHERS]},
         "received": {name: statistics.median(rates) for name, rates in received.items()},
         "prefixes": {str(count): _check(count) for count in PREFIXES},
     }
@@ -73,7 +86,7 @@ def render(run: Json) -> str:
     fanout = {(point["subscribers"], point["who"]): point for point in run["fanout"]}
     rows: list[list[str]] = []
     for count in SUBSCRIBERS:
-        ours, theirs, bare = (fanout[count, who] for who in ("sdk", "nng", "bare"))
+        ours, theirs, bare = (fanout[count, who] for who in PUBLISHERS)
         for what, key in (("until the last one has it", "elapsed_us"), ("CPU", "cpu_us")):
             ratio = theirs[key] / ours[key]
             rows.append(
@@ -135,49 +148,109 @@ def render(run: Json) -> str:
             f"A check whether one of the prefixes begins a message takes {checks} prefixes.",
             "",
             f"Targets: {targets}.",
+            "",
+            *_bounds(run["bounds"]),
         ]
     )
+
+
+def _bounds(run: Json) -> list[str]:
+    """What limits the publisher, and what a message costs from end to end."""
+    found = {(point["subscribers"], point["who"]): point for point in run["points"]}
+    rows = [
+        [
+            f"one message to {count} subscribers, µs {what}",
+            *(f"{found[count, who][key]:.0f}" for who in BOUNDS),
+        ]
+        for count in SUBSCRIBERS
+        for what, key in (("until the last one has it", "elapsed_us"), ("CPU", "cpu_us"))
+    ]
+    return [
+        "The bare loop takes about as long in C as in Python, because a `write` to a Unix socket "
+        "that wakes its reader costs about 2 µs in the kernel: 100 of them leave no room for twice "
+        "the speed of pynng, which writes from several threads. If the subscribers use the same "
+        "library, all in one process, they take most of the time: asyncio wakes a program for "
+        f"each of its sockets.{measured(run) if 'run' in run else ''}",
+        "",
+        table(["", *BOUNDS.values()], rows),
+    ]
 
 
 # ---------------------------------------------------------------- fan-out
 
 
-def _fan_out(path: str, count: int, messages: int) -> tuple[float, float]:
+def _fan_out(path: str, count: int, messages: int, subscribers: Subscribers) -> tuple[float, float]:
     async def run() -> tuple[float, float]:
         async with PubSocket() as pub:
             await pub.listen(f"ipc://{path}")
-            with _subscribers(path, count) as control:
+            with _subscribers(path, count, subscribers) as control:
                 await pub.wait_for_peers(count, timeout=30)
                 return _time(pub.send, control, messages)
 
     return asyncio.run(run())
 
 
-def _nng_fans_out(path: str, count: int, messages: int) -> tuple[float, float]:
+def _nng_fans_out(
+    path: str, count: int, messages: int, subscribers: Subscribers
+) -> tuple[float, float]:
     with pynng.Pub0() as pub:
         pub.listen(f"ipc://{path}")
-        with _subscribers(path, count) as control:
+        with _subscribers(path, count, subscribers) as control:
             return _time(pub.send, control, messages, lambda: len(pub.pipes) == count)
 
 
-def _bare_fans_out(path: str, count: int, messages: int) -> tuple[float, float]:
+def _bare_fans_out(
+    path: str, count: int, messages: int, subscribers: Subscribers
+) -> tuple[float, float]:
+    def make(files: list[int]) -> Callable[[bytes], None]:
+        def send(body: bytes) -> None:
+            data = b"\1" + len(body).to_bytes(8, "big") + body
+            for file in files:
+                os.write(file, data)
+
+        return send
+
+    return _loop_fans_out(path, count, messages, subscribers, make)
+
+
+def _c_fans_out(
+    path: str, count: int, messages: int, subscribers: Subscribers
+) -> tuple[float, float]:
+    source = Path(__file__).with_name("write_to_all.c")
+    library = f"{path}.so"
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
+    write_to_all = ctypes.CDLL(library).write_to_all
+
+    def make(files: list[int]) -> Callable[[bytes], None]:
+        numbers = (ctypes.c_int * count)(*files)
+
+        def send(body: bytes) -> None:
+            data = b"\1" + len(body).to_bytes(8, "big") + body
+            write_to_all(numbers, count, data, len(data))
+
+        return send
+
+    return _loop_fans_out(path, count, messages, subscribers, make)
+
+
+def _loop_fans_out(
+    path: str,
+    count: int,
+    messages: int,
+    subscribers: Subscribers,
+    make: Callable[[list[int]], Callable[[bytes], None]],
+) -> tuple[float, float]:
     with socket.socket(socket.AF_UNIX) as listener, ExitStack() as stack:
         listener.bind(path)
         listener.listen(count)
-        control = stack.enter_context(_subscribers(path, count))
+        control = stack.enter_context(_subscribers(path, count, subscribers))
         files: list[int] = []
         for _ in range(count):
             peer = stack.enter_context(listener.accept()[0])
             peer.recv(8)
             peer.sendall(_HELLO_PUB)
             files.append(peer.fileno())
-
-        def send(body: bytes) -> None:
-            data = b"\1" + len(body).to_bytes(8, "big") + body
-            for file in files:
-                os.write(file, data)
-
-        return _time(send, control, messages)
+        return _time(make(files), control, messages)
 
 
 def _time(
@@ -205,10 +278,10 @@ def _time(
 
 
 @contextmanager
-def _subscribers(path: str, count: int) -> Generator[socket.socket]:
+def _subscribers(path: str, count: int, subscribers: Subscribers) -> Generator[socket.socket]:
     ours, theirs = socket.socketpair()
     process = multiprocessing.get_context("spawn").Process(
-        target=_subscribe, args=(path, count, theirs)
+        target=subscribers, args=(path, count, theirs)
     )
     process.start()
     theirs.close()
@@ -239,6 +312,31 @@ def _subscribe(path: str, count: int, control: socket.socket) -> None:
                 if not os.read(file, len(_WIRE)):
                     return
                 left -= 1
+        control.send(b"x")
+
+
+def _subscribe_with_the_sdk(path: str, count: int, control: socket.socket) -> None:
+    async def run() -> None:
+        subs = [SubSocket() for _ in range(count)]
+        for sub in subs:
+            sub.subscribe(b"t")
+            await sub.dial(f"ipc://{path}")
+            await sub.wait_for_peers(timeout=_PATIENCE)
+        control.send(b"r")
+        while True:
+            for sub in subs:
+                await sub.recv()
+            control.send(b"x")
+
+    asyncio.run(run())
+
+
+def _subscribe_with_nng(path: str, count: int, control: socket.socket) -> None:
+    subs = [pynng.Sub0(dial=f"ipc://{path}", topics=b"t") for _ in range(count)]
+    control.send(b"r")
+    while True:
+        for sub in subs:
+            sub.recv()
         control.send(b"x")
 
 
@@ -328,3 +426,14 @@ def _check(count: int) -> float:
         prefixes.select(bodies)
         best = min(best, time.perf_counter() - start)
     return best / len(bodies) * 1e9
+
+
+CONTENDERS = (
+    ("sdk", _fan_out, _subscribe),
+    ("nng", _nng_fans_out, _subscribe),
+    ("bare", _bare_fans_out, _subscribe),
+    ("bare again", _bare_fans_out, _subscribe),
+    ("c", _c_fans_out, _subscribe),
+    ("sdk to sdk", _fan_out, _subscribe_with_the_sdk),
+    ("nng to nng", _nng_fans_out, _subscribe_with_nng),
+)
