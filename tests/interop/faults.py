@@ -2,12 +2,13 @@
 
 `faults.yaml` has them. A fault replaces a text that occurs once in a file of the product. It names
 the statements of HIP-56 that do not hold then, and the tests that must fail. A test counts for a
-statement only if there is such a fault; `prove` plants each of them.
+statement only if there is such a fault; `prove` plants each of them. `protocol_faults.yaml` has
+those of signed topics and the mesh, which HIP-56 does not know.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ class Fault:
         file: Where it is planted, relative to the repository.
         text: What is replaced.
         becomes: What takes its place.
+        files: Of tests that no statement of HIP-56 names, by their names.
     """
 
     breaks: str
@@ -41,6 +43,7 @@ class Fault:
     file: str
     text: str
     becomes: str
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def problem(self) -> str | None:
@@ -58,10 +61,7 @@ class Fault:
 
 @cache
 def faults() -> Sequence[Fault]:
-    """All faults, as `faults.yaml` has them."""
-    rows: Sequence[Mapping[str, Any]] = yaml.safe_load(
-        Path(__file__).with_name("faults.yaml").read_text(encoding="utf-8")
-    )
+    """Those of HIP-56, as `faults.yaml` has them."""
     return [
         Fault(
             row["breaks"],
@@ -71,8 +71,25 @@ def faults() -> Sequence[Fault]:
             row["text"],
             row["becomes"],
         )
-        for row in rows
+        for row in _rows("faults.yaml")
     ]
+
+
+@cache
+def protocol_faults() -> Sequence[Fault]:
+    """Those of signed topics and the mesh, as `protocol_faults.yaml` has them."""
+    found: list[Fault] = []
+    for row in _rows("protocol_faults.yaml"):
+        files = {name: file for file, name in (test.split("::") for test in row["tests"])}
+        change = (row["file"], row["text"], row["becomes"])
+        found.append(Fault(row["breaks"], (), tuple(files), *change, files))
+    return found
+
+
+def _rows(name: str) -> Sequence[Mapping[str, Any]]:
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    rows: Sequence[Mapping[str, Any]] = yaml.safe_load(text)
+    return rows
 
 
 def shown() -> set[tuple[str, str]]:

@@ -1,4 +1,6 @@
-"""Plants each fault of `faults.yaml` and checks that the tests it names fail; `make statements`.
+"""Plants each fault and checks that the tests it names fail; `make statements`.
+
+The faults are those of `faults.yaml` and `protocol_faults.yaml`.
 
 `python -m tests.interop.prove [WORD ...]` takes the faults that have one of the words in a number
 of a statement, the name of a test, or what they break. The product is copied, so the repository
@@ -23,7 +25,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tests.interop import statements
-from tests.interop.faults import PACKAGES, ROOT, Fault, faults
+from tests.interop.faults import PACKAGES, ROOT, Fault, faults, protocol_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -156,16 +158,19 @@ def chosen(words: Sequence[str]) -> list[Fault]:
     """The faults that have one of the words; all without any."""
 
     def has(fault: Fault, word: str) -> bool:
-        texts = (fault.breaks, *fault.statements, *fault.tests)
+        texts = (fault.breaks, *fault.statements, *fault.tests, *fault.files.values())
         return any(word.lower() in text.lower() for text in texts)
 
-    return [fault for fault in faults() if not words or any(has(fault, word) for word in words)]
+    every = (*faults(), *protocol_faults())
+    return [fault for fault in every if not words or any(has(fault, word) for word in words)]
 
 
 async def prove(planted: Iterable[Fault], jobs_at_once: int, *, verbose: bool = False) -> list[Job]:
     """Run the tests without and with each fault; the jobs, done."""
     files = {name: file for rows in statements.marked().values() for file, name in rows}
     planted = list(planted)
+    for fault in planted:
+        files.update(fault.files)
     tests = list(dict.fromkeys(test for fault in planted for test in fault.tests))
     jobs = [Job(tests[at : at + BATCH], None) for at in range(0, len(tests), BATCH)]
     jobs += [Job(fault.tests, fault) for fault in planted]

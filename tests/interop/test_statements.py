@@ -38,8 +38,18 @@ def test_a_fault_breaks_each_test_for_each_statement_that_it_carries() -> None:
 
 
 def test_every_fault_can_be_planted() -> None:
-    unfit = {fault.breaks: fault.problem for fault in faults.faults() if fault.problem}
-    assert unfit == {}
+    every = (*faults.faults(), *faults.protocol_faults())
+    assert {fault.breaks: fault.problem for fault in every if fault.problem} == {}
+
+
+def test_every_fault_of_another_protocol_breaks_tests_that_exist() -> None:
+    tests = {(file, name) for each in faults.protocol_faults() for name, file in each.files.items()}
+    missing = [
+        (file, name)
+        for file, name in sorted(tests)
+        if f"def {name}(" not in (faults.ROOT / file).read_text(encoding="utf-8")
+    ]
+    assert missing == []
 
 
 def test_every_fault_breaks_tests_of_its_statements() -> None:

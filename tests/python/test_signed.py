@@ -20,7 +20,7 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.signed import Forged, SignedMessage, SignedTopic
 from pubsub_server.testing import running_server
-from tests.server.protocols.peers import until
+from tests.server.protocols.peers import BOUND, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -51,7 +51,7 @@ async def client(server: RunningServer) -> AsyncGenerator[PubSubClient]:
 
 async def take(topic: SignedTopic, count: int) -> list[SignedMessage]:
     found: list[SignedMessage] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(BOUND):
         async for message in topic:
             found.append(message)
             if len(found) == count:
@@ -102,7 +102,7 @@ async def test_a_publisher_that_never_read_reads_from_its_first_iteration_on() -
             for _ in range(40):
                 await topic.publish("before")
             reading = asyncio.ensure_future(until_after(topic))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(BOUND):
                 while not reading.done():
                     await topic.publish("after")
                     await asyncio.wait([reading], timeout=0.05)
@@ -158,7 +158,7 @@ async def test_forged_messages_are_shown_and_not_hidden(
             await ps.publish(NAME, {"type": "message", "data": data})
         await ps.publish(NAME, {"type": "message", "data": good})
         seen = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND):
             async for event in every.events():
                 seen.append(event)
                 if isinstance(event, SignedMessage):

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from tests.server.protocols.peers import BOUND
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
@@ -69,7 +71,7 @@ class Stream:
         self.writer.write(data)
 
     async def read(self, size: int) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND):
             return await self.reader.readexactly(size)
 
     async def headers(self) -> bytes:
@@ -84,7 +86,7 @@ class Stream:
 
     async def ended(self) -> bytes:
         """What else comes before the other side closes."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND):
             try:
                 return await self.reader.read()
             except ConnectionError:
@@ -125,7 +127,7 @@ class Broker:
 
     async def next(self) -> Stream:
         """The next stream, its headers read and answered; `opening` is what it sent."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND):
             end = await self.streams.get()
         end.opening = await end.headers()
         end.write(b"\0")

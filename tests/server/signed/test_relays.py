@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.server.protocols.peers import until
+from hanzoai.pubsub.soc import owner_of, sign
+from tests.server.protocols.peers import BOUND, until
 from tests.server.signed.peers import (
     EMPTY,
     FORGED,
@@ -167,6 +168,25 @@ async def test_when_the_stream_ends_its_sockets_end_and_a_new_one_gets_a_fresh_s
             assert await next_of(again) == HELLO
 
 
+async def test_a_message_that_the_broker_has_forged_reaches_no_socket() -> None:
+    async with node() as server, literal_broker() as broker, both(server, broker) as (one, stream):
+        stream.write(HEAD + HELLO + b"\1" + FORGED)
+        assert await next_of(one) == HELLO
+        with pytest.raises(ConnectionClosed):
+            await next_of(one)
+        assert server.stats.broken == {"signed.forged_by_broker": 1}
+
+
+async def test_a_broker_that_names_another_owner_is_not_believed() -> None:
+    other = b"\2" * 32
+    named = b"\0" + ID + owner_of(other) + sign(other, ID, b"hello")
+    async with node() as server, literal_broker() as broker, both(server, broker) as (one, stream):
+        stream.write(named)
+        with pytest.raises(ConnectionClosed):
+            await next_of(one)
+        assert server.stats.broken == {"signed.forged_by_broker": 1}
+
+
 async def test_a_broker_that_is_not_there_is_answered_with_502() -> None:
     async with node() as server, literal_broker() as broker:
         gone = Broker()
@@ -201,7 +221,7 @@ async def test_a_client_that_leaves_while_its_broker_is_dialed_leaves_nothing_be
     async with node() as server, literal_broker() as broker:
         ws = relay(server, broker)
         opening = asyncio.ensure_future(ws.__aenter__())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND):
             stream = await broker.streams.get()
         opening.cancel()
         await asyncio.wait([opening])

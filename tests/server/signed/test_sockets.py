@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -16,7 +17,7 @@ from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.errors import InvalidPayload, InvalidTopic
 from hanzoai.pubsub.soc import keccak256, to_data
 from pubsub_server.testing import running_server
-from tests.server.protocols.peers import until
+from tests.server.protocols.peers import BOUND, until
 from tests.server.signed.peers import EMPTY, FORGED, HELLO, ID, NAME, OWNER, TOPIC, stream
 
 if TYPE_CHECKING:
@@ -45,12 +46,12 @@ def publisher(server: RunningServer) -> connect:
 
 
 async def next_of(ws: ClientConnection) -> Any:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(BOUND):
         return await ws.recv()
 
 
 async def end_of(ws: ClientConnection) -> tuple[int | None, str]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(BOUND):
         await ws.wait_closed()
     return ws.close_code, ws.close_reason or ""
 
@@ -217,6 +218,18 @@ async def test_active_topics_are_listed_with_role_and_connections(prefix: str) -
         assert answer.status_code == 426
 
 
+async def test_topics_that_may_not_be_read_are_not_listed() -> None:
+    async with node() as server, socket(server), httpx.AsyncClient() as http:
+        await subscribed(server, 1)
+        url = server.server.others["signed"].replace("ws://", "http://")
+        assert len((await http.get(url)).json()["topics"]) == 1
+        # Streams may act as the identity of their certificate, which may read more.
+        endpoint = server.server._signed
+        assert endpoint is not None
+        endpoint.identity = replace(endpoint.identity, kind="user", anonymous=True)
+        assert (await http.get(url)).json() == {"topics": []}
+
+
 @pytest.mark.statement("B-26")
 async def test_a_node_that_is_no_broker_asks_for_a_peer() -> None:
     async with node(pubsub_broker_mode=False) as server:
@@ -314,7 +327,7 @@ async def test_a_forged_message_is_refused_before_any_subscriber_hears_it(
             assert caught.value.field == field
         await ps.publish(NAME, {"type": "message", "data": GOOD}, via=via)
         assert await next_of(one) == HELLO
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND):
             assert (await anext(aiter(sub))).data == GOOD
         assert server.stats.published == 1
 

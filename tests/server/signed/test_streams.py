@@ -18,7 +18,7 @@ from pubsub_server.listeners.signed.stream_codec import (
     split,
 )
 from pubsub_server.testing import running_server
-from tests.server.protocols.peers import until
+from tests.server.protocols.peers import BOUND, until
 from tests.server.signed.peers import (
     EMPTY,
     FORGED,
@@ -216,7 +216,7 @@ async def test_a_message_of_a_stream_reaches_clients_of_hip_56_and_theirs_the_st
         await sub
         await until(lambda: server.stats.subscriptions == 3)
         publisher.write(HELLO)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND):
             message = await anext(aiter(sub))
         assert message.data == {
             "owner": OWNER.hex(),
