@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from schemathesis import Case
     from schemathesis.checks import CheckFunction
 
+pytest_plugins = ("schemathesis.pytest.plugin",)
+
 SCHEMA = schemathesis.openapi.from_path(OPENAPI)
 STREAM = "/v1/subscribe"
 BOUNDED = settings(
