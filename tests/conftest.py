@@ -69,12 +69,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for group in ordered for item in group]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Collect no garbage meanwhile: a fifth of the time would go to objects that all stay."""
+    gc.disable()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Leave out of every later collection of garbage what lives as long as the process.
 
     Modules and collected tests are most of the objects, and many tests call `gc.collect()`.
     """
+    gc.enable()
     gc.collect()
     gc.freeze()
 

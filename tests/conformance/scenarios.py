@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,11 @@ _SCHEMA: Final = Draft202012Validator(
 )
 
 
-class _Loader(yaml.SafeLoader):
+# The parser in C is ten times as fast; wheels of PyYAML have it.
+_Fastest: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Fastest):  # type: ignore[misc]
     """Of YAML 1.2: `on` is a word, only `true` and `false` are booleans."""
 
 
@@ -72,7 +77,8 @@ def parse(text: str, source: str) -> list[Scenario]:
     ]
 
 
-def load(folder: Path = HERE / "scenarios") -> list[Scenario]:
+@cache
+def load(folder: Path = HERE / "scenarios") -> tuple[Scenario, ...]:
     """All scenarios, file by file.
 
     Raises:
@@ -84,7 +90,7 @@ def load(folder: Path = HERE / "scenarios") -> list[Scenario]:
     ids = [scenario.id for scenario in found]
     if twice := {one for one in ids if ids.count(one) > 1}:
         raise WrongFile(f"more than one scenario is named {', '.join(sorted(twice))}")
-    return found
+    return tuple(found)
 
 
 def known_failures(path: Path = HERE / "known_failures.yaml") -> dict[tuple[str, Language], str]:
