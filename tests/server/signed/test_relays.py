@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,11 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from hanzoai.pubsub.soc import owner_of, sign
+from pubsub_server.listeners.signed.addresses import Asked
+from pubsub_server.listeners.signed.relays import Relays
+from pubsub_server.listeners.signed.stream_codec import Received
+from pubsub_server.listeners.signed.upstreams import UpstreamError
+from pubsub_server.tasks import Tasks
 from tests.server.protocols.peers import BOUND, until
 from tests.server.signed.peers import (
     EMPTY,
@@ -40,7 +46,7 @@ from tests.server.signed.test_sockets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from websockets.asyncio.client import ClientConnection, connect
 
@@ -166,6 +172,46 @@ async def test_when_the_stream_ends_its_sockets_end_and_a_new_one_gets_a_fresh_s
         async with both(server, broker) as (again, fresh):
             fresh.write(HEAD + HELLO)
             assert await next_of(again) == HELLO
+
+
+class Ending:
+    """An upstream that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.end = asyncio.Event()
+
+    async def messages(self) -> AsyncIterator[Received]:
+        while not self.end.is_set():
+            await self.end.wait()
+            if self.end.is_set():
+                raise UpstreamError("ended")
+            yield Received(b"", None)
+
+    async def send(self, frame: bytes) -> None:
+        raise UpstreamError("ended")
+
+    async def close(self) -> None:
+        self.end.set()
+
+
+async def test_a_socket_that_comes_while_others_still_leave_gets_a_fresh_stream() -> None:
+    opened: list[Ending] = []
+
+    async def dial(asked: Asked) -> Ending:
+        opened.append(Ending())
+        return opened[-1]
+
+    tasks = Tasks(asyncio.get_running_loop(), logging.getLogger("test"), "test")
+    relays = Relays(tasks, dial, lambda: None)
+    asked = Asked(TOPIC, None, None)
+    first = await relays.enter(asked)
+    opened[0].end.set()
+    await until(lambda: first.ended)
+    second = await relays.enter(asked)
+    assert len(opened) == 2
+    for each in (first, second):
+        relays.leave(each)
+    await tasks.stop()
 
 
 async def test_a_message_that_the_broker_has_forged_reaches_no_socket() -> None:
