@@ -136,6 +136,28 @@ def test_a_node_that_is_too_old_is_named_with_its_version(checkout: Checkout) ->
     assert "v18.20.4" in text
 
 
+@pytest.mark.parametrize("given", ["", "PYTHON=/nowhere/python", "PYTHON=python3.9"])
+def test_make_names_a_python_that_is_missing_or_too_old(checkout: Checkout, given: str) -> None:
+    shutil.copy(ROOT / "Makefile", checkout.root)
+    checkout.program("python3.9", "exit 1")
+    make = str(shutil.which("make"))
+    done = subprocess.run(
+        [make, "test-fast", *([given] if given else [])],
+        cwd=checkout.root,
+        env={"PATH": str(checkout.programs), "HOME": str(checkout.root)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=BOUND,
+        check=False,
+    )
+    first, *rest = done.stderr.splitlines()
+    assert first.startswith("setup: Python 3.11 or later is needed")
+    assert first.endswith("name one with make PYTHON=/path/to/python")
+    assert given.removeprefix("PYTHON=") in first
+    assert all(line.startswith("make") for line in rest), done.stderr
+    assert done.returncode == 2
+
+
 def test_a_registry_that_is_out_of_reach_is_called_so(checkout: Checkout) -> None:
     checkout.node("v20.1.0", "echo 'npm error network request failed, ECONNREFUSED'; exit 1")
     status, text = checkout.set_up("npm")
