@@ -214,7 +214,7 @@ async def test_a_server_that_knows_hip_56_alone_is_enough(cuts: int) -> None:
             async for word in model(TEXT):
                 yield word
                 count += 1
-                if cuts and count % every == 0:
+                if count % every == 0 and count // every <= cuts:
                     server.cut()
 
         aging = asyncio.create_task(age())
