@@ -121,6 +121,7 @@ class _Timeline:
             for x, head in zip(LINES, self.heads, strict=True)
         )
         return (
+            "<!-- Generated from spec/traces/streams/ by `make generate`; do not edit. -->\n"
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
             f'width="{WIDTH}" height="{height}" role="img">\n'
             f"<title>{escape(self.title)}</title>\n<style>\n{STYLE}\n</style>\n"
