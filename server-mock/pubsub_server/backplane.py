@@ -53,7 +53,7 @@ class Replay:
         truncated: Topics whose log does not reach back to what was asked for.
         reset: Topics whose numbering began after the position that was asked for.
         unbroken: Unix ms since when the store has lost nothing that it acknowledged.
-        overlapping: Topics of which this node may still deliver what ``positions`` includes.
+        overlapping: Topics of which this node may still deliver messages up to ``positions``.
     """
 
     entries: Sequence[Entry]
@@ -111,10 +111,7 @@ class Backplane(Protocol):
         ...
 
     def start(
-        self,
-        deliver: Callable[[Entry], None],
-        lack: Callable[[str], None] | None = None,
-        recover: Callable[[Entry], None] | None = None,
+        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
     ) -> None:
         """Begin to deliver; called again, deliver to another from then on.
 
@@ -122,9 +119,6 @@ class Backplane(Protocol):
             deliver: Called with each message.
             lack: Called with a topic before the first message behind a hole that no log fills. None
                 leaves the one of the call before.
-            recover: Called instead of ``deliver`` with a message that this node missed and has
-                read from a log, so that it may be much older than a subscription. Replays in
-                progress include it. None leaves the one of the call before.
         """
         ...
 
@@ -173,8 +167,9 @@ class Backplane(Protocol):
     ) -> Replay | Awaitable[Replay]:
         """Retained messages of the topics and of whatever the patterns match, oldest first.
 
-        From this call on, deliveries go to the subscriber. The replay ends where they begin, except
-        for topics that are `Replay.overlapping`.
+        From this call on, ``deliver`` gets each message that the replay does not include. If the
+        answer takes time, it also gets messages that the replay includes, until the answer and,
+        for topics that are `Replay.overlapping`, after it.
         """
         ...
 

@@ -184,7 +184,7 @@ async def test_a_hole_in_what_waits_while_a_topic_is_opened_is_filled_from_the_l
         journal = node.tracks.begin()
         node.deliveries.catch_up([entry(START + 1), entry(START + 3)])
         node.shelf.put(START, START + 3)
-        node.deliveries.settle(track, START + 2, shared=True)
+        node.deliveries.settle(track, START + 2)
         await node.tasks.wait(5)
         assert node.tracks.stood(journal, TOPIC) == START
         assert node.seen == [START + 1, START + 2, START + 3]

@@ -43,10 +43,7 @@ class MemoryBackplane:
         return None
 
     def start(
-        self,
-        deliver: Callable[[Entry], None],
-        lack: Callable[[str], None] | None = None,
-        recover: Callable[[Entry], None] | None = None,
+        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
     ) -> None:
         """See `backplane.Backplane`."""
         self._deliver = deliver

@@ -203,7 +203,7 @@ class Delivery:
         connection.backlog.append(frames)
         connection.stalled |= REPLAYING
         if len(connection.backlog) > BACKLOGS:
-            self._give_up(connection)
+            self.give_up(connection)
         else:
             self._pump(connection)
 
@@ -277,6 +277,16 @@ class Delivery:
                 self.drop(connection)
                 self._slow(connection)
 
+    def give_up(self, connection: Connection) -> None:
+        """End a connection whose queue is full.
+
+        It ends after this loop turn, so that a loop over a route can continue.
+        """
+        self.forget(connection)
+        self._too_slow.append(connection)
+        if not self._scheduled:
+            self._schedule()
+
     # ------------------------------------------------------------ inside
 
     def _schedule(self) -> None:
@@ -316,14 +326,7 @@ class Delivery:
         pending = connection.pending
         limit = max(self._queue_bytes, connection.encoder.queue_bytes)
         if connection.held > limit or (pending and len(pending) > HELD_PIECES):
-            self._give_up(connection)
-
-    def _give_up(self, connection: Connection) -> None:
-        """End it after this loop turn, so that a loop over a route can continue."""
-        self.forget(connection)
-        self._too_slow.append(connection)
-        if not self._scheduled:
-            self._schedule()
+            self.give_up(connection)
 
     def _pump(self, connection: Connection) -> None:
         backlog = connection.backlog

@@ -191,11 +191,11 @@ class Faults:
         self._chance = random.Random(seed)
         self._cuts: list[_Cut] = []
         self._delay = Delay(ms=0)
-        self._late: deque[tuple[Entry, bool]] = deque()
+        self._late: deque[Entry] = deque()
         self._due = 0.0
         self._frozen: dict[Connection, None] = {}
         self._timers: list[asyncio.TimerHandle] = []
-        hub.core.backplane.start(self.deliver, recover=self.recover)
+        hub.core.backplane.start(self.deliver)
 
     def perform(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Do what the body of a request says, for example ``{"fault": "drop", "user": "alice"}``.
@@ -251,34 +251,26 @@ class Faults:
 
     def deliver(self, entry: Entry) -> None:
         """Takes the place of `Hub.deliver`."""
-        self._take(entry, recovered=False)
-
-    def recover(self, entry: Entry) -> None:
-        """Takes the place of `Hub.recover`."""
-        self._take(entry, recovered=True)
-
-    # ------------------------------------------------------------ inside
-
-    def _take(self, entry: Entry, *, recovered: bool) -> None:
         wait = self._delay.ms + (
             self._chance.randrange(self._delay.jitter) if self._delay.jitter else 0
         )
         if not wait and not self._late:
-            self._now(entry, recovered=recovered)
+            self._now(entry)
             return
         loop = asyncio.get_running_loop()
-        self._late.append((entry, recovered))
+        self._late.append(entry)
         # Never before the one in front of it.
         self._due = max(self._due, loop.time() + wait / 1000)
         loop.call_at(self._due, self._next)
 
+    # ------------------------------------------------------------ inside
+
     def _next(self) -> None:
         if self._late:
-            entry, recovered = self._late.popleft()
-            self._now(entry, recovered=recovered)
+            self._now(self._late.popleft())
 
-    def _now(self, entry: Entry, *, recovered: bool) -> None:
-        (self._hub.recover if recovered else self._hub.deliver)(entry)
+    def _now(self, entry: Entry) -> None:
+        self._hub.deliver(entry)
         if not self._cuts:
             return
         route = self._hub.core.router.route(entry.topic)

@@ -1,8 +1,9 @@
-"""What each connection has from its replays, so that no message comes to it a second time.
+"""Joins replays and live messages: a connection gets what follows its replay, and nothing twice.
 
-A backplane that reads from a log what its node missed delivers it to the subscribers who were there
-before. Others subscribed meanwhile, and have it from a replay. Nothing is kept for a topic once a
-message that follows the replays is delivered.
+A node may be about to deliver what a replay includes: messages that are still on their way from the
+store, or that it missed and reads from a log. While a replay is being read, messages of the topics
+that begin with it wait. Then those go out that follow the replay. Nothing is kept for a topic once
+a message that follows its replays is delivered.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard, matches
+from pubsub_server.hub.delivery import HELD_PIECES
 from pubsub_server.hub.routing import NOWHERE, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pubsub_server.backplane import Entry
     from pubsub_server.shared.connection import Connection
@@ -23,15 +25,44 @@ FLOORS_MAX: Final = 50_000
 silent longest are forgotten: their subscribers may get a message twice."""
 
 
-class Floors:
-    """Positions up to which a topic is not delivered to a connection."""
+class _Beginning:
+    """Subscriptions of a connection whose replay is being read."""
 
-    def __init__(self) -> None:
+    __slots__ = ("fresh", "size", "waiting", "wild")
+
+    def __init__(self, connection: Connection, fresh: Collection[str]) -> None:
+        self.fresh = fresh
+        # What these match comes at once: older subscriptions have no replay to wait for.
+        older = (each for each in connection.patterns if each not in fresh)
+        self.wild = [each for each in older if is_wildcard(each)]
+        self.waiting: list[Entry] = []
+        self.size = 0
+
+    def concerns(self, connection: Connection, topic: str) -> bool:
+        """Whether a topic comes to the connection by these subscriptions alone."""
+        if topic in connection.patterns and topic not in self.fresh:
+            return False
+        return not any(matches(each, topic) for each in self.wild)
+
+
+class Floors:
+    """Positions up to which a topic is not delivered to a connection.
+
+    Args:
+        queue_bytes: What may wait for a connection.
+        full: Gets a connection for which more waits.
+    """
+
+    def __init__(self, queue_bytes: int, full: Callable[[Connection], None]) -> None:
+        self._queue_bytes = queue_bytes
+        self._full = full
         self._topics: dict[str, dict[Connection, int]] = {}
         self._connections: dict[Connection, set[str]] = {}
-        # With a replay in progress: the topics and patterns that begin with it.
-        self._beginning: dict[Connection, Collection[str]] = {}
         self._size = 0
+        # Replays that are being read; by topic, and of patterns.
+        self._beginning: dict[Connection, _Beginning] = {}
+        self._named: dict[str, dict[Connection, None]] = {}
+        self._wild: dict[Connection, None] = {}
 
     def __len__(self) -> int:
         """Positions kept."""
@@ -39,7 +70,7 @@ class Floors:
 
     @property
     def idle(self) -> bool:
-        """Whether every connection gets every message of its topics."""
+        """Whether every connection gets every message of its topics at once."""
         return not self._topics and not self._beginning
 
     def begin(self, connection: Connection, fresh: Collection[str]) -> None:
@@ -49,68 +80,100 @@ class Floors:
             connection: Whose.
             fresh: The topics and patterns that it was not subscribed to before.
         """
-        if fresh:
-            self._beginning[connection] = fresh
+        if not fresh:
+            return
+        self._beginning[connection] = _Beginning(connection, fresh)
+        for each in fresh:
+            if is_wildcard(each):
+                self._wild[connection] = None
+            else:
+                self._named.setdefault(each, {})[connection] = None
 
     def answer(
         self, connection: Connection, positions: Mapping[str, int], topics: Collection[str]
-    ) -> None:
-        """A replay has been read; the connection gets what follows these positions.
+    ) -> Sequence[Entry]:
+        """A replay has been read.
 
         Args:
             connection: Whose.
             positions: Newest position by topic, of the replay.
-            topics: Those of which older messages may still be delivered.
+            topics: Those of which messages up to there may still be delivered.
+
+        Returns:
+            What waited and follows the replay, oldest first.
         """
-        fresh = self._beginning.pop(connection, None)
-        if fresh is None or connection.closed:
-            return
-        # What it is subscribed to twice is delivered to its older subscription.
-        held = [each for each in connection.patterns if each not in fresh]
-        wild = [each for each in held if is_wildcard(each)]
-        exact = set(held)
+        beginning = self._end(connection)
+        if beginning is None or connection.closed:
+            return ()
         for topic in topics:
-            position = positions.get(topic)
-            if position and topic not in exact and not any(matches(each, topic) for each in wild):
-                self._put(connection, topic, position)
+            if beginning.concerns(connection, topic):
+                self._put(connection, topic, positions[topic])
+        return [
+            entry
+            for entry in beginning.waiting
+            if entry.seq is None or entry.seq > positions.get(entry.topic, 0)
+        ]
 
     def fail(self, connection: Connection) -> None:
         """A replay has failed."""
-        self._beginning.pop(connection, None)
+        self._end(connection)
 
-    def above(self, route: Route, entry: Entry, *, recovered: bool = False) -> Route:
-        """The part of a route that lacks a message.
+    def above(self, route: Route, entry: Entry, but: Connection | None) -> Route:
+        """The part of a route that gets a message now.
 
         Args:
             route: Of its topic.
             entry: The message.
-            recovered: It was read from a log; replays in progress include it.
+            but: A connection that does not get it.
         """
-        seq = entry.seq
-        if seq is None:
+        topic, seq = entry.topic, entry.seq
+        without: set[Connection] = set()
+        floors = self._topics.get(topic)
+        if floors is not None and seq is not None:
+            without = {each for each, floor in floors.items() if seq <= floor}
+            for each in floors.keys() - without:
+                self._drop(each, topic)
+        if self._beginning:
+            for each in (*self._named.get(topic, ()), *self._wild):
+                if each in without or each not in route:
+                    continue
+                beginning = self._beginning[each]
+                if beginning.concerns(each, topic):
+                    without.add(each)
+                    if each is not but:
+                        self._wait(each, beginning, entry)
+        if not without:
             return route
-        having: set[Connection] = set()
-        floors = self._topics.get(entry.topic)
-        if floors is not None:
-            having = {each for each, floor in floors.items() if seq <= floor}
-            for each in floors.keys() - having:
-                self._drop(each, entry.topic)
-        if recovered:
-            for each, fresh in self._beginning.items():
-                if each in route and not _held(each, fresh, entry.topic):
-                    having.add(each)
-        if not having:
-            return route
-        rest = Route(each for each in route if each not in having)
+        rest = Route(each for each in route if each not in without)
         return rest if rest.groups else NOWHERE
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone."""
-        self._beginning.pop(connection, None)
+        self._end(connection)
         for topic in tuple(self._connections.get(connection, ())):
             self._drop(connection, topic)
 
     # ------------------------------------------------------------ inside
+
+    def _end(self, connection: Connection) -> _Beginning | None:
+        beginning = self._beginning.pop(connection, None)
+        if beginning is not None:
+            self._wild.pop(connection, None)
+            for each in beginning.fresh:
+                named = self._named.get(each)
+                if named is not None:
+                    named.pop(connection, None)
+                    if not named:
+                        del self._named[each]
+        return beginning
+
+    def _wait(self, connection: Connection, beginning: _Beginning, entry: Entry) -> None:
+        beginning.waiting.append(entry)
+        beginning.size += len(entry.body)
+        limit = max(self._queue_bytes, connection.encoder.queue_bytes)
+        if beginning.size > limit or len(beginning.waiting) > HELD_PIECES:
+            beginning.waiting.clear()
+            self._full(connection)
 
     def _put(self, connection: Connection, topic: str, position: int) -> None:
         floors = self._topics.setdefault(topic, {})
@@ -131,8 +194,3 @@ class Floors:
             del self._topics[topic]
         if not topics:
             del self._connections[connection]
-
-
-def _held(connection: Connection, fresh: Collection[str], topic: str) -> bool:
-    """Whether it was subscribed to a topic before the subscription in progress."""
-    return any(each not in fresh and matches(each, topic) for each in connection.patterns)

@@ -148,6 +148,7 @@ class Hub:
             interests.join,
             interests.leave,
         )
+        delivery = Delivery(loop.call_soon, settings.send_queue_bytes, self._slow, stats)
         core = Core(
             settings=settings,
             authenticator=authenticator,
@@ -159,11 +160,11 @@ class Hub:
             webhooks=webhooks,
             tracing=tracing,
             backplane=backplane,
-            delivery=Delivery(loop.call_soon, settings.send_queue_bytes, self._slow, stats),
+            delivery=delivery,
             router=router,
             presence=Presence(settings.presence_max_members),
             echoes=Echoes(router),
-            floors=Floors(),
+            floors=Floors(settings.send_queue_bytes, delivery.give_up),
             roster=roster,
             ids=ClientIds(secrets.token_hex(32)) if roster is None else roster.ids,
             wheel=Wheel(clock_, loop.call_at if clock is None else None),
@@ -196,7 +197,7 @@ class Hub:
             self.end,
             self._tasks.spawn,
         )
-        core.backplane.start(self.deliver, self._lacks, self.recover)
+        core.backplane.start(self.deliver, self._lacks)
         core.backplane.watch(self._hearing)
         core.wheel.add(self, clock_() + EXPIRE_EVERY)
 
@@ -412,22 +413,15 @@ class Hub:
 
     def deliver(self, entry: Entry) -> None:
         """A message has its position: send it to the subscribers."""
-        self._deliver(entry, recovered=False)
-
-    def recover(self, entry: Entry) -> None:
-        """A message that this node missed: send it to the subscribers who lack it."""
-        self._deliver(entry, recovered=True)
-
-    def _deliver(self, entry: Entry, *, recovered: bool) -> None:
         core = self.core
         if self._positions.held:
             self._positions.moved(entry)
         route = core.router.route(entry.topic)
-        if not core.floors.idle:
-            route = core.floors.above(route, entry, recovered=recovered)
         if route is NOWHERE:
             return
         but = core.echoes.publisher(entry.id) if core.echoes else None
+        if not core.floors.idle:
+            route = core.floors.above(route, entry, but)
         if core.tracing is None:
             core.delivery.message(route, entry, but)
         else:

@@ -268,7 +268,7 @@ class Subscriptions:
         core = self._core
         try:
             found = await replay
-            core.floors.answer(connection, found.positions, found.overlapping)
+            self._join(connection, found)
             joined = self._joined(connection, request, granted)
             shown = granted if loud else ()
             ahead = await self._attendance.greet(connection, joined, shown)
@@ -277,6 +277,14 @@ class Subscriptions:
                 self._answer(connection, request, granted, denied, found, loud, members, ahead)
         finally:
             self._attendance.greeted(connection)
+
+    def _join(self, connection: Connection, replay: Replay) -> None:
+        """Keep behind a replay what came meanwhile."""
+        core = self._core
+        for entry in core.floors.answer(connection, replay.positions, replay.overlapping):
+            if connection in core.router.route(entry.topic):
+                core.stats.delivered += 1
+                core.delivery.send(connection, connection.encoder.message(entry))
 
     def _joined(
         self, connection: Connection, request: SubscribeRequest, granted: Sequence[str]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import pytest
 
 from pubsub_server.backplane import Entry
 from pubsub_server.backplanes.memory import MemoryBackplane
@@ -16,8 +17,6 @@ from tests.server.hub_rig import START_MS, Rig
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-
-    import pytest
 
     from pubsub_server.backplane import Replay
     from tests.server.hub_rig import Peer
@@ -88,8 +87,76 @@ async def test_a_message_without_a_position_goes_to_everyone() -> None:
     await subscribe(rig, bob, TOPIC)
     passing = entry(seq)
     passing.seq = None
-    rig.hub.recover(passing)
+    rig.hub.deliver(passing)
     assert len(bob.messages()) == 1
+
+
+async def begin(rig: Rig, backplane: Unsure, *topics: str) -> Peer:
+    """A connection whose replay is being read."""
+    backplane.gate.clear()
+    peer = await rig.client("bob")
+    peer.say("subscribe", topics=list(topics), presence=False)
+    return peer
+
+
+async def finish(rig: Rig, backplane: Unsure) -> None:
+    backplane.gate.set()
+    await rig.settle()
+
+
+@pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
+async def test_what_comes_during_a_replay_follows_it_unless_it_is_part_of_it(pattern: str) -> None:
+    backplane = Unsure()
+    rig = Rig(backplane=backplane)
+    seq = backplane.put()
+    bob = await begin(rig, backplane, pattern)
+    for each in (seq - 1, seq, seq + 1):
+        rig.hub.deliver(entry(each))
+    assert bob.hear() == []
+    await finish(rig, backplane)
+    answer, *live = bob.hear()
+    assert answer["positions"] == {TOPIC: seq}
+    assert [frame["message"]["seq"] for frame in live] == [seq + 1]
+
+
+async def test_an_older_subscription_does_not_wait_for_the_replay_of_a_newer_one() -> None:
+    backplane = Unsure()
+    rig = Rig(backplane=backplane)
+    seq = backplane.put()
+    bob = await begin(rig, backplane, "demo.*")
+    await finish(rig, backplane)
+    bob.hear()
+    backplane.gate.clear()
+    bob.say("subscribe", topics=[TOPIC], presence=False)
+    rig.hub.deliver(entry(seq + 1))
+    await finish(rig, backplane)
+    assert [frame["type"] for frame in bob.hear()] == ["subscribed", "message"]
+
+
+async def test_a_topic_that_a_connection_may_not_read_any_more_does_not_follow_its_replay() -> None:
+    backplane = Unsure()
+    rig = Rig(backplane=backplane)
+    seq = backplane.put()
+    bob = await begin(rig, backplane, TOPIC)
+    rig.hub.deliver(entry(seq + 1))
+    rig.hub.subscriptions.drop(bob.connection, TOPIC)
+    await finish(rig, backplane)
+    assert [frame["type"] for frame in bob.hear()] == ["subscribed"]
+
+
+async def test_a_connection_for_which_too_much_waits_during_its_replay_is_ended() -> None:
+    backplane = Unsure()
+    rig = Rig(backplane=backplane, send_queue_bytes=65_536)
+    seq = backplane.put()
+    bob = await begin(rig, backplane, TOPIC)
+    large = entry(seq + 1)
+    large.body = b" " * 40_000
+    rig.hub.deliver(large)
+    assert bob.ending() is None
+    rig.hub.deliver(large)
+    bob.hear()
+    assert bob.ending() == (4500, "slow_consumer")
+    await finish(rig, backplane)
 
 
 async def test_nothing_is_kept_for_a_connection_that_is_gone() -> None:

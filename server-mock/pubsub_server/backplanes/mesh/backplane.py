@@ -69,10 +69,7 @@ class MeshBackplane:
         return self.mesh.terms.node
 
     def start(
-        self,
-        deliver: Callable[[Entry], None],
-        lack: Callable[[str], None] | None = None,
-        recover: Callable[[Entry], None] | None = None,
+        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
     ) -> None:
         """See `backplane.Backplane`."""
         self._deliver = deliver

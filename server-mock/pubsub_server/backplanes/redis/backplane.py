@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.redis.records import Log
-    from pubsub_server.backplanes.redis.tracks import Journal, Track
+    from pubsub_server.backplanes.redis.tracks import Journal
     from pubsub_server.backplanes.retention import Retention
     from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import Page, Published, TopicReport
@@ -159,13 +159,10 @@ class RedisBackplane:
         return None
 
     def start(
-        self,
-        deliver: Callable[[Entry], None],
-        lack: Callable[[str], None] | None = None,
-        recover: Callable[[Entry], None] | None = None,
+        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
     ) -> None:
         """See `backplane.Backplane`."""
-        self._deliveries.start(deliver, lack, recover)
+        self._deliveries.start(deliver, lack)
         self._feed.start()
         self._life.start(self.roster, self.connections)
 
@@ -275,7 +272,6 @@ class RedisBackplane:
     ) -> Coroutine[Any, Any, Replay]:
         """See `backplane.Backplane`."""
         wanted = Wanted(since, after, newest)
-        # From here on, deliveries go to the subscriber.
         journal = self._tracks.begin()
         return self._replay(journal, topics, patterns, wanted, allowed)
 
@@ -291,19 +287,16 @@ class RedisBackplane:
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(*self._feed.ready((*topics, *patterns)))
                 names = list(topics)
-                asked = _asked(topics, patterns, allowed)
                 if patterns:
-                    names += await self._search(set(topics), asked)
+                    names += await self._search(patterns, set(topics), allowed)
                 now, unbroken, logs = await self._reader.replay(names, wanted)
                 read = {topic: 0 if log is None else log.last for topic, log in logs.items()}
                 # Once is enough: a log that ends before that then has lost what it had.
-                while unread := self._tracks.unread(journal, read) | {
-                    topic for topic in journal.recovered if topic not in logs and asked(topic)
-                }:
+                while unread := self._tracks.unread(journal, read):
                     now, unbroken, others = await self._reader.replay(list(unread), wanted)
                     logs |= others
                     for topic in unread:
-                        read.pop(topic, None)
+                        del read[topic]
         except (TimeoutError, *LINK_ERRORS):
             said = "the store cannot be reached, so nothing can be replayed"
             raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
@@ -320,15 +313,14 @@ class RedisBackplane:
         now: int,
         unbroken: int,
     ) -> Replay:
-        """The logs up to where the live messages go on."""
+        """The logs as they were read; the hub joins what is delivered to them."""
         found: list[Chosen] = []
-        overlapping: list[str] = []
         for topic, log in logs.items():
             track = self._tracks.get(topic)
             if track is not None and track.last is None:
-                last = None if log is None else log.last or None
-                self._settle(track, last)
-            stood = self._tracks.stood(journal, topic)
+                self._deliveries.settle(track, None if log is None else log.last or None)
+            # Where a position is asked for, messages on their way fill what the log has lost.
+            stood = self._tracks.stood(journal, topic) if topic in wanted.after else None
             chosen = (
                 choose_without_log(topic, wanted, stood)
                 if log is None
@@ -336,15 +328,20 @@ class RedisBackplane:
             )
             if chosen is not None:
                 found.append(chosen)
-            if stood is None:
-                overlapping.append(topic)
-        return replace(gather(found, unbroken), overlapping=overlapping)
+        replay = gather(found, unbroken)
+        ends = replay.positions.items()
+        overlapping = [topic for topic, end in ends if self._tracks.delivers(topic, end)]
+        return replace(replay, overlapping=overlapping)
 
-    def _settle(self, track: Track, last: int | None) -> None:
-        self._deliveries.settle(track, last, shared=bool(self._trie.match(track.topic)))
-
-    async def _search(self, known: set[str], asked: Callable[[str], bool]) -> list[str]:
-        names = await self._reader.topics(0, lambda topic: topic not in known and asked(topic))
+    async def _search(
+        self, patterns: Sequence[str], known: set[str], allowed: Callable[[str], bool]
+    ) -> list[str]:
+        trie: TopicTrie[None] = TopicTrie()
+        for pattern in patterns:
+            trie.insert(pattern, None)
+        names = await self._reader.topics(
+            0, lambda topic: topic not in known and bool(trie.match(topic)) and allowed(topic)
+        )
         return names[:REPLAY_TOPICS]
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
@@ -376,7 +373,7 @@ class RedisBackplane:
             for topic in topics:
                 track = self._tracks.get(topic)
                 if track is not None and track.last is None:
-                    self._settle(track, lasts.get(topic))
+                    self._deliveries.settle(track, lasts.get(topic))
         return now, found
 
     async def page(
@@ -457,17 +454,6 @@ class RedisBackplane:
                 lambda: len(self._tracks),
             ),
         )
-
-
-def _asked(
-    topics: Sequence[str], patterns: Sequence[str], allowed: Callable[[str], bool]
-) -> Callable[[str], bool]:
-    """Whether a replay of these concerns a topic."""
-    named = set(topics)
-    trie: TopicTrie[None] = TopicTrie()
-    for pattern in patterns:
-        trie.insert(pattern, None)
-    return lambda topic: topic in named or (bool(trie.match(topic)) and allowed(topic))
 
 
 def _away() -> ServiceError:

@@ -11,7 +11,7 @@ from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.told import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from pubsub_server.backplane import Entry
     from pubsub_server.backplanes.redis.reader import Reader
@@ -54,21 +54,16 @@ class Deliveries:
         self._sure = sure
         self._deliver: Callable[[Entry], None] = lambda entry: None
         self._lack: Callable[[str], None] = lambda topic: None
-        self._recover: Callable[[Entry], None] = lambda entry: self._deliver(entry)
         # Their first messages wait until the log has been asked for what precedes them.
         self._unproven: dict[str, Track] = {}
         self.healed = 0
 
     def start(
-        self,
-        deliver: Callable[[Entry], None],
-        lack: Callable[[str], None] | None = None,
-        recover: Callable[[Entry], None] | None = None,
+        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
     ) -> None:
         """See `backplane.Backplane`."""
         self._deliver = deliver
         self._lack = lack or self._lack
-        self._recover = recover or self._recover
 
     @property
     def unproven(self) -> list[str]:
@@ -118,21 +113,11 @@ class Deliveries:
         found = () if log is None else log.entries
         if log is not None and log.lost > since and not (found and found[0].seq == log.start):
             self._lack(topic)
-        ready, again = self._tracks.settle(track, None if log is None else log.last, found)
-        for entry in ready:
-            self._recover(entry)
-        if again:
-            self.heal(track)
+        self.settle(track, None if log is None else log.last, found)
 
-    def settle(self, track: Track, last: int | None, *, shared: bool = False) -> None:
-        """Deliver what waited while a topic was opening.
-
-        Args:
-            track: Of the topic.
-            last: Newest position of its log; None where there is none.
-            shared: See `Tracks.settle`.
-        """
-        ready, again = self._tracks.settle(track, last, shared=shared)
+    def settle(self, track: Track, last: int | None, found: Sequence[Entry] = ()) -> None:
+        """Deliver what waited while a topic was opening; see `Tracks.settle`."""
+        ready, again = self._tracks.settle(track, last, found)
         self._deliver_all(ready)
         if again:
             self.heal(track)

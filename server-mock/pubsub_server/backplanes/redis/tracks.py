@@ -51,17 +51,10 @@ class Track:
 
 
 class Journal:
-    """Where topics stood when a replay was asked for, of those that have moved since.
-
-    Attributes:
-        before: Positions, by topic.
-        recovered: Topics whose first messages were read from the log meanwhile; these are part of
-            the replay.
-    """
+    """Where topics stood when a replay was asked for, of those that have moved since."""
 
     def __init__(self) -> None:
         self.before: dict[str, int] = {}
-        self.recovered: set[str] = set()
 
 
 class Tracks:
@@ -158,60 +151,46 @@ class Tracks:
         return True, None
 
     def settle(
-        self,
-        track: Track,
-        last: int | None,
-        found: Iterable[Entry] = (),
-        *,
-        shared: bool = False,
+        self, track: Track, last: int | None, found: Iterable[Entry] = ()
     ) -> tuple[list[Entry], bool]:
         """The log was asked: what is to be delivered now, and whether a hole is left.
 
-        While the track opens, the log goes to the subscribers that replay it. Only messages after
-        ``last`` are delivered. If the topic is shared, all waiting messages are delivered, and
-        replays end before the first of them.
+        While the track opens, the log goes to the subscribers that replay it. What waited is
+        delivered: other subscribers may not have it.
 
         Args:
             track: One whose messages wait.
             last: Newest position of the log as it was asked; None where there is none.
             found: What the log had behind `Track.last`, oldest first.
-            shared: Whether the topic has subscribers that replay nothing: those by pattern.
         """
         held, track.held = track.held or [], None
-        recovering, track.unproven = track.unproven, False
+        track.unproven = False
         overflow, track.overflow = track.overflow, False
         if track.last is None:
-            last = last or 0
-            if shared and held:
-                last = min(last, *((entry.seq or 0) - 1 for entry in held))
-            track.last = last
+            last = track.last = min([last or 0, *((entry.seq or 0) - 1 for entry in held)])
             self._note(track.topic, last)
         waiting = {entry.seq or 0: entry for entry in (*found, *held)}
-        advance = self._skip if recovering else self._advance
         ready: list[Entry] = []
         order = sorted(seq for seq in waiting if seq > track.last)
         for index, seq in enumerate(order):
             if last is not None and seq > last:
                 # What the log does not have up to there is gone; what is lacking behind it is not.
                 if track.last < last:
-                    advance(track, last)
+                    self._advance(track, last)
                 if seq > track.last + 1:
                     track.held = [waiting[each] for each in order[index:]]
                     track.overflow = overflow
-                    break
-            advance(track, seq)
+                    return ready, True
+            self._advance(track, seq)
             ready.append(waiting[seq])
-        else:
-            if last is not None and track.last < last:
-                if not track.last:
-                    # Nothing of this log is delivered here: all of it is for replays.
-                    self._note(track.topic, last)
-                advance(track, last)
-            if overflow:
-                track.held = []
-        if recovering:
-            self._recovered(track)
-        return ready, track.held is not None
+        if last is not None and track.last < last:
+            if not track.last:
+                # Nothing of this log is delivered here: all of it is for replays.
+                self._note(track.topic, last)
+            self._advance(track, last)
+        if overflow:
+            track.held = []
+        return ready, overflow
 
     # ------------------------------------------------------------ replays
 
@@ -226,14 +205,16 @@ class Tracks:
         self._journals.discard(journal)
 
     def stood(self, journal: Journal, topic: str) -> int | None:
-        """The last position that the log answers; later messages are delivered to the subscriber.
+        """The position that the node had delivered as the replay was asked for.
+
+        It delivers all later messages to the subscriber.
 
         Args:
             journal: Begun when it subscribed.
             topic: Which.
 
         Returns:
-            The position; None where all of the log counts.
+            The position; None where the node does not know.
         """
         before = journal.before.get(topic)
         if before is not None:
@@ -254,22 +235,16 @@ class Tracks:
         """
         return {topic for topic, last in read.items() if last < journal.before.get(topic, last)}
 
+    def delivers(self, topic: str, position: int) -> bool:
+        """Whether messages up to this position may still be delivered."""
+        track = self.get(topic)
+        return track is None or track.unproven or (track.last or 0) < position
+
     # ------------------------------------------------------------ inside
 
     def _advance(self, track: Track, seq: int) -> None:
         self._note(track.topic, track.last or seq - 1)
         track.last = seq
-
-    @staticmethod
-    def _skip(track: Track, seq: int) -> None:
-        track.last = seq
-
-    def _recovered(self, track: Track) -> None:
-        """Replays in progress include what has been read from the log."""
-        if track.last:
-            for journal in self._journals:
-                journal.before[track.topic] = track.last
-                journal.recovered.add(track.topic)
 
     def _note(self, topic: str, before: int) -> None:
         for journal in self._journals:
