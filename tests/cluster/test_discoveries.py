@@ -201,6 +201,23 @@ async def test_a_replay_takes_from_the_log_what_a_node_does_not_deliver_of_it() 
         assert node.tracks.unread(journal, {TOPIC: START + 2, "demo.y": 0}) == set()
 
 
+async def test_a_hole_is_not_filled_for_those_who_came_after_all_others_had_left() -> None:
+    async with room() as node:
+        await fresh(node)
+        node.shelf.put(START, START + 2)
+        node.deliveries.catch_up([entry(START + 2)])
+        # The log is about to be read.
+        node.tracks.leave(TOPIC, keep=False)
+        node.tracks.join(TOPIC)
+        track = node.tracks.get(TOPIC)
+        assert track is not None
+        node.deliveries.settle(track, START + 2)
+        await node.tasks.wait(5)
+        assert node.seen == []
+        node.deliveries.catch_up([entry(START + 3)])
+        assert node.seen == [START + 3]
+
+
 async def test_a_log_that_began_anew_and_is_whole_is_no_hole() -> None:
     async with room() as node:
         node.tracks.join(TOPIC)

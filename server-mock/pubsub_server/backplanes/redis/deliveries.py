@@ -141,6 +141,9 @@ class Deliveries:
                 logger.exception("cannot read the missing messages of a topic; trying again")
                 await asyncio.sleep(AGAIN_AT_MOST)
                 continue
+            if self._tracks.get(track.topic) is not track:
+                # Its last subscriber left, and those who came since have the log from replays.
+                return
             self.healed += 1
             found = () if log is None else log.entries
             if log is not None:
