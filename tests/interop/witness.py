@@ -90,11 +90,12 @@ def _write(test: str, outcome: str, reason: str) -> None:
 
 def _noticed(error: BaseException) -> bool:
     from hanzoai.pubsub import PubSubError
+    from hanzoai.pubsub.unparsed import FrameError
 
     leaves = list(_leaves(error))
     if any(isinstance(each, BROKEN) for each in leaves):
         return False
-    known = (*NOTICED, *HEARD, PubSubError)
+    known = (*NOTICED, *HEARD, PubSubError, FrameError)
     return any(isinstance(each, known) or _raised_by_test(each) for each in leaves)
 
 
