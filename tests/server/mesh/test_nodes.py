@@ -176,8 +176,8 @@ async def test_an_event_source_that_moves_to_another_node_is_told_of_a_gap_in_al
         known = await there.publish("demo.a", {"type": "n", "data": "known"})
         async with source(one) as opened:
             await opened.until("subscribed")
-            while now_ms() <= (known.timestamp or 0):
-                await asyncio.sleep(0)  # until the next message has a later timestamp
+            # The next message must have a later timestamp.
+            await until(lambda: now_ms() > (known.timestamp or 0))
             last = await here.publish("demo.a", {"type": "n", "data": 0})
             while (event := await opened.next()).event != "message" or last.id not in event.data:
                 pass
