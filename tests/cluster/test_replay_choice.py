@@ -53,6 +53,10 @@ def test_a_subscriber_that_has_all_of_a_former_numbering_is_moved_to_the_new_one
     assert behind(9, 9, START, START + 1) == ([], START - 1, False, True)
 
 
+def test_a_subscriber_that_is_ahead_of_its_node_is_told_of_a_new_numbering_once() -> None:
+    assert behind(9, 7, START, START + 1) == ([], START - 1, False, True)
+
+
 def test_a_log_that_is_lost_with_messages_that_were_delivered_here_is_told() -> None:
     former, between = 3_000_000, 6_000_000
     wanted = Wanted(None, {"demo.x": former}, None)

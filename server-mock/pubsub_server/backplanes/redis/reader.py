@@ -306,8 +306,9 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
         entries = entries[len(entries) - wanted.newest :]
         short = short or mark is not None
     position = log.last
-    if mark is not None and mark == stood and mark < log.start - 1:
-        # Nothing of the former numbering is left to be delivered: the new one begins here.
+    if mark is not None and stood is not None and stood <= mark < log.start - 1:
+        # The subscriber lacks nothing that this node will deliver of the former numbering, so the
+        # new one begins here. At an older position, it would report the restart twice.
         return Chosen(topic, (), log.start - 1, truncated=False, reset=True)
     if stood is not None and stood < position and position >= log.start:
         entries = [entry for entry in entries if (entry.seq or 0) <= stood]
