@@ -61,13 +61,12 @@ class Tokens:
         if reading.rotations < len(self.lives):
             first = context.reason == "expiring" or self._present is None
             life = self.lives[reading.rotations] if first else SHORT
-        expires_at = round((time.time() + life) * 1000)
-        self._present = Token(self.server.token("reader", ttl=life), expires_at)
+        self._present = Token(self.server.token("reader", ttl=life), time.time() + life)
         return self._present
 
     def _ends_soon(self) -> bool:
         """Whether the server would ask for another before the connection has settled."""
-        ends = self._present.expires_at if self._present else None
+        ends = self._present.expires_ms if self._present else None
         return ends is not None and ends / 1000 - time.time() < SHORT
 
 

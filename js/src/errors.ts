@@ -1,7 +1,8 @@
 /**
  * Every error of the SDK.
  *
- *     PubSubError                      code, message, remedy, retryable, topic, field, retryAfter
+ *     PubSubError                      code, message, remedy, retryable, topic, field, retryAfter,
+ *                                      docs
  *     ├── ConnectionFailed
  *     ├── OperationTimeout             outcomeUnknown, id
  *     │   └── RequestTimeout           no reply to a request
@@ -97,19 +98,26 @@ export class PubSubError extends Error {
       topic &&
       new.target.prototype.name === 'PermissionDenied' &&
       !said.split(SEPARATORS).includes(topic);
+    const short = shorten(lacks ? `${said.replace(/\.$/, '')} (topic ${topic}).` : said);
+    const help = shorten(remedy ?? known?.remedy ?? '');
     super(
-      shorten(lacks ? `${said.replace(/\.$/, '')} (topic ${topic}).` : said),
+      DEVELOPMENT ? tell(short, help, code) : short,
       cause === undefined ? undefined : { cause },
     );
-    Object.assign(this, told);
+    // The stack, which is read first, keeps the whole text: it is what an uncaught error shows.
+    Object.assign(this, told, DEVELOPMENT && { stack: this.stack, message: short });
     this.code = code;
-    this.remedy = shorten(remedy ?? known?.remedy ?? '');
+    this.remedy = help;
     this.retryable = known?.retryable ?? false;
   }
 
+  /** Where the documentation describes the code; empty for a code this version lacks. */
+  get docs(): string {
+    return docsOf(this.code);
+  }
+
   override toString(): string {
-    const { name, message, remedy } = this;
-    return `${name}: ${message}${remedy && `${/[.!?]$/.test(message) ? '' : '.'} ${remedy}`}`;
+    return `${this.name}: ${tell(this.message, this.remedy, this.code)}`;
   }
 }
 
@@ -403,6 +411,18 @@ export function fromCode(code: string, message?: string, details: ErrorDetails =
 function usualCode(name: string): string {
   for (const { code, error } of CODES.values()) if (error === name) return code;
   return '';
+}
+
+/** The message, the remedy, and where the code is described. */
+function tell(message: string, remedy: string, code: string): string {
+  const docs = DEVELOPMENT && docsOf(code);
+  return remedy
+    ? `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}${docs && ` See ${docs}`}`
+    : message;
+}
+
+function docsOf(code: string): string {
+  return CODES.has(code) ? `docs/errors.md#${code}` : '';
 }
 
 /** Cut by code points, as every SDK does. */

@@ -26,7 +26,7 @@ export type {
 } from './settings/options.js';
 export type { TopicHandle } from './topic.js';
 export { isWildcard, matches } from './topics.js';
-export { usersOf } from './users.js';
+export { occupancyOf, usersOf } from './users.js';
 export { validatePattern, validateTopic } from './validate.js';
 export type * from './values.js';
 export { VERSION } from './version.js';

@@ -1,6 +1,6 @@
 /** The users behind the members of a topic. */
 
-import type { PresenceMember } from './values.js';
+import type { Occupancy, PresenceMember } from './values.js';
 
 /**
  * Each user once, in the order of `members`, of members that are connections.
@@ -15,4 +15,10 @@ export function usersOf(members: Iterable<PresenceMember>): PresenceMember[] {
     if (!users.has(user)) users.set(user, member);
   }
   return [...users.values()];
+}
+
+/** How many members these are, and of how many users. */
+export function occupancyOf(members: Iterable<PresenceMember>): Occupancy {
+  const all = [...members];
+  return { members: all.length, users: usersOf(all).length };
 }

@@ -1,12 +1,12 @@
 /** What a program gets from the client: messages, gaps, presence, state changes, publish results. */
 
 import type { PubSubError } from './errors.js';
-import type { TopicInfo } from './generated/http.js';
+import type { Occupancy, TopicInfo } from './generated/http.js';
 import type { PublicState } from './generated/lifecycle.js';
 import type { Envelope, JsonObject, PresenceMember } from './generated/wire.js';
 import type { FetchReason, GapReason, PresenceChangeKind } from './session/ports.js';
 
-export type { GapReason, JsonObject, PresenceChangeKind, PresenceMember, TopicInfo };
+export type { GapReason, JsonObject, Occupancy, PresenceChangeKind, PresenceMember, TopicInfo };
 
 /** Payloads without a type of their own: HIP-56's sample reads `msg.data.content` of them. */
 // biome-ignore lint/suspicious/noExplicitAny: a program that names no type is not held up by one

@@ -97,8 +97,19 @@ test('the text of an error says what went wrong and what to do', () => {
     topic: 'a..b',
     remedy: 'Write `a.b`.',
   });
-  assert.equal(String(error), 'InvalidTopic: `a..b` has an empty segment. Write `a.b`.');
+  const whole =
+    'InvalidTopic: `a..b` has an empty segment. Write `a.b`. See docs/errors.md#invalid_topic';
+  assert.equal(String(error), whole);
+  assert.equal(error.message, '`a..b` has an empty segment.');
+  assert.equal(error.docs, 'docs/errors.md#invalid_topic');
   assert.equal(error.topic, 'a..b');
+});
+
+test('an uncaught error shows its remedy and where its code is described', () => {
+  const error = new InvalidTopic('`a..b` has an empty segment.', { remedy: 'Write `a.b`.' });
+  assert.equal(error.stack?.split('\n')[0], String(error));
+  assert.ok(inspect(error).startsWith(String(error)));
+  assert.equal(fromCode('quota_exceeded').docs, '');
 });
 
 test('a code of a later server is kept and not retried', () => {

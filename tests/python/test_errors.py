@@ -81,7 +81,9 @@ def test_builtin_exceptions_catch_what_they_should() -> None:
 
 def test_the_text_of_an_error_says_what_went_wrong_and_what_to_do() -> None:
     error = InvalidTopic("`a..b` has an empty segment.", topic="a..b", remedy="Write `a.b`.")
-    assert str(error) == "`a..b` has an empty segment. Write `a.b`."
+    assert str(error) == (
+        "`a..b` has an empty segment. Write `a.b`. See docs/errors.md#invalid_topic"
+    )
     assert error.topic == "a..b"
     assert (
         repr(error) == "InvalidTopic(code='invalid_topic', message='`a..b` has an empty segment.')"
@@ -167,6 +169,17 @@ def test_errors_travel_between_processes(error: PubSubError) -> None:
 
 def test_message_and_remedy_read_as_two_sentences() -> None:
     said = PermissionDenied("the rules do not allow this", remedy="Ask for access.")
-    assert str(said) == "the rules do not allow this. Ask for access."
+    assert str(said).startswith("the rules do not allow this. Ask for access. ")
     asked = PermissionDenied("Who is it?", remedy="Say who.")
-    assert str(asked) == "Who is it? Say who."
+    assert str(asked).startswith("Who is it? Say who. ")
+
+
+def test_every_code_leads_to_its_place_in_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
+    for code in CODES:
+        error = from_code(code)
+        assert str(error).endswith(f" See {error.docs}")
+        path, _, anchor = error.docs.partition("#")
+        assert path == "docs/errors.md"
+        assert f'<a id="{anchor}"></a>' in page
+    assert from_code("a_code_of_a_later_server").docs == ""

@@ -277,3 +277,36 @@ def test_the_accounts_are_right_whatever_happens(
     stats = inbox.stats()
     assert (stats.queued, stats.queued_bytes) == (0, 0)
     assert stats.received == stats.handled + stats.dropped
+
+
+def typed(seq: int, type: str, topic: str = "a") -> Envelope:
+    return envelope(seq, topic).model_copy(update={"type": type})
+
+
+def feed(inbox: Inbox, *messages: Envelope) -> None:
+    for message in messages:
+        if inbox.takes(message):
+            inbox.put(message)
+
+
+def test_messages_of_other_types_move_the_position_when_nothing_waits_before_them() -> None:
+    inbox = make()
+    inbox.types = frozenset({"paid"})
+    feed(inbox, typed(1, "viewed"))
+    assert inbox.positions == {"a": 1}
+    feed(inbox, typed(2, "paid"), typed(3, "viewed"), typed(9, "viewed", "b"))
+    assert inbox.positions == {"a": 1}
+    assert take_all(inbox) == [typed(2, "paid")]
+    assert inbox.positions == {"a": 3, "b": 9}
+    stats = inbox.stats()
+    assert (stats.received, stats.handled, stats.queued) == (1, 1, 0)
+
+
+def test_messages_of_other_types_neither_fill_the_queue_nor_move_a_position_back() -> None:
+    inbox = make(messages=2)
+    inbox.types = frozenset({"paid"})
+    feed(inbox, *(typed(seq, "viewed") for seq in range(1, 50)))
+    feed(inbox, typed(50, "paid"), typed(51, "viewed"), typed(52, "paid"))
+    assert [entry.seq for entry in take_all(inbox) if isinstance(entry, Envelope)] == [50, 52]
+    assert inbox.positions == {"a": 52}
+    assert inbox.stats().gaps == 0

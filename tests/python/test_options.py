@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import ssl
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -239,6 +240,18 @@ def test_settings_reach_the_session_in_milliseconds() -> None:
     assert session.overlap == 0
     assert not session.renewable
     assert read(token=None, get_token=give_token).session().renewable
+
+
+def test_a_timedelta_is_a_duration_wherever_seconds_are() -> None:
+    retry = RetryOptions(base=timedelta(milliseconds=500), cap=timedelta(minutes=1))
+    given: Settings = {"open_timeout": timedelta(seconds=1.5), "overlap": timedelta(0)}
+    options = read(settings={**given, "retry": retry})
+    assert (options.open_timeout, options.overlap) == (1.5, 0.0)
+    assert (options.session().retry_base, options.session().retry_cap) == (500, 60_000)
+    with pytest.raises(InvalidOption) as caught:
+        read(settings={"open_timeout": timedelta(days=2)})
+    assert caught.value.field == "open_timeout"
+    assert caught.value.remedy == "Give seconds or a timedelta, from 0.001 to 86400."
 
 
 def test_the_session_has_the_same_defaults() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -148,3 +149,12 @@ async def test_at_the_end_everybody_is_let_out() -> None:
     await queue.clock.settle()
     queue.backpressure.open()
     assert all(await asyncio.gather(*tasks))
+
+
+def test_a_timedelta_is_a_time_to_live_of_whole_seconds() -> None:
+    message = {"data": 1, "ttl": timedelta(minutes=2)}
+    assert prepare("a.b", message, 1_000).publication.ttl == 120
+    assert prepare("a.b", message, 1_000, ttl=timedelta(0)).publication.ttl == 0
+    with pytest.raises(InvalidOption) as caught:
+        prepare("a.b", {"data": 1}, 1_000, ttl=timedelta(seconds=1.5))
+    assert caught.value.field == "ttl"

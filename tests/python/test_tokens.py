@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -129,7 +130,7 @@ async def test_a_token_that_has_ended_is_renewed_before_a_request() -> None:
 
     async def get_token(context: TokenContext) -> Token:
         calls.append(context)
-        return Token(f"t{len(calls)}", clock.wall_ms() + 10_000)
+        return Token(f"t{len(calls)}", clock.wall_ms() / 1000 + 10)
 
     tokens = source(get_token, clock)
     assert [await tokens.current(), await tokens.current()] == ["t1", "t1"]
@@ -152,7 +153,7 @@ async def test_the_life_that_a_server_told_holds_for_the_next_token_too() -> Non
     await clock.advance(5)
     tokens.learn(55_000)
     renewed = await tokens.fetch("expiring", 0)
-    assert renewed.expires_at == clock.wall_ms() + 60_000
+    assert renewed.expires_ms == clock.wall_ms() + 60_000
 
 
 async def test_a_refused_token_is_replaced_once_and_a_fixed_one_never() -> None:
@@ -207,3 +208,26 @@ async def test_a_callback_that_lets_a_cancellation_through_has_failed() -> None:
     async with asyncio.timeout(60):
         with pytest.raises(AuthError, match="RuntimeError"):
             await source(get_token).current()
+
+
+def test_the_end_of_a_token_is_unix_seconds_or_a_datetime() -> None:
+    at = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
+    assert Token("t", at.timestamp()).expires_ms == Token("t", at).expires_ms == 1_795_435_200_000
+    assert Token("t").expires_ms is None
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (1_795_435_200_000, "is in milliseconds"),
+        (datetime(2026, 11, 23, 12, 0), "without a time zone"),
+        ("soon", "is str"),
+        (True, "is bool"),
+        (-1, "is not a time"),
+        (float("nan"), "is not a time"),
+    ],
+)
+def test_another_end_of_a_token_is_refused(end: Any, said: str) -> None:
+    with pytest.raises(InvalidOption, match=said) as caught:
+        Token("t", end)
+    assert caught.value.field == "expires_at"

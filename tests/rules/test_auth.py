@@ -388,7 +388,7 @@ async def test_auth_8_an_asynchronous_callback_serves_socket_sse_and_rest_and_no
     async def get_token(context: TokenContext) -> Token:
         await asyncio.sleep(0)
         tokens.append(pubsub_server.admin_token())
-        return Token(tokens[-1], expires_at=round(time.time() * 1000) + 3_600_000)
+        return Token(tokens[-1], expires_at=time.time() + 3_600)
 
     async with (
         asyncio.timeout(60),

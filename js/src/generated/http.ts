@@ -108,6 +108,17 @@ export const isPresenceList: Guard<PresenceList> = /* @__PURE__ */ shape(
   isPresenceMember,
 );
 
+/** How many members a topic has. Subscribers of a matching pattern are not counted. */
+export interface Occupancy {
+  /** Connections that subscribe to exactly this topic. */
+  readonly members: number;
+  /** Users with at least one of these connections. */
+  readonly users: number;
+}
+
+/** Whether a value read from JSON is an Occupancy. */
+export const isOccupancy: Guard<Occupancy> = /* @__PURE__ */ shape('members:count users:count');
+
 /** One active topic. */
 export interface TopicInfo {
   readonly topic: Topic;

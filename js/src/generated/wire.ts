@@ -216,6 +216,8 @@ export interface ErrorInfo {
   readonly message: string;
   /** How to fix it. */
   readonly remedy?: string;
+  /** Parameter or member of the payload at fault, as a path such as `data.items[0].sku`. */
+  readonly field?: string;
   /** Earliest time to try again, milliseconds. */
   readonly retry_after_ms?: number;
   /** The topic it concerns. */
@@ -224,7 +226,7 @@ export interface ErrorInfo {
 
 /** Whether a value read from JSON is an ErrorInfo. */
 export const isErrorInfo: Guard<ErrorInfo> = /* @__PURE__ */ shape(
-  'code message remedy? retry_after_ms?:count topic?',
+  'code message remedy? field? retry_after_ms?:count topic?',
 );
 
 /** Result of one message of a batch: an error or an id. */
@@ -556,6 +558,8 @@ export interface ErrorFrame {
   readonly remedy?: string;
   /** The topic it concerns. */
   readonly topic?: string;
+  /** Parameter or member of the payload at fault, as a path such as `data.items[0].sku`. */
+  readonly field?: string;
   /** Earliest time to try again, milliseconds. */
   readonly retry_after_ms?: number;
   /** Chosen by the client, echoed in the answer to this frame. */
@@ -564,7 +568,7 @@ export interface ErrorFrame {
 
 /** Whether a value read from JSON is an ErrorFrame. */
 export const isErrorFrame: Guard<ErrorFrame> = /* @__PURE__ */ shape(
-  'type:=error code message remedy? topic? retry_after_ms?:count ref?:ref',
+  'type:=error code message remedy? topic? field? retry_after_ms?:count ref?:ref',
 );
 
 /** Every frame that a server may send on a WebSocket. */

@@ -207,7 +207,7 @@ export class Rest {
 
 /** An error as the result of one message. */
 export function errorInfo(error: PubSubError): ErrorInfo {
-  const { code, message, remedy, retryAfter, topic } = error;
+  const { code, message, remedy, retryAfter, topic, field } = error;
   const unknown = error instanceof OperationTimeout && error.outcomeUnknown;
   return compact<ErrorInfo>({
     code: (unknown ? 'outcome_unknown' : code) as ErrorInfo['code'],
@@ -215,6 +215,7 @@ export function errorInfo(error: PubSubError): ErrorInfo {
     remedy,
     retry_after_ms: retryAfter,
     topic,
+    field,
   });
 }
 

@@ -29,11 +29,21 @@ const NAMED = 5;
 /** Events that were taken, after which the space they held is given back. */
 const SPENT = 1_024;
 
+/** Which messages of a subscription the program does not want. */
+export interface Filter {
+  /** Whether the inbox leaves the message out. */
+  skips(message: Message): boolean;
+  /** An event was taken. */
+  taken(): void;
+}
+
 /** What one subscription has got and not yet handed to the program. */
 export class Inbox extends Stream<SubscriptionEvent> {
   denied: readonly Denial[] = [];
   /** Set while a bound is reached; the reader of the transport then gives way. */
   full = false;
+  /** Lets some messages pass by; undefined: none. */
+  filter: Filter | undefined;
   /** Where presence changes go: here, unless another inbox takes them. */
   presence: Inbox = this;
   /** True when the server has answered, or the subscription has ended before. */
@@ -82,6 +92,7 @@ export class Inbox extends Stream<SubscriptionEvent> {
   put(event: SubscriptionEvent, many: boolean): void {
     if (this.finished) return;
     const isMessage = event.kind === 'message';
+    if (isMessage && this.filter?.skips(event.message)) return;
     const size = OVERHEAD + (isMessage ? measure(event.message.data) : 0);
     if (isMessage) this._received += 1;
     if (event.kind === 'gap') this._gaps += 1;
@@ -121,10 +132,11 @@ export class Inbox extends Stream<SubscriptionEvent> {
     const event = this._front.size ? this._takeFront() : this._shift();
     if (event?.kind === 'message') {
       this._handled += 1;
-      this._stand(event.message.topic, event.message.seq);
+      this.stand(event.message.topic, event.message.seq);
     } else if (event?.kind === 'gap') {
-      this._stand(event.gap.topic, event.gap.to);
+      this.stand(event.gap.topic, event.gap.to);
     }
+    this.filter?.taken();
     return event;
   }
 
@@ -145,6 +157,11 @@ export class Inbox extends Stream<SubscriptionEvent> {
 
   private get _length(): number {
     return this._events.length - this._next;
+  }
+
+  /** Whether nothing waits. */
+  get empty(): boolean {
+    return !this._length && !this._front.size;
   }
 
   private get _isOver(): boolean {
@@ -219,7 +236,8 @@ export class Inbox extends Stream<SubscriptionEvent> {
     return !before;
   }
 
-  private _stand(topic: string, seq: number | undefined): void {
+  /** Note the position of a message that was taken or passed over. */
+  stand(topic: string, seq: number | undefined): void {
     const { positions } = this;
     if (seq === undefined) return;
     positions.set(topic, seq);

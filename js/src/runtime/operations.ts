@@ -12,9 +12,11 @@ import type { JsonObject } from '../generated/wire.js';
 import type { StateChange, StateName } from '../values.js';
 import type { Driver } from './driver.js';
 import { checkPresence } from './refusals.js';
+import { refusal } from './special_inbox.js';
 import { type Waiting, within } from './waiting.js';
 
 export { refuseMany, refuseMessage, refuseSubscription } from './refusals.js';
+export { prepareInbox } from './special_inbox.js';
 
 /** Wait until the client is connected; see `PubSub.connect`. */
 export async function connected(
@@ -55,10 +57,7 @@ export async function updatePresence(
   const settled = driver.settled(ref, (session) => session.updatePresence(topic, data, ref));
   const patience = driver.patience(options.timeout);
   const outcome = await within(settled, options.signal, driver.clock, patience);
-  if (outcome?.kind === 'rejected') {
-    const { code, message, remedy, retryAfter } = outcome;
-    throw fromCode(code, message, { remedy, retryAfter, topic: outcome.topic ?? topic });
-  }
+  if (outcome?.kind === 'rejected') throw refusal(outcome, topic);
   if (outcome) return;
   if (driver.state !== 'connected') {
     const about = { code: 'not_connected', topic };

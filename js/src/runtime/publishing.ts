@@ -200,9 +200,9 @@ function published(result: PublishResult = {}, item: Prepared): Published | PubS
 
 /** The error of one message, of what was said of it or of its batch. */
 function refused(
-  { code, message, remedy, topic, retryAfter }: Omit<Rejected, 'kind'>,
+  { code, message, remedy, topic, field, retryAfter }: Omit<Rejected, 'kind'>,
   { id, publication }: Prepared,
 ): PubSubError {
-  const about = { remedy, topic: topic ?? publication.topic, retryAfter, id };
+  const about = { remedy, topic: topic ?? publication.topic, field, retryAfter, id };
   return fromCode(code, message, about);
 }

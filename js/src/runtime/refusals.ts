@@ -1,14 +1,7 @@
 /** Errors about the arguments of `publish` and `subscribe`: loaded only when one is thrown. */
 
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
-import {
-  checkCall,
-  checkFlag,
-  checkFunction,
-  checkNumber,
-  invalid,
-  kind,
-} from '../settings/checks.js';
+import { checkCall, checkFunction, checkNumber, invalid, kind } from '../settings/checks.js';
 import { readReceiveQueue } from '../settings/options.js';
 import { checkName } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
@@ -138,12 +131,11 @@ export function refuseSubscription(
     const raises = name === 'onGap' && given[name] === 'raise';
     if (/^on|Loader$/.test(name) && !raises) checkFunction(name, given[name]);
   }
-  const { since, history, after, presence = false, queue = {} } = given;
+  const { since, history, after, queue = {} } = given;
   if (history !== undefined) checkNumber('history', history, [0, HISTORY_MAX, 'messages']);
   if (since !== undefined) unixMs(since);
   checkPatterns(topics);
   if (after !== undefined) checkPositions(after);
-  checkFlag('presence', presence);
   readReceiveQueue(queue as object, undefined, 'queue');
   if (given['onGap'] === 'raise') {
     throw new InvalidOption(

@@ -4,7 +4,7 @@ import type { Subscribe } from '../session/requests.js';
 import { isSignal } from '../settings/checks.js';
 import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
 import { isPattern, isTopic } from '../topics.js';
-import type { AnyPayload, Since } from '../values.js';
+import type { AnyPayload, JsonObject, Since } from '../values.js';
 import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
 import { HISTORY_MAX, isTime, PATTERNS_MAX } from './bounds.js';
 import type { Driver } from './driver.js';
@@ -24,7 +24,7 @@ import { onAbort, type Waiting, within } from './waiting.js';
 /** Arguments in which nothing is wrong; what is wrong with others, `refuseSubscription` knows. */
 const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
   'since?:0 history?:1 after?:2 onMessage?:3 onPresence?:3 onGap?:5 stateLoader?:3 ' +
-    'presence?:flag queue?:object timeout?:any signal?:4',
+    'presence?:any types?:any queue?:object timeout?:any signal?:4',
   (since) => (typeof since === 'number' || since instanceof Date) && isTime(Math.round(+since)),
   (history) => isCount(history, HISTORY_MAX),
   (after) =>
@@ -62,8 +62,18 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
    * call; then `onGap` is called, and the messages after the gap are delivered.
    */
   readonly stateLoader?: StateLoader | undefined;
-  /** Whether to ask for presence; default where `onPresence` is given. */
-  readonly presence?: boolean | undefined;
+  /**
+   * Whether to ask for presence; default where `onPresence` is given. An object also says how this
+   * client appears on the topics that are given by name, as `updatePresence` does:
+   * `presence: { status: 'typing' }`.
+   */
+  readonly presence?: boolean | JsonObject | undefined;
+  /**
+   * Deliver only messages of these types, for example `['order.created']`; default all. The client
+   * filters what the server sends, replays included: positions, gaps and `history` count messages of
+   * every type.
+   */
+  readonly types?: readonly string[] | undefined;
   /** Bounds of what waits for the program, and what happens when it is full. */
   readonly queue?: Partial<ReceiveQueue> | undefined;
   /** Milliseconds to wait for the server's answer; default `operationTimeout`. */
@@ -85,7 +95,7 @@ export async function subscribe<Data>(
   if (!fits || isMute || !isSome(patterns, PATTERNS_MAX, isPattern)) {
     return (await driver.part(operations(), {})).refuseSubscription(patterns, options, names);
   }
-  const { history, onMessage, onPresence, queue, signal } = options;
+  const { history, onMessage, onPresence, presence, queue, signal, types } = options;
   const named = options.since ?? history ?? options.after;
   const isNew = driver.options.recover === undefined || named !== undefined;
   const place = isNew
@@ -98,7 +108,7 @@ export async function subscribe<Data>(
     since: since && Math.round(+since),
     history,
     after: after && new Map(Object.entries(after)),
-    presence: options.presence ?? Boolean(onPresence),
+    presence: Boolean(presence ?? onPresence),
   };
   const bounds = readReceiveQueue(queue ?? {}, driver.options.receiveQueue, 'queue');
   const patience = driver.patience(options.timeout);
@@ -108,6 +118,11 @@ export async function subscribe<Data>(
     driver.refuseEnded();
   }
   const inbox = new Inbox(request.topics, bounds, request.after);
+  const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
+  const appear =
+    special === undefined
+      ? special
+      : (await driver.part(operations(), options)).prepareInbox(driver, inbox, options);
   const handlers = new Handlers(options, driver.listeners);
   const subscription = new Subscription<Data>(inbox, handlers, () => {
     ignore();
@@ -120,6 +135,7 @@ export async function subscribe<Data>(
     inbox.presence = new Inbox(request.topics, bounds);
   }
   driver.add(request, inbox);
+  if (appear) void inbox.answered.then(appear);
   if (onMessage || onPresence) void handlers.run(inbox.presence);
   const { clock } = driver;
   if (!(await within(inbox.answered, signal, clock, patience))) {

@@ -164,13 +164,13 @@ export class OwnPresence {
   }
 
   /** The server refused, for good; false if nothing is known under the `ref`. */
-  refused({ ref, code, message, remedy, topic, retry_after_ms }: ErrorFrame): boolean {
+  refused({ ref, code, message, remedy, topic, field, retry_after_ms }: ErrorFrame): boolean {
     const update = this._take(ref);
     if (!update) return false;
     this._own.forget(update.topic, update.data);
     const { refs, topic: about } = update;
     const error = { code, message, topic: topic ?? about, retryAfter: retry_after_ms };
-    if (refs.length) this._settle(refs, { kind: 'rejected', remedy, ...error });
+    if (refs.length) this._settle(refs, { kind: 'rejected', remedy, field, ...error });
     else this._context.ports.problem(error);
     this.flush();
     return true;

@@ -52,6 +52,8 @@ export interface Rejected {
   readonly remedy?: string | undefined;
   /** The topic it concerns. */
   readonly topic?: string | undefined;
+  /** Parameter or member of the payload at fault, if the server named it. */
+  readonly field?: string | undefined;
   /** Milliseconds to wait before another try. */
   readonly retryAfter?: number | undefined;
 }

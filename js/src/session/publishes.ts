@@ -203,13 +203,13 @@ export class Publishes {
 
   /** The server refused; false if nothing is in flight under the `ref`. */
   refused(frame: ErrorFrame): boolean {
-    const { code, message, remedy, topic, retry_after_ms: retryAfter, ref = '' } = frame;
+    const { code, message, remedy, topic, field, retry_after_ms: retryAfter, ref = '' } = frame;
     const entry = this._flight._entries.get(ref);
     if (!entry) return false;
     if (code === RATE_LIMITED) {
       this._advance(entry, retryAfter || PAUSE);
     } else {
-      this._settle(entry, { kind: 'rejected', code, message, remedy, topic, retryAfter });
+      this._settle(entry, { kind: 'rejected', code, message, remedy, topic, field, retryAfter });
       this.flush();
     }
     return true;
@@ -368,7 +368,7 @@ function resultOf(frame: PublishedFrame | ErrorFrame): PublishResult {
     const { id, timestamp, seq, duplicate } = frame;
     return { id, timestamp, seq, duplicate } as PublishResult;
   }
-  const { code, message, remedy, retry_after_ms } = frame;
-  const about = code === RATE_LIMITED ? { retry_after_ms } : { remedy };
+  const { code, message, remedy, field, retry_after_ms } = frame;
+  const about = code === RATE_LIMITED ? { retry_after_ms } : { remedy, field };
   return { error: { code, message, ...about } } as PublishResult;
 }

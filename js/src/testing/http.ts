@@ -1,6 +1,7 @@
 /** The HTTP API of a hub, as `fetch` calls it, without HTTP. */
 
 import type { ServerFrame } from '../generated/wire.js';
+import { occupancyOf } from '../users.js';
 import { isObject } from '../wire/guard.js';
 import type { Connection } from './connection.js';
 import type { Hub } from './hub.js';
@@ -100,6 +101,9 @@ function perform(asked: Asked): Response | Promise<Response> {
     }
     if (method === 'GET' && verb === 'presence') {
       return json({ members: hub.members(identity, topic) });
+    }
+    if (method === 'GET' && verb === 'occupancy') {
+      return json(occupancyOf(hub.members(identity, topic)));
     }
   }
   throw new Problem('not_found', 'there is nothing at this address');

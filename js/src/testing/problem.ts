@@ -32,6 +32,7 @@ export class Problem extends Error {
       message,
       remedy: details.remedy ?? CODES.get(code)?.remedy,
       topic: details.topic,
+      field: details.field,
       retry_after_ms: details.retryAfter,
     });
   }
@@ -64,9 +65,9 @@ const STATUSES: Readonly<Record<string, number>> = {
 export function problemResponse(problem: Problem): Response {
   const { message: detail, ...info } = problem.info;
   const status = STATUSES[problem.code] ?? 400;
-  const { field, retryAfter } = problem.details;
+  const { retryAfter } = problem.details;
   const type = `urn:hanzo:pubsub:error:${problem.code}`;
-  const body = { ...info, type, title: problem.code, status, detail, field };
+  const body = { ...info, type, title: problem.code, status, detail };
   const headers = new Headers({ 'Content-Type': 'application/problem+json' });
   if (retryAfter !== undefined) headers.set('Retry-After', String(Math.ceil(retryAfter / 1000)));
   return new Response(JSON.stringify(body), { status, headers });

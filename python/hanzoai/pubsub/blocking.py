@@ -46,8 +46,10 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.settings.options import ReceiveQueue, SendQueue, Settings, TransportChoice
     from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
+        Duration,
         Limits,
         Message,
+        Occupancy,
         OnInvalid,
         Outgoing,
         PositionList,
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
         TokenCallback,
         TopicInfo,
         Topics,
+        Ttl,
+        Types,
         Via,
     )
 
@@ -148,11 +152,11 @@ class PubSub:
         """The clock that the client lives by; see ``PubSubClient.clock``."""
         return self._client.clock
 
-    def connect(self, timeout: float | None = None) -> None:
+    def connect(self, timeout: Duration | None = None) -> None:
         """Connect, and wait until the client is connected; see ``PubSubClient.connect``."""
         self._call(lambda: self._client.connect(timeout))
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: Duration | None = None) -> None:
         """Settle what was published and end; see ``PubSubClient.close``.
 
         It also happens at the end of the program.
@@ -182,13 +186,14 @@ class PubSub:
         self,
         topics: Topics,
         *,
+        types: Types | None = None,
         since: Since | None = None,
         history: int | None = None,
         after: Mapping[str, int] | None = None,
         on_message: Handler[Message] | None = None,
         on_presence: Handler[PresenceChange] | None = None,
         on_gap: GapHandler | None = None,
-        presence: bool | None = None,
+        presence: bool | Mapping[str, Any] | None = None,
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,
     ) -> BlockingSubscription:
@@ -197,6 +202,7 @@ class PubSub:
         async def subscribe() -> Subscription:
             return self._client.subscribe(
                 topics,
+                types=types,
                 since=since,
                 history=history,
                 after=after,
@@ -217,11 +223,11 @@ class PubSub:
         topic: str,
         message: Outgoing,
         *,
-        ttl: int | None = None,
+        ttl: Ttl | None = None,
         id: str | None = None,
         key: str | None = None,
         background: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         via: Via = "auto",
     ) -> Published:
         """Publish one message, and wait until the server has it; see ``PubSubClient.publish``."""
@@ -242,13 +248,13 @@ class PubSub:
         self,
         messages: Sequence[tuple[str, Outgoing] | Mapping[str, Any]],
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         via: Via = "auto",
     ) -> list[Published | PubSubError]:
         """Publish several messages in one request, in order; see ``PubSubClient.publish_many``."""
         return self._call(lambda: self._client.publish_many(messages, timeout=timeout, via=via))
 
-    def batch(self, *, timeout: float | None = None, via: Via = "auto") -> BlockingBatch:
+    def batch(self, *, timeout: Duration | None = None, via: Via = "auto") -> BlockingBatch:
         """Collect publishes and send them together: ``with ps.batch() as b: b.publish(...)``."""
 
         async def batch() -> Batch:
@@ -264,7 +270,7 @@ class PubSub:
         data: Any,
         *,
         type: str = "request",
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         id: str | None = None,
         reply_to: str | None = None,
     ) -> Message:
@@ -310,7 +316,7 @@ class PubSub:
         before: str | None = None,
         after: int | None = None,
         limit: int | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> Iterator[Message]:
         """Retained messages of one topic, oldest first; see ``PubSubClient.history``."""
         return self._iterate(
@@ -319,18 +325,26 @@ class PubSub:
             )
         )
 
-    def presence(self, topic: str, *, timeout: float | None = None) -> list[PresenceMember]:
+    def presence(self, topic: str, *, timeout: Duration | None = None) -> list[PresenceMember]:
         """Everybody present on a topic."""
         return self._call(lambda: self._client.presence(topic, timeout=timeout))
 
+    def occupancy(self, topic: str, *, timeout: Duration | None = None) -> Occupancy:
+        """How many members a topic has; see ``PubSubClient.occupancy``."""
+        return self._call(lambda: self._client.occupancy(topic, timeout=timeout))
+
     def update_presence(
-        self, topic: str | None, data: Mapping[str, Any], *, timeout: float | None = None
+        self, topic: str | None, data: Mapping[str, Any], *, timeout: Duration | None = None
     ) -> None:
         """Change how this client appears; see ``PubSubClient.update_presence``."""
         self._call(lambda: self._client.update_presence(topic, data, timeout=timeout))
 
     def topics(
-        self, prefix: str | None = None, *, limit: int | None = None, timeout: float | None = None
+        self,
+        prefix: str | None = None,
+        *,
+        limit: int | None = None,
+        timeout: Duration | None = None,
     ) -> list[TopicInfo]:
         """Active topics, by name; see ``PubSubClient.topics``."""
         return self._call(lambda: self._client.topics(prefix, limit=limit, timeout=timeout))
@@ -341,8 +355,8 @@ class PubSub:
         *,
         after: Mapping[str, int] | None = None,
         at: Since | None = None,
-        wait: float = 0,
-        timeout: float | None = None,
+        wait: Duration = 0,
+        timeout: Duration | None = None,
     ) -> PositionList:
         """Where the logs of topics stand; see ``PubSubClient.positions``."""
         return self._call(

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.topic import TopicHandle
     from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import (
+        Duration,
         Limits,
         Message,
+        Occupancy,
         OnInvalid,
         Outgoing,
         PositionList,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
         TokenCallback,
         TopicInfo,
         Topics,
+        Ttl,
+        Types,
         Via,
     )
 
@@ -179,7 +183,7 @@ class PubSubClient:
         """The clock that the client lives by: the machine's, or one that a test moves."""
         return self._around.clock
 
-    async def connect(self, timeout: float | None = None) -> None:
+    async def connect(self, timeout: Duration | None = None) -> None:
         """Connect, and wait until the client is connected.
 
         Needed only to connect ahead of the first use or to learn of errors early. When the time
@@ -196,7 +200,7 @@ class PubSubClient:
         """
         await self._ready().connect(timeout)
 
-    async def close(self, timeout: float | None = None) -> None:
+    async def close(self, timeout: Duration | None = None) -> None:
         """End: settle what was published, close the connection, end the subscriptions.
 
         Idempotent, and may be called from handlers. Iterations end after the messages they hold.
@@ -209,7 +213,7 @@ class PubSubClient:
             InvalidOption: The timeout is negative or no number.
         """
         if timeout is not None:
-            check_seconds("timeout", timeout, low=0.0)
+            timeout = check_seconds("timeout", timeout, low=0.0)
         self._closed = True
         if self._operations is not None:
             self._check_loop(self._operations)
@@ -230,13 +234,14 @@ class PubSubClient:
         self,
         topics: Topics,
         *,
+        types: Types | None = None,
         since: Since | None = None,
         history: int | None = None,
         after: Mapping[str, int] | None = None,
         on_message: Handler[Message] | None = None,
         on_presence: Handler[PresenceChange] | None = None,
         on_gap: GapHandler | None = None,
-        presence: bool | None = None,
+        presence: bool | Mapping[str, Any] | None = None,
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,
     ) -> Subscription:
@@ -249,6 +254,9 @@ class PubSubClient:
         Args:
             topics: A pattern or several: segments joined by dots, ``*`` for one segment, ``**``
                 for one or more.
+            types: Deliver only messages of these types, for example ``["order.created"]``; default
+                all. The client filters what the server sends, replays included: positions, gaps
+                and ``history`` count messages of every type.
             since: Replay what is newer: Unix ms, a datetime, or a timedelta back from now.
             history: Replay at most this many of the newest messages per topic, 0 to 10,000. The
                 server replays what it retains (``limits.history_max``); a warning in the log says
@@ -264,7 +272,9 @@ class PubSubClient:
                 iterated again. Without it and ``state_loader``, the first gap of each topic is
                 logged at WARNING where only messages are read.
             presence: Whether to ask for presence; default where ``on_presence`` is given. Without
-                that handler, changes come in ``sub.events()``.
+                that handler, changes come in ``sub.events()``. A mapping also says how this
+                client appears on the topics that are given by name, as ``update_presence`` does:
+                ``presence={"status": "typing"}``.
             state_loader: Called once for each gap to load the state again (REC-4), with the
                 positions from before the call; messages that come meanwhile are kept and follow.
             queue: Bounds of what waits for the program, and what happens when it is full.
@@ -283,6 +293,7 @@ class PubSubClient:
 
         request = Request.read(
             topics,
+            types=types,
             since=since,
             history=history,
             after=after,
@@ -304,11 +315,11 @@ class PubSubClient:
         topic: str,
         message: Outgoing,
         *,
-        ttl: int | None = None,
+        ttl: Ttl | None = None,
         id: str | None = None,
         key: str | None = None,
         background: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         via: Via = "auto",
     ) -> Published:
         """Publish one message, and wait until the server has it.
@@ -359,7 +370,7 @@ class PubSubClient:
         self,
         messages: Sequence[tuple[str, Outgoing] | Mapping[str, Any]],
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         via: Via = "auto",
     ) -> list[Published | PubSubError]:
         """Publish several messages in one request, in order.
@@ -387,14 +398,14 @@ class PubSubClient:
     async def _publish_many(
         self,
         messages: Sequence[tuple[str, Outgoing] | Mapping[str, Any]],
-        timeout: float | None,
+        timeout: Duration | None,
         via: Via,
     ) -> list[Published | PubSubError]:
         publisher = self._ready().publisher
         prepared = publisher.prepare_items(messages)
         return await publisher.publish_many(prepared, timeout=timeout, via=via)
 
-    def batch(self, *, timeout: float | None = None, via: Via = "auto") -> Batch:
+    def batch(self, *, timeout: Duration | None = None, via: Via = "auto") -> Batch:
         """Collect publishes and send them together.
 
         ``async with ps.batch() as b: b.publish(topic, message)``; at the end ``b.results`` has one
@@ -404,7 +415,7 @@ class PubSubClient:
 
         publisher, tracing = self._ready().publisher, self._tracing
 
-        def prepare(topic: str, message: Outgoing, ttl: int | None, id: str | None) -> Prepared:
+        def prepare(topic: str, message: Outgoing, ttl: Ttl | None, id: str | None) -> Prepared:
             traced = message if tracing is None else tracing.injected(message)
             return publisher.prepare(topic, traced, ttl, id)
 
@@ -419,7 +430,7 @@ class PubSubClient:
         data: Any,
         *,
         type: str = "request",
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         id: str | None = None,
         reply_to: str | None = None,
     ) -> Message:
@@ -510,7 +521,7 @@ class PubSubClient:
         before: str | None = None,
         after: int | None = None,
         limit: int | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> AsyncIterator[Message]:
         """Retained messages of one topic, oldest first, over as many pages as it takes.
 
@@ -531,7 +542,9 @@ class PubSubClient:
             topic, since=since, before=before, after=after, limit=limit, timeout=timeout
         )
 
-    async def presence(self, topic: str, *, timeout: float | None = None) -> list[PresenceMember]:
+    async def presence(
+        self, topic: str, *, timeout: Duration | None = None
+    ) -> list[PresenceMember]:
         """Everybody present on a topic.
 
         Args:
@@ -540,8 +553,19 @@ class PubSubClient:
         """
         return await self._ready().presence(topic, timeout=timeout)
 
+    async def occupancy(self, topic: str, *, timeout: Duration | None = None) -> Occupancy:
+        """How many members a topic has, and of how many users, without the list of them.
+
+        ``PresenceChange.occupancy`` has the same counts after each change of presence.
+
+        Args:
+            topic: A topic without wildcards.
+            timeout: Seconds or a timedelta; default ``operation_timeout``.
+        """
+        return await self._ready().occupancy(topic, timeout=timeout)
+
     async def update_presence(
-        self, topic: str | None, data: Mapping[str, Any], *, timeout: float | None = None
+        self, topic: str | None, data: Mapping[str, Any], *, timeout: Duration | None = None
     ) -> None:
         """Change how this client appears, on one topic or on all that it is a member of.
 
@@ -554,7 +578,11 @@ class PubSubClient:
         await self._ready().update_presence(topic, data, timeout=timeout)
 
     async def topics(
-        self, prefix: str | None = None, *, limit: int | None = None, timeout: float | None = None
+        self,
+        prefix: str | None = None,
+        *,
+        limit: int | None = None,
+        timeout: Duration | None = None,
     ) -> list[TopicInfo]:
         """Active topics, by name (needs an administrator's token).
 
@@ -571,8 +599,8 @@ class PubSubClient:
         *,
         after: Mapping[str, int] | None = None,
         at: Since | None = None,
-        wait: float = 0,
-        timeout: float | None = None,
+        wait: Duration = 0,
+        timeout: Duration | None = None,
     ) -> PositionList:
         """Where the logs of topics stand: the positions of their oldest and newest messages.
 

@@ -1,6 +1,7 @@
 """Every exception of the SDK.
 
-    PubSubError                      code, message, remedy, retryable, topic, field, retry_after
+    PubSubError                      code, message, remedy, retryable, topic, field, retry_after,
+                                     docs
     ├── ConnectionFailed             also a ConnectionError
     ├── OperationTimeout             also a TimeoutError; outcome_unknown, id
     │   └── RequestTimeout           no reply to a request
@@ -64,6 +65,8 @@ class PubSubError(Exception):
         topic: The topic or pattern it concerns.
         field: The option, parameter or member of the payload at fault.
         retry_after: Earliest time to try again, in seconds from when it was raised.
+
+    ``str(error)`` is the message, the remedy, and the path of the page that describes the code.
     """
 
     code: str
@@ -103,11 +106,17 @@ class PubSubError(Exception):
         if cause is not None:
             self.__cause__ = cause
 
+    @property
+    def docs(self) -> str:
+        """Where the documentation describes the code; empty for a code this version lacks."""
+        return f"docs/errors.md#{self.code}" if self.code in CODES else ""
+
     def __str__(self) -> str:
         if not self.remedy:
             return self.message
         stop = "" if self.message.endswith((".", "!", "?")) else "."
-        return f"{self.message}{stop} {self.remedy}"
+        link = f" See {self.docs}" if self.docs else ""
+        return f"{self.message}{stop} {self.remedy}{link}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(code={self.code!r}, message={self.message!r})"

@@ -117,7 +117,7 @@ class TokenSigner:
             extra: Further claims of yours; the server ignores them.
 
         Returns:
-            A token as ``get_token`` returns it: ``value`` is the JWT.
+            A token as ``get_token`` returns it: ``value`` is the JWT, ``expires_at`` Unix seconds.
 
         Raises:
             InvalidOption: ``user``, ``ttl`` or ``extra`` is out of range.
@@ -156,7 +156,7 @@ class TokenSigner:
         claims.update({claim: value for claim, value in optional.items() if value})
         claims.update(extra or {})
         value = jwt.encode(claims, self._key, self.algorithm, headers={"kid": self.key_id})
-        return Token(value, expires_at=round((now + seconds) * 1000))
+        return Token(value, expires_at=now + seconds)
 
     def jwks(self, *others: TokenSigner) -> dict[str, list[dict[str, Any]]]:
         """The public keys, as JSON to serve at the server's ``iam_jwks_url``.

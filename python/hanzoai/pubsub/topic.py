@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue
     from hanzoai.pubsub.values import (
+        Duration,
         Message,
+        Occupancy,
         Outgoing,
         OutgoingOf,
         PresenceChange,
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
         Publication,
         Published,
         Since,
+        Ttl,
+        Types,
         Via,
     )
 
@@ -47,11 +51,11 @@ class TopicHandle(Generic[Data]):
         self,
         message: Data | OutgoingOf[Data] | Publication,
         *,
-        ttl: int | None = None,
+        ttl: Ttl | None = None,
         id: str | None = None,
         key: str | None = None,
         background: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         via: Via = "auto",
     ) -> Published:
         """Publish to this topic; see ``PubSubClient.publish``.
@@ -85,13 +89,14 @@ class TopicHandle(Generic[Data]):
     def subscribe(
         self,
         *,
+        types: Types | None = None,
         since: Since | None = None,
         history: int | None = None,
         after: int | None = None,
         on_message: Handler[Message[Data]] | None = None,
         on_presence: Handler[PresenceChange] | None = None,
         on_gap: GapHandler | None = None,
-        presence: bool | None = None,
+        presence: bool | Mapping[str, Any] | None = None,
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,
     ) -> Subscription[Data]:
@@ -104,6 +109,7 @@ class TopicHandle(Generic[Data]):
         model = self._model
         subscription = self._client.subscribe(
             self.name,
+            types=types,
             since=since,
             history=history,
             after=None if after is None else {self.name: after},
@@ -123,7 +129,7 @@ class TopicHandle(Generic[Data]):
         before: str | None = None,
         after: int | None = None,
         limit: int | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> AsyncIterator[Message[Data]]:
         """Retained messages of this topic, oldest first; see ``PubSubClient.history``.
 
@@ -135,12 +141,16 @@ class TopicHandle(Generic[Data]):
         )
         return messages if self._model is None else _Read(messages, self._model)
 
-    async def presence(self, *, timeout: float | None = None) -> list[PresenceMember]:
+    async def presence(self, *, timeout: Duration | None = None) -> list[PresenceMember]:
         """Everybody present on this topic."""
         return await self._client.presence(self.name, timeout=timeout)
 
+    async def occupancy(self, *, timeout: Duration | None = None) -> Occupancy:
+        """How many members this topic has; see ``PubSubClient.occupancy``."""
+        return await self._client.occupancy(self.name, timeout=timeout)
+
     async def update_presence(
-        self, data: Mapping[str, Any], *, timeout: float | None = None
+        self, data: Mapping[str, Any], *, timeout: Duration | None = None
     ) -> None:
         """Change how this client appears on this topic; see ``PubSubClient.update_presence``."""
         await self._client.update_presence(self.name, data, timeout=timeout)

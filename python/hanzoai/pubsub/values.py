@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
+    Final,
     Generic,
     Literal,
     NotRequired,
@@ -19,9 +21,11 @@ from typing import (
 
 from pydantic import BaseModel
 
+from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.generated.wire import (
     Denial,
     Limits,
+    Occupancy,
     PositionList,
     PresenceMember,
     Publication,
@@ -40,8 +44,18 @@ if TYPE_CHECKING:
 Since: TypeAlias = int | datetime | timedelta
 """A time: Unix milliseconds, an aware datetime, or a timedelta back from now (either sign)."""
 
+Duration: TypeAlias = float | timedelta
+"""A duration: seconds, or a timedelta."""
+
+Ttl: TypeAlias = int | timedelta
+"""How long a message is kept: whole seconds, or a timedelta; 0 keeps nothing."""
+
 Topics: TypeAlias = str | Sequence[str]
 """One pattern or several."""
+
+
+Types: TypeAlias = str | Sequence[str] | AbstractSet[str]
+"""One message type or several."""
 
 
 class DataclassObject(Protocol):
@@ -66,7 +80,7 @@ class OutgoingOf(TypedDict, Generic[Data]):
 
     data: Data
     type: NotRequired[str]
-    ttl: NotRequired[int | None]
+    ttl: NotRequired[Ttl | None]
     id: NotRequired[str | None]
     meta: NotRequired[dict[str, Any] | None]
 
@@ -100,11 +114,52 @@ class Token:
 
     Attributes:
         value: The bearer token or API key, with or without ``Bearer ``. Not shown in ``repr``.
-        expires_at: When it ends, Unix milliseconds; None where unknown.
+        expires_at: When it expires: Unix seconds, as the ``exp`` claim has them, or an aware
+            datetime; None where unknown.
+
+    Raises:
+        InvalidOption: ``expires_at`` is in milliseconds, or a datetime without a time zone.
     """
 
     value: str = field(repr=False)
-    expires_at: int | None = None
+    expires_at: float | datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.expires_at is not None:
+            _check_expiry(self.expires_at)
+
+    @property
+    def expires_ms(self) -> int | None:
+        """``expires_at`` in Unix milliseconds."""
+        end = self.expires_at
+        if end is None:
+            return None
+        return round((end.timestamp() if isinstance(end, datetime) else end) * 1000)
+
+
+_LATEST: Final = 10**11
+"""Unix seconds of the year 5138: a larger number counts milliseconds."""
+
+
+def _check_expiry(end: object) -> None:
+    """Refuse what is no time in seconds.
+
+    Raises:
+        InvalidOption: As it says.
+    """
+    if isinstance(end, datetime):
+        if end.tzinfo is not None:
+            return
+        problem, remedy = "is a datetime without a time zone", "Use datetime.now(UTC) + lifetime."
+    elif isinstance(end, bool) or not isinstance(end, int | float):
+        problem, remedy = f"is {type(end).__name__}", "Pass Unix seconds or an aware datetime."
+    elif 0 <= end < _LATEST:
+        return
+    elif end >= _LATEST:
+        problem, remedy = "is in milliseconds", "Pass seconds: divide it by 1000."
+    else:
+        problem, remedy = "is not a time", "Pass Unix seconds or an aware datetime."
+    raise InvalidOption(f"`expires_at` {problem}.", field="expires_at", remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +190,7 @@ class StateChange:
         code: Code of ``spec/errors.yaml`` or the close code, 1006 for a connection that was lost
             or could not be opened; None where nothing new went wrong.
         reason: What happened, in words.
-        retry_in: Milliseconds until the next attempt, where one is planned.
+        retry_in: Seconds until the next attempt, where one is planned.
         attempt: Number of attempts since the client was last stable.
     """
 
@@ -143,7 +198,7 @@ class StateChange:
     to: StateName
     code: str | int | None = None
     reason: str = ""
-    retry_in: int | None = None
+    retry_in: float | None = None
     attempt: int = 0
 
 
@@ -186,6 +241,16 @@ class PresenceChange:
     members: tuple[PresenceMember, ...]
     change: PresenceChangeKind
     member: PresenceMember | None = None
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """How many members the topic has now, and of how many users."""
+        return occupancy_of(self.members)
+
+
+def occupancy_of(members: Sequence[PresenceMember]) -> Occupancy:
+    """How many these are, and of how many users."""
+    return Occupancy(members=len(members), users=len(users_of(members)))
 
 
 def users_of(members: Iterable[PresenceMember]) -> list[PresenceMember]:
@@ -248,10 +313,12 @@ Event: TypeAlias = Message[Data] | Gap | PresenceChange
 
 __all__ = [
     "Denial",
+    "Duration",
     "Event",
     "Gap",
     "Limits",
     "Message",
+    "Occupancy",
     "OnInvalid",
     "Outgoing",
     "OutgoingOf",
@@ -272,6 +339,9 @@ __all__ = [
     "TopicInfo",
     "TopicPosition",
     "Topics",
+    "Ttl",
+    "Types",
     "Via",
+    "occupancy_of",
     "users_of",
 ]

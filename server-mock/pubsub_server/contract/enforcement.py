@@ -61,7 +61,6 @@ class ContractInspector:
             return
         first = next(iter(validator.iter_errors(data)))
         field = _field(first)
-        # Frames have no `field`: the message names it.
         raise ServiceError(
             "schema",
             f"the payload does not match the contract. `{field}`: {first.message}",

@@ -389,6 +389,7 @@ def error_frame(error: ServiceError, ref: Ref = None, *, type: str = "error") ->
     frame: dict[str, object] = {"type": type, **error_info(error)}
     if type != "error":
         frame.pop("topic", None)
+        frame.pop("field", None)
     if ref is not None:
         frame["ref"] = ref
     return frame
@@ -403,6 +404,8 @@ def error_info(error: ServiceError) -> dict[str, object]:
         info["remedy"] = remedy
     if error.topic is not None:
         info["topic"] = error.topic
+    if error.field is not None:
+        info["field"] = error.field
     if error.retry_after_ms is not None:
         info["retry_after_ms"] = error.retry_after_ms
     return info

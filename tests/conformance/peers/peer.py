@@ -91,7 +91,11 @@ def plain(value: object) -> Any:
     match value:
         case PubSubError():
             return {"error": error(value)}
-        case Published() | Gap() | StateChange() | PresenceChange():
+        case StateChange():
+            told = {f.name.rstrip("_"): getattr(value, f.name) for f in dataclasses.fields(value)}
+            wait = value.retry_in
+            return told | {"retry_in": None if wait is None else round(wait * 1000)}
+        case Published() | Gap() | PresenceChange():
             return {
                 name.rstrip("_"): plain(getattr(value, name))
                 for name in (field.name for field in dataclasses.fields(value))
@@ -224,6 +228,9 @@ class Peer:
 
     async def do_presence(self, name: str, topic: Any) -> list[PresenceMember]:
         return await self._ps(name).presence(topic)
+
+    async def do_occupancy(self, name: str, topic: Any) -> Json:
+        return (await self._ps(name).occupancy(topic)).model_dump()
 
     async def do_update_presence(
         self, name: str, data: Any, topic: Any = None, **given: Any

@@ -122,17 +122,18 @@ class Output:
             self.err.flush()
 
     def error(self, error: PubSubError, **fields: Any) -> None:
-        """An error in one line: code, message, remedy."""
+        """An error in one line: code, message, remedy, and where the code is described."""
         if self.pretty_errors:
             where = f" (line {fields['line']})" if "line" in fields else ""
             self.item(
                 [(f"{error.code}{where}: ", "bold red")],
                 error.message,
                 (f" {error.remedy}", "dim"),
+                (f" See {error.docs}" if error.docs else "", "dim"),
                 error=True,
             )
             return
-        known = {"topic": error.topic, "field": error.field, **fields}
+        known = {"topic": error.topic, "field": error.field, "docs": error.docs or None, **fields}
         self.note(
             "error",
             error.message,

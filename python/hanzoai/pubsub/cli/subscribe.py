@@ -228,7 +228,7 @@ class _Reader:
     def _tell_state(self, change: StateChange) -> None:
         if change.to in {"reconnecting", "suspended"}:
             why = (change.reason or str(change.code or "connection lost")).rstrip(".")
-            wait = "" if change.retry_in is None else f"; next attempt in {change.retry_in} ms"
+            wait = "" if change.retry_in is None else f"; next attempt in {change.retry_in:.1f} s"
             known: dict[str, Any] = {
                 "code": change.code,
                 "retry_in": change.retry_in,

@@ -183,6 +183,8 @@ class ErrorInfo(Model):
     """Explanation of the error."""
     remedy: str | None = None
     """How to fix it."""
+    field: str | None = None
+    """Parameter or member of the payload at fault, as a path such as `data.items[0].sku`."""
     retry_after_ms: Annotated[int | None, Field(ge=0)] = None
     """Earliest time to try again, milliseconds."""
     topic: str | None = None
@@ -430,6 +432,8 @@ class ErrorFrame(Model):
     """How to fix it."""
     topic: str | None = None
     """The topic it concerns."""
+    field: str | None = None
+    """Parameter or member of the payload at fault, as a path such as `data.items[0].sku`."""
     retry_after_ms: Annotated[int | None, Field(ge=0)] = None
     """Earliest time to try again, milliseconds."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
@@ -513,6 +517,15 @@ class PresenceList(Model):
 
     members: list[PresenceMember]
     """All members."""
+
+
+class Occupancy(Model):
+    """How many members a topic has. Subscribers of a matching pattern are not counted."""
+
+    members: Annotated[int, Field(ge=0)]
+    """Connections that subscribe to exactly this topic."""
+    users: Annotated[int, Field(ge=0)]
+    """Users with at least one of these connections."""
 
 
 class TopicInfo(Model):

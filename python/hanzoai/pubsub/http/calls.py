@@ -19,6 +19,7 @@ from hanzoai.pubsub.generated.wire import (
     BatchRequest,
     ErrorInfo,
     HistoryPage,
+    Occupancy,
     PositionList,
     PositionsRequest,
     PresenceMember,
@@ -166,6 +167,11 @@ def presence(topic: str) -> Call[list[PresenceMember]]:
     return Call("GET", f"/v1/topics/{quote(topic, safe='')}/presence", _members, topic=topic)
 
 
+def occupancy(topic: str) -> Call[Occupancy]:
+    """How many members a topic has; plain HIP-56 has no such operation."""
+    return Call("GET", f"/v1/topics/{quote(topic, safe='')}/occupancy", _occupancy, topic=topic)
+
+
 def topics(prefix: str | None = None, limit: int | None = None) -> Call[TopicList]:
     """Active topics, for administrators (H-074)."""
     given = {"prefix": prefix, "limit": limit}
@@ -255,6 +261,7 @@ def error_info(error: PubSubError) -> ErrorInfo:
         remedy=error.remedy,
         retry_after_ms=None if wait is None else round(wait * 1000),
         topic=error.topic,
+        field=error.field,
     )
 
 
@@ -319,6 +326,13 @@ def _members(body: bytes) -> list[PresenceMember]:
     entries = _json_object(body).get("members", [])
     read = [read_member(entry) for entry in cast("list[object]", entries)]
     return [member for member in read if member is not None]
+
+
+def _occupancy(body: bytes) -> Occupancy:
+    try:
+        return Occupancy.model_validate(_json_object(body))
+    except ValidationError:
+        raise ProtocolError("It lacks the numbers of members and users.") from None
 
 
 def _topic_list(body: bytes) -> TopicList:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.runtime.handlers import Report
     from hanzoai.pubsub.runtime.subscription import Subscription
-    from hanzoai.pubsub.values import Message, Topics
+    from hanzoai.pubsub.values import Duration, Message, Topics
 
 logger = logging.getLogger("hanzoai.pubsub")
 
@@ -72,7 +72,7 @@ class Responder:
         """Whether it still takes requests."""
         return self._subscription.active
 
-    async def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
+    async def close(self, timeout: Duration = _CLOSE_TIMEOUT) -> None:
         """Take no more requests, and wait for the handlers that run.
 
         Idempotent.
@@ -80,13 +80,13 @@ class Responder:
         Args:
             timeout: Seconds to wait; handlers that still run then are cancelled. 0 cancels at once.
         """
-        check_seconds("timeout", timeout, low=0.0)
+        seconds = check_seconds("timeout", timeout, low=0.0)
         await self._subscription.unsubscribe()
         me = asyncio.current_task()
         running = {task for task in (*self._running, self._reader) if task is not me}
-        if running and timeout > 0:
+        if running and seconds > 0:
             gone = asyncio.Event()
-            timer = self._client.clock.call_later(timeout, gone.set)
+            timer = self._client.clock.call_later(seconds, gone.set)
             waiting = asyncio.ensure_future(asyncio.wait(running))
             expired = asyncio.ensure_future(gone.wait())
             try:

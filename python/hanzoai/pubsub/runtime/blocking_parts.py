@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
 from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.settings.options import ReceiveQueue
     from hanzoai.pubsub.values import (
+        Duration,
         Event,
+        Occupancy,
         Outgoing,
         OutgoingOf,
         PresenceChange,
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
         Published,
         Since,
         SubscriptionStats,
+        Ttl,
+        Types,
         Via,
     )
 
@@ -48,6 +53,10 @@ _NO_CONNECTION: Final = (
     "The client goes on trying, and what was published meanwhile follows once it is connected; "
     "`hanzo-pubsub doctor` finds the cause."
 )
+
+
+def _seconds(duration: Duration | None) -> float | None:
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 class End:
@@ -118,29 +127,30 @@ class BlockingSubscription(Generic[Data]):
         self._call(joined)
         return self
 
-    def next(self, timeout: float | None = None) -> Message[Data]:
+    def next(self, timeout: Duration | None = None) -> Message[Data]:
         """Wait for a message.
 
         Args:
-            timeout: Seconds; None waits for as long as it takes.
+            timeout: Seconds or a timedelta; None waits for as long as it takes.
 
         Raises:
             OperationTimeout: None came in time. Where there is no connection, it says since when
                 and why.
             ClosedError: The subscription has ended.
         """
-        message = self._next(timeout)
+        message = self._next(_seconds(timeout))
         if message is None:
             raise ClosedError(
                 "The subscription has ended.", remedy="Subscribe again.", topic=self.topics[0]
             )
         return message
 
-    def messages(self, timeout: float | None = None) -> Iterator[Message[Data]]:
+    def messages(self, timeout: Duration | None = None) -> Iterator[Message[Data]]:
         """Messages until none has come for ``timeout`` seconds, or the subscription has ended."""
+        seconds = _seconds(timeout)
         while True:
             try:
-                message = self._next(timeout)
+                message = self._next(seconds)
             except OperationTimeout:
                 return
             if message is None:
@@ -268,7 +278,7 @@ class BlockingBatch:
         return len(self._batch)
 
     def publish(
-        self, topic: str, message: Outgoing, *, ttl: int | None = None, id: str | None = None
+        self, topic: str, message: Outgoing, *, ttl: Ttl | None = None, id: str | None = None
     ) -> str:
         """Add a message and give its id; see ``Batch.publish``."""
         return self._batch.publish(topic, message, ttl=ttl, id=id)
@@ -316,7 +326,7 @@ class BlockingResponder:
         self._call(joined)
         return self
 
-    def close(self, timeout: float = 5.0) -> None:
+    def close(self, timeout: Duration = 5.0) -> None:
         """Take no more requests, and wait for the handlers that run; see ``Responder.close``."""
         self._call(lambda: self._responder.close(timeout))
 
@@ -352,11 +362,11 @@ class BlockingTopicHandle(Generic[Data]):
         self,
         message: Data | OutgoingOf[Data] | Publication,
         *,
-        ttl: int | None = None,
+        ttl: Ttl | None = None,
         id: str | None = None,
         key: str | None = None,
         background: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         via: Via = "auto",
     ) -> Published:
         """Publish to this topic; see ``TopicHandle.publish``."""
@@ -376,13 +386,14 @@ class BlockingTopicHandle(Generic[Data]):
     def subscribe(
         self,
         *,
+        types: Types | None = None,
         since: Since | None = None,
         history: int | None = None,
         after: int | None = None,
         on_message: Handler[Message[Data]] | None = None,
         on_presence: Handler[PresenceChange] | None = None,
         on_gap: GapHandler | None = None,
-        presence: bool | None = None,
+        presence: bool | Mapping[str, Any] | None = None,
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,
     ) -> BlockingSubscription[Data]:
@@ -390,6 +401,7 @@ class BlockingTopicHandle(Generic[Data]):
         model = self._model
         subscription = self._client.subscribe(
             self.name,
+            types=types,
             since=since,
             history=history,
             after=None if after is None else {self.name: after},
@@ -409,7 +421,7 @@ class BlockingTopicHandle(Generic[Data]):
         before: str | None = None,
         after: int | None = None,
         limit: int | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> Iterator[Message[Data]]:
         """Retained messages of this topic, oldest first; see ``TopicHandle.history``."""
         messages = self._client.history(
@@ -419,11 +431,15 @@ class BlockingTopicHandle(Generic[Data]):
             return messages
         return cast("Iterator[Message[Data]]", ReadEvents(messages, self._model))
 
-    def presence(self, *, timeout: float | None = None) -> list[PresenceMember]:
+    def presence(self, *, timeout: Duration | None = None) -> list[PresenceMember]:
         """Everybody present on this topic."""
         return self._client.presence(self.name, timeout=timeout)
 
-    def update_presence(self, data: Mapping[str, Any], *, timeout: float | None = None) -> None:
+    def occupancy(self, *, timeout: Duration | None = None) -> Occupancy:
+        """How many members this topic has; see ``PubSubClient.occupancy``."""
+        return self._client.occupancy(self.name, timeout=timeout)
+
+    def update_presence(self, data: Mapping[str, Any], *, timeout: Duration | None = None) -> None:
         """Change how this client appears on this topic."""
         self._client.update_presence(self.name, data, timeout=timeout)
 

@@ -78,6 +78,8 @@ class Deliveries:
         if found is None or (self._own_ids and message.id in self._own_ids):
             return
         inbox = found[0]
+        if inbox.types is not None and not inbox.takes(message):
+            return
         inbox.put(message)
         if inbox.full:
             self._give_way()
@@ -92,7 +94,10 @@ class Deliveries:
             return
         if self._own_ids:
             messages = [message for message in messages if message.id not in self._own_ids]
-        found[0].put_replay(messages)
+        inbox = found[0]
+        if inbox.types is not None:
+            messages = [message for message in messages if inbox.takes(message)]
+        inbox.put_replay(messages)
         self._give_way()
 
     def gap(

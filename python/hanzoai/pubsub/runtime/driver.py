@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.session import Session
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.transports import Transport
+    from hanzoai.pubsub.values import Duration
 
 logger = logging.getLogger("hanzoai.pubsub")
 
@@ -226,7 +227,7 @@ class Driver:
         if self.is_finished:
             raise self.error.with_traceback(None) if self.error else ClosedError()
 
-    def patience(self, timeout: float | None) -> float:
+    def patience(self, timeout: Duration | None) -> float:
         """Seconds that an operation may take.
 
         Raises:
@@ -234,8 +235,7 @@ class Driver:
         """
         if timeout is None:
             return self.options.operation_timeout
-        check_seconds("timeout", timeout)
-        return timeout
+        return check_seconds("timeout", timeout)
 
     async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         """Wait until a condition holds.
@@ -377,7 +377,7 @@ class Driver:
             self.call(self.session.token_failed, call, words, refused=refused)
             return
         self._fetches.pop(call, None)
-        ends = token.expires_at
+        ends = token.expires_ms
         left = None if ends is None else max(0, ends - self.clock.wall_ms())
         self.call(self.session.token, call, token.value, left)
 
@@ -446,7 +446,7 @@ class Driver:
             to=change.public,
             code=change.code,
             reason=change.reason or "",
-            retry_in=change.retry_in,
+            retry_in=None if change.retry_in is None else change.retry_in / 1000,
             attempt=change.attempt,
         )
         self.failures.changed(shown)

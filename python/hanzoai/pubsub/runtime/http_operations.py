@@ -16,7 +16,7 @@ from hanzoai.pubsub.errors import (
 from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.runtime.times import unix_ms
-from hanzoai.pubsub.values import Published
+from hanzoai.pubsub.values import Published, occupancy_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.tokens import TokenSource
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.settings.options import ClientOptions
-    from hanzoai.pubsub.values import Message, PositionList, Since, TopicInfo
+    from hanzoai.pubsub.values import (
+        Message,
+        Occupancy,
+        PositionList,
+        Since,
+        TopicInfo,
+    )
 
 _ASK_AGAIN: Final = 60.0
 """Seconds after which an HTTP API that was not there is looked for again."""
@@ -140,6 +146,13 @@ class HttpApi:
     async def presence(self, topic: str, seconds: float) -> list[PresenceMember]:
         """Everybody present on a topic."""
         return await self.rest.presence(topic, timeout=seconds)
+
+    async def occupancy(self, topic: str, seconds: float) -> Occupancy:
+        """How many members a topic has, counted here where the server does not count them."""
+        try:
+            return await self.rest.perform(rest_calls.occupancy(topic), timeout=seconds)
+        except NotFound:
+            return occupancy_of(await self.presence(topic, seconds))
 
     async def topics(
         self, prefix: str | None, limit: int | None, seconds: float
@@ -258,6 +271,7 @@ def published(result: PublishResult, item: Prepared) -> Published | PubSubError:
         error.message,
         remedy=error.remedy,
         topic=error.topic or item.publication.topic,
+        field=error.field,
         retry_after=None if error.retry_after_ms is None else error.retry_after_ms / 1000,
     )
     if isinstance(told, OperationTimeout):

@@ -62,6 +62,8 @@ class Inbox:
         self.told = False
         """Set where a call or an iteration raises the error, or has it reported."""
         self.positions: dict[str, int] = {}
+        self.types: frozenset[str] | None = None
+        """Types of the messages to keep; None keeps all."""
         self.history: int | None = None
         """Messages of a topic that were asked for, until the server answers."""
         self.policy: Literal["gap", "block", "error"] = bounds.policy
@@ -76,6 +78,7 @@ class Inbox:
         self._sizes: deque[int] = deque()  # of the oldest entries; the rest are not measured yet
         self._bytes = 0
         self._front: dict[tuple[type, str], Gap | PresenceChange] = {}
+        self._skipped: dict[str, int] = {}  # positions of other types behind the newest entry
         self._received = self._handled = self._dropped = self._gaps = self._others = 0
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -101,6 +104,17 @@ class Inbox:
                 if not waiter.done():
                     waiter.set_result(None)
             self._waiters.clear()
+
+    def takes(self, message: Message) -> bool:
+        """Whether a message is of a type to keep; one of another type only moves the position."""
+        if self.types is None or message.type in self.types:
+            return True
+        if message.seq is not None and not self.finished:
+            if message.topic in self._skipped or len(self._skipped) < _POSITIONS:
+                self._skipped[message.topic] = message.seq
+            if self.empty:
+                self._pass_skipped()
+        return False
 
     def put_replay(self, messages: Sequence[Message]) -> None:
         """Add messages that came at once, from the log: these may exceed the bound.
@@ -159,6 +173,8 @@ class Inbox:
         if self._front:
             entry: Event = self._front.pop(next(iter(self._front)))
             self._passed(entry)
+            if self._skipped and not self._entries and not self._front:
+                self._pass_skipped()
             return entry
         if not self._entries:
             return None
@@ -176,6 +192,8 @@ class Inbox:
         else:
             self._others -= 1
             self._passed(entry)
+        if self._skipped and not self._entries:
+            self._pass_skipped()
         if self._allowed > self._most:
             self._allowed = max(self._most, len(self._entries))
         if self.full and self._has_room():
@@ -295,10 +313,19 @@ class Inbox:
 
     def _passed(self, entry: Event) -> None:
         if isinstance(entry, Gap) and entry.to is not None:
-            topic, positions = entry.topic, self.positions
-            if topic not in positions and len(positions) >= _POSITIONS:
-                del positions[next(iter(positions))]
-            positions[topic] = entry.to
+            self._stand(entry.topic, entry.to)
+
+    def _pass_skipped(self) -> None:
+        for topic, seq in self._skipped.items():
+            if seq > self.positions.get(topic, -1):
+                self._stand(topic, seq)
+        self._skipped.clear()
+
+    def _stand(self, topic: str, seq: int) -> None:
+        positions = self.positions
+        if topic not in positions and len(positions) >= _POSITIONS:
+            del positions[next(iter(positions))]
+        positions[topic] = seq
 
     def _wake(self) -> None:
         for waiter in self._waiters:

@@ -23,9 +23,9 @@ from hanzoai.pubsub.runtime.publisher import Publisher
 from hanzoai.pubsub.runtime.states import StateStream
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.runtime.topic_arguments import one_topic, pattern_list, position_map
-from hanzoai.pubsub.session.ports import Rejected
+from hanzoai.pubsub.session.ports import Outcome, Rejected
 from hanzoai.pubsub.session.session import Session
-from hanzoai.pubsub.settings.checks import check_number
+from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.wire.payloads import check_data
 
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import (
+        Duration,
         Limits,
         Message,
+        Occupancy,
         PositionList,
         PresenceMember,
         Since,
@@ -148,11 +150,11 @@ class Operations:
         """Start a task that is waited for on close."""
         self._driver.spawn(coroutine, name)
 
-    def patience(self, timeout: float | None) -> float:
+    def patience(self, timeout: Duration | None) -> float:
         """Seconds that an operation may take; default ``operation_timeout``."""
         return self._driver.patience(timeout)
 
-    async def connect(self, timeout: float | None) -> None:
+    async def connect(self, timeout: Duration | None) -> None:
         """Connect, and wait until that is so; see ``PubSubClient.connect``."""
         driver = self._driver
         self._driver.refuse_ended()
@@ -283,7 +285,7 @@ class Operations:
     # ------------------------------------------------------------ presence
 
     async def update_presence(
-        self, topic: str | None, data: Mapping[str, Any], *, timeout: float | None
+        self, topic: str | None, data: Mapping[str, Any], *, timeout: Duration | None
     ) -> None:
         """Change how this client appears; see ``PubSubClient.update_presence``."""
         if topic is not None:
@@ -324,14 +326,19 @@ class Operations:
         finally:
             timer.cancel()
         if isinstance(outcome, Rejected):
-            wait = outcome.retry_after
-            raise from_code(
-                outcome.code,
-                outcome.message,
-                remedy=outcome.remedy,
-                topic=outcome.topic or topic,
-                retry_after=None if wait is None else wait / 1000,
-            )
+            raise _refusal(outcome, topic)
+
+    def appear(self, topic: str, data: Mapping[str, Any]) -> None:
+        """Say how this client appears, now or with the next connection; report a refusal."""
+        settled = self._driver.update_presence(topic, dict(data))
+
+        def report(settled: asyncio.Future[Outcome]) -> None:
+            if settled.cancelled() or not isinstance(outcome := settled.result(), Rejected):
+                return
+            if outcome.code != "closed":
+                self.report(_refusal(outcome, topic), topic)
+
+        settled.add_done_callback(report)
 
     # ------------------------------------------------------------ over HTTP
 
@@ -343,7 +350,7 @@ class Operations:
         before: str | None,
         after: int | None,
         limit: int | None,
-        timeout: float | None,
+        timeout: Duration | None,
     ) -> AsyncIterator[Message]:
         """Retained messages; see ``PubSubClient.history``."""
         self._driver.refuse_ended()
@@ -356,13 +363,18 @@ class Operations:
             seconds=self._driver.patience(timeout),
         )
 
-    async def presence(self, topic: str, *, timeout: float | None) -> list[PresenceMember]:
+    async def presence(self, topic: str, *, timeout: Duration | None) -> list[PresenceMember]:
         """Everybody present on a topic."""
         self._driver.refuse_ended()
         return await self._http.presence(one_topic(topic), self._driver.patience(timeout))
 
+    async def occupancy(self, topic: str, *, timeout: Duration | None) -> Occupancy:
+        """How many members a topic has."""
+        self._driver.refuse_ended()
+        return await self._http.occupancy(one_topic(topic), self._driver.patience(timeout))
+
     async def topics(
-        self, prefix: str | None, *, limit: int | None, timeout: float | None
+        self, prefix: str | None, *, limit: int | None, timeout: Duration | None
     ) -> list[TopicInfo]:
         """Active topics."""
         self._driver.refuse_ended()
@@ -378,14 +390,26 @@ class Operations:
         *,
         after: Mapping[str, int] | None,
         at: Since | None,
-        wait: float,
-        timeout: float | None,
+        wait: Duration,
+        timeout: Duration | None,
     ) -> PositionList:
         """Where the logs of topics stand; see ``PubSubClient.positions``."""
         self._driver.refuse_ended()
         names = pattern_list(topics)
         known = None if after is None else position_map(after)
-        check_number("wait", wait, 0, _WAIT_MAX, "seconds")
+        patience = check_seconds("wait", wait, 0.0, _WAIT_MAX)
         return await self._http.positions(
-            names, after=known, at=at, wait=wait, seconds=self._driver.patience(timeout)
+            names, after=known, at=at, wait=patience, seconds=self._driver.patience(timeout)
         )
+
+
+def _refusal(outcome: Rejected, topic: str | None) -> PubSubError:
+    wait = outcome.retry_after
+    return from_code(
+        outcome.code,
+        outcome.message,
+        remedy=outcome.remedy,
+        topic=outcome.topic or topic,
+        field=outcome.field,
+        retry_after=None if wait is None else wait / 1000,
+    )

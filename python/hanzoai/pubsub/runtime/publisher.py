@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.events import SendPolicy
     from hanzoai.pubsub.session.ports import Outcome
     from hanzoai.pubsub.settings.options import ClientOptions
-    from hanzoai.pubsub.values import Outgoing
+    from hanzoai.pubsub.values import (
+        Duration,
+        Outgoing,
+        Ttl,
+    )
 
 if TYPE_CHECKING:
 
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
         """See ``PubSubClient.update_presence``."""
 
         def __call__(
-            self, topic: str | None, data: Mapping[str, Any], *, timeout: float | None
+            self, topic: str | None, data: Mapping[str, Any], *, timeout: Duration | None
         ) -> Awaitable[None]:
             """Return when the server has answered."""
             ...
@@ -92,7 +96,7 @@ class Publisher:
         return (peer and peer.limits.max_payload) or self._options.max_payload
 
     def prepare(
-        self, topic: str | None, message: Outgoing, ttl: int | None = None, id: str | None = None
+        self, topic: str | None, message: Outgoing, ttl: Ttl | None = None, id: str | None = None
     ) -> Prepared:
         """Check one message."""
         return prepare(topic, message, self.max_payload, ttl=ttl, id=id)
@@ -112,11 +116,11 @@ class Publisher:
         self,
         topic: str,
         message: Outgoing,
-        ttl: int | None,
+        ttl: Ttl | None,
         id: str | None,
         key: str | None,
         background: bool,
-        timeout: float | None,
+        timeout: Duration | None,
         via: Via,
     ) -> Published:
         """Publish one message, or change the presence that it stands for."""
@@ -145,7 +149,7 @@ class Publisher:
         return _only(self._results(outcome, [one], seconds, expired=expired))
 
     async def publish_many(
-        self, items: Sequence[Prepared], *, timeout: float | None, via: Via
+        self, items: Sequence[Prepared], *, timeout: Duration | None, via: Via
     ) -> list[Published | PubSubError]:
         """Publish several; see ``PubSubClient.publish_many``."""
         check_choice("via", via, get_args(Via))
@@ -283,6 +287,7 @@ class Publisher:
             outcome.message,
             remedy=outcome.remedy,
             topic=outcome.topic or topic,
+            field=outcome.field,
             retry_after=None if outcome.retry_after is None else outcome.retry_after / 1000,
         )
 

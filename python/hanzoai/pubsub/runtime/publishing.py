@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from pydantic import ValidationError
@@ -25,14 +26,18 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from hanzoai.pubsub.values import Outgoing, Published
+    from hanzoai.pubsub.values import (
+        Outgoing,
+        Published,
+        Ttl,
+    )
 
 PRESENCE_UPDATE: Final = "presence.update"
 """A message of this type changes the sender's presence (HIP-56, Client SDK)."""
 
 _REMEDIES: Final = {
     "type": "Give 1 to 128 characters as a str.",
-    "ttl": "Give whole seconds, 0 or more; 0 keeps nothing.",
+    "ttl": "Give whole seconds or a timedelta of them, 0 or more; 0 keeps nothing.",
     "id": "Give 1 to 128 characters as a str, or leave it out.",
     "meta": "Give a dict of JSON values, or leave it out.",
 }
@@ -60,7 +65,7 @@ def prepare(
     message: Outgoing,
     limit: int,
     *,
-    ttl: int | None = None,
+    ttl: Ttl | None = None,
     id: str | None = None,
 ) -> Prepared:
     """Check one message and give it an id.
@@ -110,6 +115,8 @@ def prepare(
         fields["data"] = plain(fields["data"])
     if ttl is not None:
         fields["ttl"] = ttl
+    if "ttl" in fields and isinstance(fields["ttl"], timedelta):
+        fields["ttl"] = _whole_seconds(fields["ttl"])
     if id is not None:
         fields["id"] = id
     elif "id" not in fields:
@@ -129,6 +136,15 @@ def prepare(
     if publication.meta is not None:
         size += check_data(publication.meta, limit, topic=topic, path="meta")
     return Prepared(publication, fields["id"], size)
+
+
+def _whole_seconds(ttl: timedelta) -> int:
+    seconds = ttl.total_seconds()
+    if seconds != int(seconds):
+        raise InvalidOption(
+            "`ttl` is not a whole number of seconds.", remedy=_REMEDIES["ttl"], field="ttl"
+        )
+    return int(seconds)
 
 
 def _fields(message: object) -> Mapping[str, Any]:
@@ -208,7 +224,7 @@ class Batch:
         return len(self._items)
 
     def publish(
-        self, topic: str, message: Outgoing, *, ttl: int | None = None, id: str | None = None
+        self, topic: str, message: Outgoing, *, ttl: Ttl | None = None, id: str | None = None
     ) -> str:
         """Add a message; it is checked at once and sent at the end of the block.
 

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.errors import InvalidOption, OperationTimeout, PubSubError
+from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.runtime.handlers import Handlers
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.runtime.subscription import Subscription
 from hanzoai.pubsub.runtime.times import unix_ms
 from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
 from hanzoai.pubsub.session.events import Subscribe
-from hanzoai.pubsub.settings.checks import check_function, check_instance, check_whole
+from hanzoai.pubsub.settings.checks import check_function, check_instance, check_whole, kind
 from hanzoai.pubsub.settings.options import ReceiveQueue
+from hanzoai.pubsub.topics import is_wildcard
+from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.operations import Operations
-    from hanzoai.pubsub.values import Message, PresenceChange, Since, Topics
+    from hanzoai.pubsub.values import Message, PresenceChange, Since, Topics, Types
 
 _HISTORY_MAX: Final = 10_000
+_TYPE_MAX: Final = 128
 _numbers: Final = itertools.count(1)
 
 
@@ -33,7 +39,9 @@ class Request:
 
     Attributes:
         event: The request to the session.
+        own_presence: How this client appears on the topics given by name; None for as it is.
         queue: Bounds of what waits for the program.
+        types: Types of the messages to deliver; None for all.
         on_message: Handler of messages.
         on_presence: Handler of presence changes.
         on_gap: Handler of gaps, or ``"raise"``.
@@ -41,7 +49,9 @@ class Request:
     """
 
     event: Subscribe
+    own_presence: dict[str, Any] | None
     queue: ReceiveQueue
+    types: frozenset[str] | None
     on_message: Handler[Message] | None
     on_presence: Handler[PresenceChange] | None
     on_gap: GapHandler | None
@@ -52,13 +62,14 @@ class Request:
         cls,
         topics: Topics,
         *,
+        types: Types | None,
         since: Since | None,
         history: int | None,
         after: Mapping[str, int] | None,
         on_message: Handler[Message] | None,
         on_presence: Handler[PresenceChange] | None,
         on_gap: GapHandler | None,
-        presence: bool | None,
+        presence: bool | Mapping[str, Any] | None,
         state_loader: StateLoader | None,
         queue: ReceiveQueue,
         now_ms: int,
@@ -86,9 +97,11 @@ class Request:
                 since=None if since is None else unix_ms(since, now_ms),
                 history=history,
                 after=position_map(after),
-                presence=on_presence is not None if presence is None else presence,
+                presence=on_presence is not None if presence is None else presence is not False,
             ),
+            None if presence is None or isinstance(presence, bool) else _own(presence, topics),
             queue,
+            None if types is None else _type_set(types),
             on_message,
             on_presence,
             on_gap,
@@ -117,11 +130,13 @@ class _Place:
 
     def __init__(self, request: Request, ready: Callable[[], Operations]) -> None:
         self._event = request.event
+        self._own_presence = request.own_presence
         self._ready = ready
         self._operations: Operations | None = None
         self.inbox = Inbox(request.event.topics, request.queue, self.leave)
         self.inbox.positions.update(request.event.after)
         self.inbox.history = request.event.history
+        self.inbox.types = request.types
         self.handlers = Handlers(
             request.on_message,
             request.on_presence,
@@ -138,8 +153,21 @@ class _Place:
     def begin(self) -> None:
         operations = self._operations = self._ready()
         operations.add(self._event, self.inbox, self._presence)
+        if self._own_presence is not None:
+            operations.spawn(self._appear(operations, self._own_presence), "own presence")
         if self.handlers.on_message is not None or self._presence is not self.inbox:
             operations.spawn(self._run_handlers(operations), "handlers")
+
+    async def _appear(self, operations: Operations, own: dict[str, Any]) -> None:
+        while not self.inbox.joined:
+            try:
+                await operations.wait_joined(self.inbox)
+            except OperationTimeout:
+                continue
+            except PubSubError:
+                return
+        for topic in itertools.filterfalse(is_wildcard, self.inbox.granted):
+            operations.appear(topic, own)
 
     async def _run_handlers(self, operations: Operations) -> None:
         await self.handlers.run(self._presence)
@@ -163,6 +191,41 @@ class _Place:
     def _report(self, error: Exception, topic: str | None) -> None:
         if self._operations is not None:
             self._operations.report(error, topic)
+
+
+def _own(presence: object, topics: Topics) -> dict[str, Any]:
+    if not isinstance(presence, Mapping):
+        raise InvalidOption(
+            f"`presence` is {kind(presence)}.",
+            remedy="Pass True, False, or a mapping of what members see of this client.",
+            field="presence",
+        )
+    if all(map(is_wildcard, pattern_list(topics))):
+        raise InvalidOption(
+            "`presence` is an object, and every topic has a wildcard.",
+            remedy="Give a topic by its name: only its subscribers are members.",
+            field="presence",
+        )
+    own = dict(cast("Mapping[str, Any]", presence))
+    check_data(own, LIMITS.max_payload, path="presence")
+    return own
+
+
+def _type_set(types: Types) -> frozenset[str]:
+    given: object = (types,) if isinstance(types, str) else types
+    if not isinstance(given, Sequence | AbstractSet) or isinstance(given, bytes) or not given:
+        problem = "empty" if given == () or isinstance(given, Sized) else type(given).__name__
+        raise InvalidOption(
+            f"`types` is {problem}.", remedy="Pass a message type or several.", field="types"
+        )
+    for one in cast("Sequence[object]", given):
+        if not isinstance(one, str) or not 0 < len(one) <= _TYPE_MAX:
+            raise InvalidOption(
+                f"`types` has {'a text of another length' if isinstance(one, str) else kind(one)}.",
+                remedy=f"Pass message types of 1 to {_TYPE_MAX} characters.",
+                field="types",
+            )
+    return frozenset(cast("Sequence[str]", given))
 
 
 def _check_on_gap(on_gap: object, *, iterated: bool) -> None:

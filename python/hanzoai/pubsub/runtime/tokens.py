@@ -82,7 +82,7 @@ class TokenSource:
             if self._waiting == 0 and not task.done():
                 self._give_up(task)
         if token.expires_at is None and self._life is not None:
-            token = Token(token.value, self._clock.wall_ms() + round(self._life * 1000))
+            token = Token(token.value, self._clock.wall_ms() / 1000 + self._life)
         self._current = token
         self._fetched_at = self._clock.now()
         return token
@@ -120,7 +120,7 @@ class TokenSource:
         token = self._current
         if token is None:
             token = await self._ask("connect")
-        elif token.expires_at is not None and token.expires_at <= self._clock.wall_ms():
+        elif token.expires_ms is not None and token.expires_ms <= self._clock.wall_ms():
             token = await self._ask("expiring")
         self._rejections = 0
         return token.value

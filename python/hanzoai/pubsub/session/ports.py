@@ -50,6 +50,7 @@ class Rejected:
         remedy: What to do about it, if the server said it; else the table knows.
         topic: The topic it concerns.
         retry_after: Milliseconds to wait before another try.
+        field: Parameter or member of the payload at fault, if the server named it.
     """
 
     code: str
@@ -57,6 +58,7 @@ class Rejected:
     remedy: str | None = None
     topic: str | None = None
     retry_after: int | None = None
+    field: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

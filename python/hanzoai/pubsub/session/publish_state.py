@@ -58,7 +58,9 @@ def results_of(frame: PublishedFrame) -> list[PublishResult]:
 
 def rejected(frame: ErrorFrame) -> Rejected:
     """What an error frame says, as an outcome."""
-    return Rejected(frame.code, frame.message, frame.remedy, frame.topic, frame.retry_after_ms)
+    return Rejected(
+        frame.code, frame.message, frame.remedy, frame.topic, frame.retry_after_ms, frame.field
+    )
 
 
 def count_in(counter: list[int], publish: Publish, sign: int) -> None:

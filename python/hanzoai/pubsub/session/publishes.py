@@ -298,7 +298,9 @@ class Publishes:
             self._pump()
         else:
             entry.results[slot] = PublishResult(
-                error=ErrorInfo(code=frame.code, message=frame.message, remedy=frame.remedy)
+                error=ErrorInfo(
+                    code=frame.code, message=frame.message, remedy=frame.remedy, field=frame.field
+                )
             )
             entry.left -= 1
             self._advance(entry, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from datetime import timedelta
 from typing import Final
 
 from hanzoai.pubsub.errors import InvalidOption
@@ -37,9 +38,11 @@ def _plain(bound: float) -> str:
     return str(int(bound)) if bound == int(bound) else f"{bound:g}"
 
 
-def check_seconds(name: str, value: object, low: float = 0.001, high: float = _DAY) -> None:
-    """A time in seconds."""
-    check_number(name, value, low, high, "seconds")
+def check_seconds(name: str, value: object, low: float = 0.001, high: float = _DAY) -> float:
+    """A duration as seconds, of a number of seconds or a timedelta."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    return check_number(name, value, low, high, "seconds or a timedelta,")
 
 
 def check_whole(

@@ -1,6 +1,7 @@
 """Every setting of a client: its default, its unit, its range, and the check of it.
 
-Defaults come from `spec/defaults.yaml`. Times are seconds here, as everywhere in the Python API.
+Defaults come from `spec/defaults.yaml`. Durations are seconds or a timedelta, as everywhere in the
+Python API; the checked options hold seconds.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import os
 import ssl
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypedDict, cast, get_args
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, get_args
 
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
@@ -28,6 +30,8 @@ from hanzoai.pubsub.settings.urls import endpoints, refuse_plaintext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from hanzoai.pubsub.values import Duration
 
 SendPolicy = Literal["error", "block", "drop_oldest", "latest"]
 """What the client does when its send queue is full: raise QueueFull, wait, drop the oldest message,
@@ -95,21 +99,21 @@ class RetryOptions:
     does not grow. A call of the program starts the next attempt early, at most once per second.
 
     Attributes:
-        base: First bound in seconds, 0.001 to a day; default 1.
+        base: First bound, 0.001 s to a day; default 1 s. All three are seconds or a timedelta.
         cap: Maximum delay in seconds, at least `base`; default 30. The client respects a longer
             `retry_after` of the server.
         stable_after: Seconds after which a connection resets the bound; default 10.
     """
 
-    base: float = CLIENT.retry_base / 1000
-    cap: float = CLIENT.retry_cap / 1000
-    stable_after: float = CLIENT.stable_after / 1000
+    base: Duration = CLIENT.retry_base / 1000
+    cap: Duration = CLIENT.retry_cap / 1000
+    stable_after: Duration = CLIENT.stable_after / 1000
 
     def __post_init__(self) -> None:
-        check_seconds("retry.base", self.base)
-        check_seconds("retry.cap", self.cap)
+        base = check_seconds("retry.base", self.base)
+        cap = check_seconds("retry.cap", self.cap)
         check_seconds("retry.stable_after", self.stable_after)
-        if self.cap < self.base:
+        if cap < base:
             raise InvalidOption(
                 "`retry.cap` is below `retry.base`.",
                 remedy="Raise the one or lower the other.",
@@ -120,20 +124,20 @@ class RetryOptions:
 class Settings(TypedDict, total=False):
     """Further options of `PubSubClient`, passed by name; `ClientOptions` describes each."""
 
-    fetch_timeout: float
-    open_timeout: float
-    operation_timeout: float
-    close_timeout: float
-    ping_interval: float
-    pong_timeout: float
+    fetch_timeout: Duration
+    open_timeout: Duration
+    operation_timeout: Duration
+    close_timeout: Duration
+    ping_interval: Duration
+    pong_timeout: Duration
     retry: RetryOptions
-    suspend_after: float
-    refresh_margin: float
-    fallback_after: float
+    suspend_after: Duration
+    refresh_margin: Duration
+    fallback_after: Duration
     fallback_failures: int
     short_life: int
-    upgrade_after: float
-    overlap: float
+    upgrade_after: Duration
+    overlap: Duration
     remembered_ids: int
     remembered_topics: int
     receive_queue: ReceiveQueue
@@ -236,10 +240,11 @@ class ClientOptions:
 
     def __post_init__(self) -> None:
         for name in _TIMES:
-            check_seconds(name, getattr(self, name))
+            object.__setattr__(self, name, check_seconds(name, getattr(self, name)))
         for name in _COUNTS:
             check_whole(name, getattr(self, name), high=1_000_000)
-        check_seconds("overlap", self.overlap, low=0.0, high=3_600.0)
+        overlap = check_seconds("overlap", self.overlap, low=0.0, high=3_600.0)
+        object.__setattr__(self, "overlap", overlap)
         check_whole("rest_attempts", self.rest_attempts, high=100, unit="attempts")
         check_whole(
             "history_page", self.history_page, high=LIMITS.history_page_max, unit="messages"
@@ -291,7 +296,8 @@ class ClientOptions:
         )
 
 
-def _ms(seconds: float) -> int:
+def _ms(duration: Duration) -> int:
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     return round(seconds * 1000)
 
 
@@ -410,7 +416,7 @@ def read_options(
         name=name,
         echo=echo,
         send_queue=SendQueue() if send_queue is None else send_queue,
-        **cast("Settings", given),
+        **cast("Any", given),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +19,7 @@ def dev_token(
     user: str = "alice",
     *,
     kind: Literal["user", "service", "admin", "agent"] = "user",
-    ttl: float = 3600,
+    ttl: float | timedelta = 3600,
     orgs: Sequence[str] = (),
     name: str | None = None,
     sessions_owned: Sequence[str] = (),
@@ -34,7 +35,7 @@ def dev_token(
     Args:
         user: The user id.
         kind: What the token is for; ``service`` may publish wherever the rules say nothing.
-        ttl: Seconds until it expires.
+        ttl: Seconds or a timedelta until it expires; default an hour.
         orgs: Organizations the user is a member of.
         name: Display name; default: ``user``.
         sessions_owned: Chat sessions the user owns.
@@ -67,7 +68,7 @@ def dev_token(
         key,
         user,
         kind=kind,
-        ttl=ttl,
+        ttl=ttl.total_seconds() if isinstance(ttl, timedelta) else ttl,
         orgs=orgs,
         name=name,
         sessions_owned=sessions_owned,

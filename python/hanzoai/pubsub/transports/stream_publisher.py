@@ -136,6 +136,7 @@ class StreamPublisher:
                     message=error.message,
                     remedy=error.remedy,
                     topic=error.topic,
+                    field=error.field,
                     retry_after_ms=error.retry_after_ms,
                     ref=frame.ref,
                 )
@@ -197,6 +198,7 @@ def error_frame(error: PubSubError, frame: PublishFrame | PresenceUpdateFrame) -
         message=error.message,
         remedy=error.remedy,
         topic=error.topic,
+        field=error.field,
         retry_after_ms=None if wait is None else round(wait * 1000),
         ref=frame.ref,
     )

@@ -141,6 +141,7 @@ class HttpListener:
         router.add_post("/v1/positions", rest.positions)
         router.add_get("/v1/topics/{topic}/history", rest.history)
         router.add_get("/v1/topics/{topic}/presence", rest.presence)
+        router.add_get("/v1/topics/{topic}/occupancy", rest.occupancy)
         router.add_get("/v1/topics", rest.topics)
         router.add_get("/v1/session", rest.session)
         router.add_get("/v1/access", rest.access)

@@ -137,6 +137,13 @@ class RestApi:
         members = await self._service.presence(identity, requests.topic(request))
         return _json({"members": [_member(member) for member in members]})
 
+    async def occupancy(self, request: web.Request) -> web.Response:
+        """`GET /v1/topics/{topic}/occupancy`: how many members, and of how many users."""
+        identity = await requests.identify(self._service, request)
+        members = await self._service.presence(identity, requests.topic(request))
+        users = {member.user_id or member.client_id for member in members}
+        return _json({"members": len(members), "users": len(users)})
+
     async def topics(self, request: web.Request) -> web.Response:
         """`GET /v1/topics`: H-074, H-075."""
         identity = await requests.identify(self._service, request)

@@ -1,0 +1,117 @@
+/** Subscriptions to some types of messages, and with own presence: loaded when one is made. */
+
+import { fromCode, type PubSubError } from '../errors.js';
+import type { Rejected } from '../session/ports.js';
+import { checkFlag, invalid, kind } from '../settings/checks.js';
+import { isWildcard } from '../topics.js';
+import type { JsonObject, Message } from '../values.js';
+import { isObject, isSome, isText } from '../wire/guard.js';
+import { PATTERNS_MAX } from './bounds.js';
+import type { Driver } from './driver.js';
+import type { Filter, Inbox } from './inbox.js';
+import { checkPresence } from './refusals.js';
+
+/** Topics whose position is kept while messages wait. */
+const SKIPPED = 100_000;
+
+/**
+ * Check `types` and `presence` of a subscription, and let its inbox keep the types.
+ *
+ * @returns Says how this client appears, now or with the next connection; a refusal is reported.
+ * @throws InvalidOption One of them is not valid; `field` names it.
+ * @throws InvalidPayload The presence is not plain JSON.
+ */
+export function prepareInbox(
+  driver: Driver,
+  inbox: Inbox,
+  { types, presence }: { readonly types?: unknown; readonly presence?: unknown },
+): () => void {
+  if (types !== undefined) inbox.filter = new TypeFilter(checkTypes(types), inbox);
+  if (typeof presence !== 'object') {
+    checkFlag('presence', presence ?? false);
+    return () => {};
+  }
+  const own = checkOwn(presence, inbox.topics);
+  checkPresence(undefined, own, driver.maxPayload);
+  return () => {
+    if (inbox.finished) return;
+    for (const topic of inbox.topics) {
+      if (!isWildcard(topic)) appear(driver, topic, own);
+    }
+  };
+}
+
+/** Keeps messages of some types; the positions pass the others when nothing waits before them. */
+class TypeFilter implements Filter {
+  private readonly _skipped = new Map<string, number>();
+
+  constructor(
+    private readonly _types: ReadonlySet<string>,
+    private readonly _inbox: Inbox,
+  ) {}
+
+  skips({ type, topic, seq }: Message): boolean {
+    if (this._types.has(type)) return false;
+    const { _skipped } = this;
+    if (seq !== undefined && (_skipped.has(topic) || _skipped.size < SKIPPED)) {
+      _skipped.set(topic, seq);
+    }
+    this.taken();
+    return true;
+  }
+
+  taken(): void {
+    const { _skipped, _inbox } = this;
+    if (!_skipped.size || !_inbox.empty) return;
+    for (const [topic, seq] of _skipped) {
+      if (seq > (_inbox.positions.get(topic) ?? -1)) _inbox.stand(topic, seq);
+    }
+    _skipped.clear();
+  }
+}
+
+function checkTypes(types: unknown): ReadonlySet<string> {
+  if (!isSome(types, PATTERNS_MAX, (type) => isText(type, 1, 128))) {
+    const problem = !Array.isArray(types)
+      ? `is ${kind(types)}, not a list`
+      : types.length
+        ? 'has something else than message types'
+        : 'is empty';
+    throw invalid('types', problem, 'Pass message types of 1 to 128 characters.');
+  }
+  return new Set(types as readonly string[]);
+}
+
+function checkOwn(presence: object | null, topics: readonly string[]): JsonObject {
+  if (!isObject(presence)) {
+    throw invalid(
+      'presence',
+      `is ${kind(presence)}`,
+      'Pass true, false, or an object of what members see of this client.',
+    );
+  }
+  if (topics.every(isWildcard)) {
+    throw invalid(
+      'presence',
+      'is an object, and every topic has a wildcard',
+      'Give a topic by its name: only its subscribers are members.',
+    );
+  }
+  return presence;
+}
+
+function appear(driver: Driver, topic: string, own: JsonObject): void {
+  const ref = driver.number();
+  void driver
+    .settled(ref, (session) => session.updatePresence(topic, own, ref))
+    .then((outcome) => {
+      if (outcome.kind !== 'rejected' || outcome.code === 'closed') return;
+      driver.listeners.report(refusal(outcome, topic));
+    });
+}
+
+/** The error of an operation that the server refused. */
+export function refusal(outcome: Rejected, topic: string | undefined): PubSubError {
+  const { code, message, remedy, field, retryAfter } = outcome;
+  return fromCode(code, message, { remedy, field, retryAfter, topic: outcome.topic ?? topic });
+}
