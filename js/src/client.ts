@@ -3,7 +3,7 @@
 /** `PubSub`: what a program holds. */
 
 import type { PubSubError } from './errors.js';
-import type { Occupancy, TopicInfo } from './generated/http.js';
+import type { TopicInfo } from './generated/http.js';
 import type { JsonObject, Limits, PresenceMember } from './generated/wire.js';
 import { Driver } from './runtime/driver.js';
 import type { Handler } from './runtime/handler.js';
@@ -249,11 +249,6 @@ export class PubSub<Topics extends object = AnyTopics> {
   /** Everybody present on a topic without wildcards. */
   async presence(topic: string, options: Waiting = {}): Promise<PresenceMember[]> {
     return (await this._http(options)).presence(topic, options);
-  }
-
-  /** How many members a topic has, and of how many users, without the list of them. */
-  async occupancy(topic: string, options: Waiting = {}): Promise<Occupancy> {
-    return (await this._http(options)).occupancy(topic, options);
   }
 
   /**

@@ -111,7 +111,10 @@ export class PubSubError extends Error {
     this.retryable = known?.retryable ?? false;
   }
 
-  /** Where the documentation describes the code; empty for a code this version lacks. */
+  /**
+   * Where the documentation describes the code; empty for a code this version lacks, and in the
+   * production build.
+   */
   get docs(): string {
     return docsOf(this.code);
   }
@@ -415,14 +418,14 @@ function usualCode(name: string): string {
 
 /** The message, the remedy, and where the code is described. */
 function tell(message: string, remedy: string, code: string): string {
-  const docs = DEVELOPMENT && docsOf(code);
+  const docs = docsOf(code);
   return remedy
     ? `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}${docs && ` See ${docs}`}`
     : message;
 }
 
 function docsOf(code: string): string {
-  return CODES.has(code) ? `docs/errors.md#${code}` : '';
+  return DEVELOPMENT && CODES.has(code) ? `docs/errors.md#${code}` : '';
 }
 
 /** Cut by code points, as every SDK does. */

@@ -1,6 +1,5 @@
 /** `ps.topic(…)`: the operations of a client, on one topic. */
 
-import type { Occupancy } from './generated/http.js';
 import type { JsonObject, PresenceMember } from './generated/wire.js';
 import type { HistoryOptions } from './runtime/http_operations.js';
 import type { PublishOptions } from './runtime/publishing.js';
@@ -15,7 +14,6 @@ export interface Operations<Data> {
   publish(topic: string, message: Outgoing<Data>, options: PublishOptions): Promise<Published>;
   history(topic: string, options: HistoryOptions): AsyncIterableIterator<Message<Data>>;
   presence(topic: string, options: Waiting): Promise<PresenceMember[]>;
-  occupancy(topic: string, options: Waiting): Promise<Occupancy>;
   updatePresence(topic: string, data: JsonObject, options: Waiting): Promise<void>;
 }
 
@@ -46,11 +44,6 @@ export class TopicHandle<Data = AnyPayload, Topic extends string = string> {
   /** See `PubSub.presence`. */
   presence(options: Waiting = {}): Promise<PresenceMember[]> {
     return this._client.presence(this.name, options);
-  }
-
-  /** See `PubSub.occupancy`. */
-  occupancy(options: Waiting = {}): Promise<Occupancy> {
-    return this._client.occupancy(this.name, options);
   }
 
   /** See `PubSub.updatePresence`. */

@@ -108,7 +108,7 @@ export const isPresenceList: Guard<PresenceList> = /* @__PURE__ */ shape(
   isPresenceMember,
 );
 
-/** How many members a topic has. Subscribers of a matching pattern are not counted. */
+/** The number of members of one topic. Subscribers of a matching pattern are not counted. */
 export interface Occupancy {
   /** Connections that subscribe to exactly this topic. */
   readonly members: number;

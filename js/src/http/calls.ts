@@ -1,8 +1,8 @@
 /** The HTTP API as data: what to send for each operation, and what an answer means. No I/O. */
 
 import { ProtocolError } from '../errors.js';
-import type { HistoryPage, Occupancy, SessionInfo, TopicInfo } from '../generated/http.js';
-import { isOccupancy, isSessionInfo, isTopicInfo } from '../generated/http.js';
+import type { HistoryPage, SessionInfo, TopicInfo } from '../generated/http.js';
+import { isSessionInfo, isTopicInfo } from '../generated/http.js';
 import {
   type ErrorInfo,
   isErrorInfo,
@@ -110,17 +110,6 @@ export function presence(topic: string): Call<PresenceMember[]> {
     read: (body) => listIn(answerOf(body), 'members').flatMap((entry) => readMember(entry) ?? []),
     topic,
   };
-}
-
-/** How many members a topic has; plain HIP-56 has no such operation. */
-export function occupancy(topic: string): Call<Occupancy> {
-  return { method: 'GET', path: pathOf(topic, 'occupancy'), read: readOccupancy, topic };
-}
-
-function readOccupancy(body: string): Occupancy {
-  const found = answerOf(body);
-  if (isOccupancy(found)) return found;
-  throw new ProtocolError('It lacks the numbers of members and users.');
 }
 
 /** Active topics, for administrators (H-074). */

@@ -6,6 +6,7 @@
  * jitter, whichever is longer.
  */
 
+import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import {
   ConnectionFailed,
@@ -167,7 +168,7 @@ export class Rest {
       if (signal.aborted || cause instanceof PubSubError) throw cause;
       if (cause instanceof RangeError) {
         throw new ProtocolError(`The server's answer has more than ${maxFrame} bytes.`, {
-          remedy: 'Ask for smaller pages, or raise `maxFrame`.',
+          remedy: DEVELOPMENT ? 'Ask for smaller pages, or raise `maxFrame`.' : undefined,
         });
       }
       const code = codeOf(cause);

@@ -2,14 +2,13 @@
 
 import type { Clock } from '../clock.js';
 import { NotFound, PermissionDenied } from '../errors.js';
-import type { HistoryPage, Occupancy, TopicInfo } from '../generated/http.js';
+import type { HistoryPage, TopicInfo } from '../generated/http.js';
 import type { Envelope, PresenceMember, Publication, PublishResult } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
 import { type Limits, Rest } from '../http/rest.js';
 import type { Peer } from '../session/peer.js';
 import type { ClientOptions } from '../settings/options.js';
 import { checkName } from '../topic_names.js';
-import { occupancyOf } from '../users.js';
 import type { Message, Since } from '../values.js';
 import { HttpTokens } from './http_tokens.js';
 import type { Prepared } from './prepare.js';
@@ -101,17 +100,6 @@ export class HttpApi {
   /** Everybody present on a topic. */
   async presence(topic: string, options: Waiting): Promise<PresenceMember[]> {
     return this._perform(calls.presence(checkName(topic, 'topic')), options);
-  }
-
-  /** How many members a topic has, counted here where the server does not count them. */
-  async occupancy(topic: string, options: Waiting): Promise<Occupancy> {
-    const name = checkName(topic, 'topic');
-    try {
-      return await this._perform(calls.occupancy(name), options);
-    } catch (error) {
-      if (!(error instanceof NotFound)) throw error;
-      return occupancyOf(await this.presence(name, options));
-    }
   }
 
   /** Active topics. */

@@ -1,5 +1,6 @@
 /** Parts of the client that are loaded when they are first needed. */
 
+import { DEVELOPMENT } from '../build.js';
 import { ConnectionFailed } from '../errors.js';
 
 /** A part that is loaded once; where that failed, its next use tries again. */
@@ -8,7 +9,9 @@ export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
   return () => {
     loading ??= load().catch((cause: unknown) => {
       loading = undefined;
-      throw new ConnectionFailed('A part of the client did not load.', { cause });
+      throw new ConnectionFailed(DEVELOPMENT ? 'A part of the client did not load.' : undefined, {
+        cause,
+      });
     });
     return loading;
   };

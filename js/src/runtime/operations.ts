@@ -1,5 +1,6 @@
 /** Operations that a first connection does not need: waiting for it, own presence, and words. */
 
+import { DEVELOPMENT } from '../build.js';
 import {
   type CodedDetails,
   ConnectionFailed,
@@ -64,11 +65,13 @@ export async function updatePresence(
     throw notConnected(driver, `Not connected within ${patience} ms: `, about);
   }
   throw new OperationTimeout(
-    `The server did not answer the update of presence within ${patience} ms. ${standing(driver)}`,
+    DEVELOPMENT
+      ? `The server did not answer the update of presence within ${patience} ms. ${standing(driver)}`
+      : undefined,
     {
       topic,
       outcomeUnknown: true,
-      remedy: 'None is needed: it is said again until it is answered.',
+      remedy: DEVELOPMENT ? 'None is needed: it is said again until it is answered.' : undefined,
     },
   );
 }
@@ -110,11 +113,15 @@ export function late(
 ): OperationTimeout {
   const still = stays ? '; it stays in force and may still be answered' : '';
   return new OperationTimeout(
-    `The server did not answer the subscription within ${patience} ms${still}. ${standing(driver)}`,
+    DEVELOPMENT
+      ? `The server did not answer the subscription within ${patience} ms${still}. ${standing(driver)}`
+      : undefined,
     {
       topic,
       outcomeUnknown: stays,
-      remedy: 'Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause.',
+      remedy: DEVELOPMENT
+        ? 'Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause.'
+        : undefined,
     },
   );
 }

@@ -1,5 +1,6 @@
 /** Errors about the arguments of `publish` and `subscribe`: loaded only when one is thrown. */
 
+import { DEVELOPMENT } from '../build.js';
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
 import { checkCall, checkFunction, checkNumber, invalid, kind } from '../settings/checks.js';
 import { readReceiveQueue } from '../settings/options.js';
@@ -31,16 +32,19 @@ export function refuseMessage(
   given: { readonly ttl?: number | undefined; readonly id?: string | undefined } = {},
 ): never {
   if (topic === undefined && Array.isArray(message)) {
-    throw new InvalidPayload(`An item is ${kind(message)}.`, {
-      remedy: 'Give [topic, { type, data }] pairs.',
+    throw new InvalidPayload(DEVELOPMENT ? `An item is ${kind(message)}.` : undefined, {
+      remedy: DEVELOPMENT ? 'Give [topic, { type, data }] pairs.' : undefined,
       field: 'messages',
     });
   }
   if (typeof message !== 'object' || message === null || Array.isArray(message)) {
-    throw new InvalidPayload(`The message is ${kind(message)}, not an object.`, {
-      remedy: 'Publish { type, data }.',
-      field: 'message',
-    });
+    throw new InvalidPayload(
+      DEVELOPMENT ? `The message is ${kind(message)}, not an object.` : undefined,
+      {
+        remedy: DEVELOPMENT ? 'Publish { type, data }.' : undefined,
+        field: 'message',
+      },
+    );
   }
   const { type, data, meta, ...fields } = message as Outgoing & { readonly topic?: string };
   for (const name of Object.keys(message)) {
@@ -51,16 +55,19 @@ export function refuseMessage(
     });
   }
   if (topic !== undefined && fields.topic !== undefined && fields.topic !== topic) {
-    throw new InvalidOption('The message names another topic than the call.', {
-      remedy: 'Leave the topic out of the message.',
-      field: 'topic',
-      topic: String(topic),
-    });
+    throw new InvalidOption(
+      DEVELOPMENT ? 'The message names another topic than the call.' : undefined,
+      {
+        remedy: DEVELOPMENT ? 'Leave the topic out of the message.' : undefined,
+        field: 'topic',
+        topic: String(topic),
+      },
+    );
   }
   const name = checkName(topic ?? fields.topic, 'topic');
   if (data === undefined) {
-    throw new InvalidPayload('The message has no `data`.', {
-      remedy: 'Publish { type, data }.',
+    throw new InvalidPayload(DEVELOPMENT ? 'The message has no `data`.' : undefined, {
+      remedy: DEVELOPMENT ? 'Publish { type, data }.' : undefined,
       field: 'data',
       topic: name,
     });
@@ -102,8 +109,8 @@ export function refuseMany(messages: unknown): never {
 export function checkPresence(topic: string | undefined, data: unknown, limit: number): void {
   if (topic !== undefined) checkName(topic, 'topic');
   if (typeof data !== 'object' || data === null || Array.isArray(data)) {
-    throw new InvalidPayload('The presence update is not an object.', {
-      remedy: 'Give `status` and other keys with their values.',
+    throw new InvalidPayload(DEVELOPMENT ? 'The presence update is not an object.' : undefined, {
+      remedy: DEVELOPMENT ? 'Give `status` and other keys with their values.' : undefined,
       field: 'data',
       topic,
     });
@@ -139,8 +146,15 @@ export function refuseSubscription(
   readReceiveQueue(queue as object, undefined, 'queue');
   if (given['onGap'] === 'raise') {
     throw new InvalidOption(
-      "`onGap` is 'raise', and `onMessage` leaves no iteration that could throw.",
-      { remedy: 'Pass a function as `onGap`, or iterate the subscription.', field: 'onGap' },
+      DEVELOPMENT
+        ? "`onGap` is 'raise', and `onMessage` leaves no iteration that could throw."
+        : undefined,
+      {
+        remedy: DEVELOPMENT
+          ? 'Pass a function as `onGap`, or iterate the subscription.'
+          : undefined,
+        field: 'onGap',
+      },
     );
   }
   throw new UsageError('The arguments of the subscription are not valid.');
@@ -150,14 +164,14 @@ function checkPatterns(topics: unknown): void {
   if (!Array.isArray(topics) || !topics.length) {
     const problem = Array.isArray(topics) ? 'empty' : kind(topics);
     throw new InvalidOption(`\`topics\` is ${problem}.`, {
-      remedy: 'Pass a pattern or a list of patterns.',
+      remedy: DEVELOPMENT ? 'Pass a pattern or a list of patterns.' : undefined,
       field: 'topics',
     });
   }
   if (topics.length > PATTERNS_MAX) {
     const [count, most] = [topics.length, PATTERNS_MAX].map((n) => n.toLocaleString('en-US'));
     throw new InvalidOption(`\`topics\` has ${count} patterns; one subscription takes ${most}.`, {
-      remedy: 'Use `*` or `**`, or several subscriptions.',
+      remedy: DEVELOPMENT ? 'Use `*` or `**`, or several subscriptions.' : undefined,
       field: 'topics',
     });
   }
@@ -167,7 +181,7 @@ function checkPatterns(topics: unknown): void {
 function checkPositions(after: unknown): void {
   if (typeof after !== 'object' || after === null || Array.isArray(after)) {
     throw new InvalidOption(`\`after\` is ${kind(after)}.`, {
-      remedy: 'Pass positions by topic, as `sub.positions` gives them.',
+      remedy: DEVELOPMENT ? 'Pass positions by topic, as `sub.positions` gives them.' : undefined,
       field: 'after',
     });
   }

@@ -1,5 +1,6 @@
 /** Subscriptions to some types of messages, and with own presence: loaded when one is made. */
 
+import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError } from '../errors.js';
 import type { Rejected } from '../session/ports.js';
 import { checkFlag, invalid, kind } from '../settings/checks.js';
@@ -10,6 +11,12 @@ import { PATTERNS_MAX } from './bounds.js';
 import type { Driver } from './driver.js';
 import type { Filter, Inbox } from './inbox.js';
 import { checkPresence } from './refusals.js';
+
+const TYPES = DEVELOPMENT ? 'Pass message types of 1 to 128 characters.' : '';
+const PRESENCE = DEVELOPMENT
+  ? 'Pass true, false, or an object of what members see of this client.'
+  : '';
+const NAMED = DEVELOPMENT ? 'Give a topic by its name: only its subscribers are members.' : '';
 
 /** Topics whose position is kept while messages wait. */
 const SKIPPED = 100_000;
@@ -72,30 +79,16 @@ class TypeFilter implements Filter {
 
 function checkTypes(types: unknown): ReadonlySet<string> {
   if (!isSome(types, PATTERNS_MAX, (type) => isText(type, 1, 128))) {
-    const problem = !Array.isArray(types)
-      ? `is ${kind(types)}, not a list`
-      : types.length
-        ? 'has something else than message types'
-        : 'is empty';
-    throw invalid('types', problem, 'Pass message types of 1 to 128 characters.');
+    const empty = Array.isArray(types) && !types.length;
+    throw invalid('types', empty ? 'is empty' : `is ${kind(types)}`, TYPES);
   }
   return new Set(types as readonly string[]);
 }
 
 function checkOwn(presence: object | null, topics: readonly string[]): JsonObject {
-  if (!isObject(presence)) {
-    throw invalid(
-      'presence',
-      `is ${kind(presence)}`,
-      'Pass true, false, or an object of what members see of this client.',
-    );
-  }
+  if (!isObject(presence)) throw invalid('presence', `is ${kind(presence)}`, PRESENCE);
   if (topics.every(isWildcard)) {
-    throw invalid(
-      'presence',
-      'is an object, and every topic has a wildcard',
-      'Give a topic by its name: only its subscribers are members.',
-    );
+    throw invalid('presence', 'is an object, and every topic has a wildcard', NAMED);
   }
   return presence;
 }

@@ -2,6 +2,7 @@
 
 /** `Subscription`: what a program holds of what it subscribed to. */
 
+import { DEVELOPMENT } from '../build.js';
 import { UsageError } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
 import type { AnyPayload, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
@@ -84,9 +85,12 @@ export class Subscription<Data = AnyPayload>
   ): AsyncIterableIterator<T> {
     const { _inbox: inbox, _handlers: handlers } = this;
     if (handlers.given.onMessage) {
-      throw new UsageError('This subscription hands its messages to `onMessage`.', {
-        remedy: 'Iterate it, or pass `onMessage`, not both.',
-      });
+      throw new UsageError(
+        DEVELOPMENT ? 'This subscription hands its messages to `onMessage`.' : undefined,
+        {
+          remedy: DEVELOPMENT ? 'Iterate it, or pass `onMessage`, not both.' : undefined,
+        },
+      );
     }
     const iterator: AsyncIterableIterator<T> = {
       [Symbol.asyncIterator]: () => iterator,

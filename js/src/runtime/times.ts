@@ -1,5 +1,6 @@
 /** Times as programs give them. */
 
+import { DEVELOPMENT } from '../build.js';
 import { InvalidOption } from '../errors.js';
 import { kind } from '../settings/checks.js';
 import { isTime } from './bounds.js';
@@ -14,14 +15,16 @@ export function unixMs(value: unknown, field = 'since'): number {
   const ms = value instanceof Date ? value.getTime() : value;
   if (typeof ms !== 'number') {
     throw new InvalidOption(`\`${field}\` is ${kind(value)}.`, {
-      remedy: 'Pass Unix milliseconds or a Date.',
+      remedy: DEVELOPMENT ? 'Pass Unix milliseconds or a Date.' : undefined,
       field,
     });
   }
   const whole = Math.round(ms);
   if (!isTime(whole)) {
     throw new InvalidOption(`\`${field}\` is ${ms}, which is not a Unix time in milliseconds.`, {
-      remedy: 'Pass Unix milliseconds, as Date.now() gives them; 0 for the beginning.',
+      remedy: DEVELOPMENT
+        ? 'Pass Unix milliseconds, as Date.now() gives them; 0 for the beginning.'
+        : undefined,
       field,
     });
   }

@@ -1,5 +1,6 @@
 /** What is wrong with a payload, in words; `plain.ts` tells whether anything is. */
 
+import { DEVELOPMENT } from '../build.js';
 import { InvalidPayload, PayloadTooLarge } from '../errors.js';
 import type { Publication } from '../generated/wire.js';
 import { DEPTH_MAX, isPaired, isRecord, isSendable, sizeOf } from './plain.js';
@@ -56,8 +57,16 @@ function check(value: unknown, path: string, depth: number): Culprit | undefined
     case 'number':
       if (isSendable(value)) return undefined;
       return Number.isFinite(value)
-        ? { path, problem: 'does not fit in 64 bits', remedy: 'Send such a number as a string.' }
-        : { path, problem: 'is NaN or infinite', remedy: 'Send null, or a string.' };
+        ? {
+            path,
+            problem: 'does not fit in 64 bits',
+            remedy: DEVELOPMENT ? 'Send such a number as a string.' : undefined,
+          }
+        : {
+            path,
+            problem: 'is NaN or infinite',
+            remedy: DEVELOPMENT ? 'Send null, or a string.' : undefined,
+          };
     case 'object':
       return value === null ? undefined : checkObject(value, path, depth);
     case 'bigint':
@@ -74,7 +83,7 @@ function checkObject(value: object, path: string, depth: number): Culprit | unde
   if (depth >= DEPTH_MAX) {
     const shown = path.length <= KEY_SHOWN ? path : `${path.slice(0, KEY_SHOWN)}…`;
     const problem = `is nested deeper than ${DEPTH_MAX} levels`;
-    return { path: shown, problem, remedy: 'Flatten it.' };
+    return { path: shown, problem, remedy: DEVELOPMENT ? 'Flatten it.' : undefined };
   }
   if (isList) {
     for (const [n, item] of value.entries()) {
@@ -102,7 +111,7 @@ function checkText(text: string, path: string): Culprit | undefined {
   return {
     path,
     problem: 'has an unpaired surrogate, which UTF-8 cannot carry',
-    remedy: 'Clean it with text.toWellFormed().',
+    remedy: DEVELOPMENT ? 'Clean it with text.toWellFormed().' : undefined,
   };
 }
 

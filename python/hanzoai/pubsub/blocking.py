@@ -330,7 +330,7 @@ class PubSub:
         return self._call(lambda: self._client.presence(topic, timeout=timeout))
 
     def occupancy(self, topic: str, *, timeout: Duration | None = None) -> Occupancy:
-        """How many members a topic has; see ``PubSubClient.occupancy``."""
+        """The number of members of one topic; see ``PubSubClient.occupancy``."""
         return self._call(lambda: self._client.occupancy(topic, timeout=timeout))
 
     def update_presence(

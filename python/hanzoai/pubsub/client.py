@@ -554,7 +554,7 @@ class PubSubClient:
         return await self._ready().presence(topic, timeout=timeout)
 
     async def occupancy(self, topic: str, *, timeout: Duration | None = None) -> Occupancy:
-        """How many members a topic has, and of how many users, without the list of them.
+        """The number of members of one topic, and of users, without the list of them.
 
         ``PresenceChange.occupancy`` has the same counts after each change of presence.
 

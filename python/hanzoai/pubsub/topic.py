@@ -146,7 +146,7 @@ class TopicHandle(Generic[Data]):
         return await self._client.presence(self.name, timeout=timeout)
 
     async def occupancy(self, *, timeout: Duration | None = None) -> Occupancy:
-        """How many members this topic has; see ``PubSubClient.occupancy``."""
+        """The number of members of this topic; see ``PubSubClient.occupancy``."""
         return await self._client.occupancy(self.name, timeout=timeout)
 
     async def update_presence(

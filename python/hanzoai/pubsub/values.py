@@ -142,7 +142,7 @@ _LATEST: Final = 10**11
 
 
 def _check_expiry(end: object) -> None:
-    """Refuse what is no time in seconds.
+    """Refuse what is not a time in seconds.
 
     Raises:
         InvalidOption: As it says.

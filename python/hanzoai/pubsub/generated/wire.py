@@ -520,7 +520,7 @@ class PresenceList(Model):
 
 
 class Occupancy(Model):
-    """How many members a topic has. Subscribers of a matching pattern are not counted."""
+    """The number of members of one topic. Subscribers of a matching pattern are not counted."""
 
     members: Annotated[int, Field(ge=0)]
     """Connections that subscribe to exactly this topic."""

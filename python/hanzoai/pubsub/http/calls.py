@@ -168,7 +168,7 @@ def presence(topic: str) -> Call[list[PresenceMember]]:
 
 
 def occupancy(topic: str) -> Call[Occupancy]:
-    """How many members a topic has; plain HIP-56 has no such operation."""
+    """The number of members of one topic; plain HIP-56 has no such operation."""
     return Call("GET", f"/v1/topics/{quote(topic, safe='')}/occupancy", _occupancy, topic=topic)
 
 
@@ -330,7 +330,7 @@ def _members(body: bytes) -> list[PresenceMember]:
 
 def _occupancy(body: bytes) -> Occupancy:
     try:
-        return Occupancy.model_validate(_json_object(body))
+        return Occupancy.model_validate_json(body)
     except ValidationError:
         raise ProtocolError("It lacks the numbers of members and users.") from None
 

@@ -34,6 +34,7 @@ from hanzoai.pubsub.http.address import doubt_address
 from hanzoai.pubsub.http.connection import authorization, body_of, make_client
 from hanzoai.pubsub.http.problems import describe_answer, read_error
 from hanzoai.pubsub.http.status import why_unreachable
+from hanzoai.pubsub.settings.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -324,7 +325,8 @@ class Performer:
 
     def _wait(self, state: RetryCallState) -> float:
         retry = self._options.retry
-        delay = self._random() * min(retry.cap, retry.base * 2.0 ** (state.attempt_number - 1))
+        base, cap = seconds_of(retry.base), seconds_of(retry.cap)
+        delay = self._random() * min(cap, base * 2.0 ** (state.attempt_number - 1))
         failed = state.outcome.exception() if state.outcome is not None else None
         if isinstance(failed, _Failed) and failed.error.retry_after is not None:
             delay = max(delay, failed.error.retry_after)

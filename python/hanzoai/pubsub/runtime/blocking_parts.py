@@ -436,7 +436,7 @@ class BlockingTopicHandle(Generic[Data]):
         return self._client.presence(self.name, timeout=timeout)
 
     def occupancy(self, *, timeout: Duration | None = None) -> Occupancy:
-        """How many members this topic has; see ``PubSubClient.occupancy``."""
+        """The number of members of this topic; see ``PubSubClient.occupancy``."""
         return self._client.occupancy(self.name, timeout=timeout)
 
     def update_presence(self, data: Mapping[str, Any], *, timeout: Duration | None = None) -> None:

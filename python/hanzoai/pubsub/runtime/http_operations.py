@@ -148,7 +148,7 @@ class HttpApi:
         return await self.rest.presence(topic, timeout=seconds)
 
     async def occupancy(self, topic: str, seconds: float) -> Occupancy:
-        """How many members a topic has, counted here where the server does not count them."""
+        """The number of members of one topic, counted here where the server does not count them."""
         try:
             return await self.rest.perform(rest_calls.occupancy(topic), timeout=seconds)
         except NotFound:

@@ -369,7 +369,7 @@ class Operations:
         return await self._http.presence(one_topic(topic), self._driver.patience(timeout))
 
     async def occupancy(self, topic: str, *, timeout: Duration | None) -> Occupancy:
-        """How many members a topic has."""
+        """The number of members of one topic."""
         self._driver.refuse_ended()
         return await self._http.occupancy(one_topic(topic), self._driver.patience(timeout))
 

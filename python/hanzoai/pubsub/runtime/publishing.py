@@ -211,7 +211,7 @@ class Batch:
 
     def __init__(
         self,
-        check: Callable[[str, Outgoing, int | None, str | None], Prepared],
+        check: Callable[[str, Outgoing, Ttl | None, str | None], Prepared],
         send: Callable[[Sequence[Prepared]], Awaitable[list[Published | PubSubError]]],
     ) -> None:
         self.results = []

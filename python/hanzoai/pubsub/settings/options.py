@@ -296,9 +296,13 @@ class ClientOptions:
         )
 
 
+def seconds_of(duration: Duration) -> float:
+    """A duration that was checked, in seconds."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
+
+
 def _ms(duration: Duration) -> int:
-    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
-    return round(seconds * 1000)
+    return round(seconds_of(duration) * 1000)
 
 
 _TIMES: Final = (
