@@ -1,5 +1,6 @@
 /** The HTTP API as data: what to send for each operation, and what an answer means. No I/O. */
 
+import { DEVELOPMENT } from '../build.js';
 import { ProtocolError } from '../errors.js';
 import type { HistoryPage, SessionInfo, TopicInfo } from '../generated/http.js';
 import { isSessionInfo, isTopicInfo } from '../generated/http.js';
@@ -39,7 +40,9 @@ export function publish(publication: Publication): Call<PublishResult> {
     read: (body) => {
       const result = publishResult(answerOf(body));
       if (result) return result;
-      throw new ProtocolError('It lacks the `id` or the `timestamp` of a published message.');
+      throw new ProtocolError(
+        DEVELOPMENT ? 'It lacks the `id` or the `timestamp` of a published message.' : undefined,
+      );
     },
     body: JSON.stringify(request),
     headers: id === undefined ? {} : { 'Idempotency-Key': id },
@@ -58,7 +61,9 @@ export function publishBatch(messages: readonly Publication[]): Call<PublishResu
     read: (body) => {
       const { results } = answerOf(body) as { results?: unknown };
       if (!Array.isArray(results) || results.length !== length) {
-        throw new ProtocolError(`The server answered a batch of ${length} with other results.`);
+        throw new ProtocolError(
+          DEVELOPMENT ? `The server answered a batch of ${length} with other results.` : undefined,
+        );
       }
       return messages.map(({ id }, n) => batchItem(results[n], id));
     },
@@ -88,7 +93,8 @@ export function history(topic: string, query: HistoryQuery): Call<HistoryPage> {
       const { position, has_more, truncated, reset, ...fields } = answerOf(body) as JsonObject & {
         readonly [Name in keyof HistoryPage]: unknown;
       };
-      if (!fields['messages']) throw new ProtocolError('It lacks the `messages` of a history.');
+      if (!fields['messages'])
+        throw new ProtocolError(DEVELOPMENT ? 'It lacks the `messages` of a history.' : undefined);
       const messages = listIn(fields, 'messages').map(readEnvelope);
       return compact<HistoryPage>({
         messages: messages.filter((entry) => typeof entry !== 'string'),
@@ -134,7 +140,9 @@ export function session(client_id?: string): Call<SessionInfo> {
     read: (body) => {
       const info = withoutNulls(answerOf(body));
       if (isSessionInfo(info)) return info;
-      throw new ProtocolError('The server described its session in a way not understood.');
+      throw new ProtocolError(
+        DEVELOPMENT ? 'The server described its session in a way not understood.' : undefined,
+      );
     },
   };
 }
@@ -188,11 +196,15 @@ function queryOf(given: Readonly<Record<string, string | number | undefined>>): 
 function answerOf(body: string): JsonObject {
   const answer = parse(body);
   if (answer) return answer;
-  throw new ProtocolError('It is not the JSON object that a PubSub server answers.');
+  throw new ProtocolError(
+    DEVELOPMENT ? 'It is not the JSON object that a PubSub server answers.' : undefined,
+  );
 }
 
 function listIn(fields: JsonObject, name: string): readonly unknown[] {
   const found = fields[name] ?? [];
   if (Array.isArray(found)) return found;
-  throw new ProtocolError(`\`${name}\` of the server's answer is not a list.`);
+  throw new ProtocolError(
+    DEVELOPMENT ? `\`${name}\` of the server's answer is not a list.` : undefined,
+  );
 }

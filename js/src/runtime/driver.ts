@@ -131,7 +131,9 @@ export class Driver implements Ports, ConnectionEvents {
   // ---------------------------------------------------------------- from the connection
 
   malformed(reason: string): void {
-    this.listeners.report(new ProtocolError(`A frame of the server was left out: ${reason}.`));
+    this.listeners.report(
+      new ProtocolError(DEVELOPMENT ? `A frame of the server was left out: ${reason}.` : reason),
+    );
   }
 
   opened(incremental: boolean): void {

@@ -261,10 +261,10 @@ function lossOf({ topic, seq }: Message): Gap {
 function denialError(denied: readonly Denial[], topics: readonly string[]): PubSubError {
   const { code, message, topic } = denied[0] ?? {
     code: 'forbidden',
-    message: 'The server granted none of the topics.',
+    message: DEVELOPMENT ? 'The server granted none of the topics.' : '',
     topic: topics[0],
   };
-  const told = fromCode(code, message || `Refused: ${topic}.`, { topic });
+  const told = fromCode(code, message || (DEVELOPMENT ? `Refused: ${topic}.` : ''), { topic });
   if (!DEVELOPMENT) return told;
   const others = denied.slice(1).map((one) => one.topic);
   if (!others.length) return told;
