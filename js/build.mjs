@@ -9,6 +9,7 @@ import { createRequire } from 'node:module';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import { withoutWords } from './words.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const manifest = JSON.parse(readFileSync(join(here, 'package.json'), 'utf8'));
@@ -56,12 +57,13 @@ const apart = [
  * client loads at once. So that is one chunk, where it would be one for each set of sources that
  * share a part of it.
  */
-function staysWhole(alone) {
+function staysWhole(alone, isProduction) {
   return {
     name: 'what is loaded at once stays whole',
     setup({ onResolve, onLoad }) {
       onLoad({ filter: /\.tsx?$/, namespace: 'file' }, ({ path }) => {
-        const source = readFileSync(path, 'utf8').replace(BUILD, '');
+        const text = readFileSync(path, 'utf8').replace(BUILD, '');
+        const source = isProduction ? withoutWords(text) : text;
         const contents = alone.has(path) ? `${source}\nimport 'all at once';\n` : source;
         return { contents, loader: path.endsWith('x') ? 'tsx' : 'ts' };
       });
@@ -76,7 +78,7 @@ function staysWhole(alone) {
 }
 
 /** Modules: one for each entry, chunks for what they share and for what is loaded by import(). */
-async function buildModules(outdir, define) {
+async function buildModules(outdir, isProduction) {
   const settings = {
     absWorkingDir: here,
     entryPoints: [...entries, ...apart],
@@ -89,7 +91,10 @@ async function buildModules(outdir, define) {
     format: 'esm',
     platform: 'neutral',
     target: TARGET,
-    define: { PACKAGE_VERSION: JSON.stringify(manifest.version), ...define },
+    define: {
+      PACKAGE_VERSION: JSON.stringify(manifest.version),
+      DEVELOPMENT: String(!isProduction),
+    },
     // Names that begin with `_` are not public, and become short.
     mangleProps: /^_[^_]/,
     minifySyntax: true,
@@ -104,13 +109,13 @@ async function buildModules(outdir, define) {
     mangleCache: {},
     metafile: true,
     write: false,
-    plugins: [staysWhole(new Set())],
+    plugins: [staysWhole(new Set(), isProduction)],
   });
   const lazy = Object.values(metafile.inputs)
     .flatMap(({ imports }) => imports)
     .filter(({ kind }) => kind === 'dynamic-import');
   const alone = [...entries.slice(1), ...lazy.map(({ path }) => path)];
-  const whole = staysWhole(new Set(alone.map((path) => join(here, path))));
+  const whole = staysWhole(new Set(alone.map((path) => join(here, path))), isProduction);
   await build({ ...settings, mangleCache, plugins: [whole] });
   // What is apart is in a chunk; no one comes by its entry.
   for (const source of apart) {
@@ -194,8 +199,8 @@ function buildTypes() {
 }
 
 rmSync(dist, { recursive: true, force: true });
-await buildModules('dist', { DEVELOPMENT: 'true' });
-await buildModules('dist/production', { DEVELOPMENT: 'false' });
+await buildModules('dist', false);
+await buildModules('dist/production', true);
 dropBareImports();
 await buildCommonJs();
 buildTypes();

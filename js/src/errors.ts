@@ -91,8 +91,9 @@ export class PubSubError extends Error {
   constructor(code: string, message?: string, details: ErrorDetails = {}) {
     const { remedy, cause, ...told } = details;
     const known = CODES.get(code);
-    const said = message || (known?.meaning ?? `Error \`${code}\`.`);
-    const { topic } = details;
+    const { topic, field } = details;
+    const usual = !DEVELOPMENT && field ? `\`${field}\` is not valid.` : `Error \`${code}\`.`;
+    const said = message || (known?.meaning ?? usual);
     const lacks =
       DEVELOPMENT &&
       topic &&

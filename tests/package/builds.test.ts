@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { type BuildOptions, build as bundle } from 'esbuild';
@@ -75,4 +75,38 @@ test('Vite takes the production build for a production page', async () => {
     await run(process.execPath, [join(folder, 'dist', 'built.mjs')]),
   );
   assert.deepEqual([range, token], PRODUCTION);
+});
+
+test('the production build has no remedies in words, and its errors lead to their pages', async () => {
+  const folder = mkdtempSync(join(APPLICATION, 'words-'));
+  const outfile = join(folder, 'program.mjs');
+  await bundle({
+    stdin: {
+      contents: `
+import { PubSub } from '@hanzoai/pubsub';
+try {
+  new PubSub({ url: 'wss://example.com' });
+} catch ({ name, code, field, message, remedy }) {
+  process.stdout.write(JSON.stringify([name, code, field, message, remedy]));
+}
+`,
+      resolveDir: APPLICATION,
+    },
+    bundle: true,
+    format: 'esm',
+    platform: 'browser',
+    splitting: false,
+    outfile,
+  });
+  assert.deepEqual(JSON.parse(await run(process.execPath, [outfile])), [
+    'InvalidOption',
+    'invalid_option',
+    'token',
+    '`token` is not valid.',
+    'See docs/errors.md#invalid_option.',
+  ]);
+  const text = readFileSync(outfile, 'utf8');
+  for (const sentence of ['Publish { type, data }', 'Write `', 'Pass one of them']) {
+    assert.ok(!text.includes(sentence), sentence);
+  }
 });

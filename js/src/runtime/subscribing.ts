@@ -1,5 +1,6 @@
 /** `subscribe`: its arguments, checked, and the subscription made of them. */
 
+import { DEVELOPMENT } from '../build.js';
 import type { Subscribe } from '../session/requests.js';
 import { isSignal } from '../settings/checks.js';
 import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
@@ -21,7 +22,10 @@ import { background } from './parts.js';
 import { Subscription } from './subscription.js';
 import { onAbort, type Waiting, within } from './waiting.js';
 
-/** Arguments in which nothing is wrong; what is wrong with others, `refuseSubscription` knows. */
+/**
+ * Arguments in which nothing is wrong; what is wrong with others, `refuseSubscription` knows. The
+ * production build looks at the patterns alone.
+ */
 const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
   'since?:0 history?:1 after?:2 onMessage?:3 onPresence?:3 onGap?:5 stateLoader?:3 ' +
     'presence?:any types?:any queue?:object timeout?:any signal?:4',
@@ -89,9 +93,10 @@ export async function subscribe<Data>(
   options: SubscribeOptions<Data>,
 ): Promise<Subscription<Data>> {
   const patterns: unknown = typeof topics === 'string' ? [topics] : topics;
-  const names = isFit.fields.map(({ name }) => name);
-  const fits = isFit(options) && Object.keys(options).every((name) => names.includes(name));
-  const isMute = options.onGap === 'raise' && options.onMessage;
+  const names = DEVELOPMENT ? isFit.fields.map(({ name }) => name) : [];
+  const fits =
+    !DEVELOPMENT || (isFit(options) && Object.keys(options).every((name) => names.includes(name)));
+  const isMute = DEVELOPMENT && options.onGap === 'raise' && options.onMessage;
   if (!fits || isMute || !isSome(patterns, PATTERNS_MAX, isPattern)) {
     return (await driver.part(operations(), {})).refuseSubscription(patterns, options, names);
   }

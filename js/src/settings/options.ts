@@ -352,7 +352,7 @@ export function readOptions(
 function missing(field: string, said: string, remedy: string): InvalidOption {
   return DEVELOPMENT
     ? new InvalidOption(`${said} given.`, { remedy, field })
-    : new InvalidOption(`\`${field}\` is not valid.`, { field });
+    : new InvalidOption(undefined, { field });
 }
 
 /** @internal Bounds of one subscription, checked; what is not given comes from the client's. */

@@ -1,0 +1,36 @@
+// Leaves words for people out of the production build: remedies, and the messages of errors about
+// arguments. Of such an error remain its class, its code, its field, and the link to its page.
+// Reasons, warnings, and messages that carry a value of the connection stay.
+
+const STRING = String.raw`(?:'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")`;
+const TEMPLATE = '`(?:\\\\.|\\$\\{(?:[^`{}]|`[^`]*`|\\{[^{}]*\\})*\\}|[^`\\\\])*`';
+const TEXT = `(?:${STRING}|${TEMPLATE})`;
+
+const REMEDY = new RegExp(`\\bremedy: ${TEXT}(?=[,\\s])`, 'g');
+const ABOUT_ARGUMENTS = new RegExp(
+  `\\bnew (Invalid(?:Option|Payload|Topic)|UsageError)\\(\\s*${TEXT}(?=[,)])`,
+  'g',
+);
+const CONSTANT = new RegExp(
+  `\\bnew (ConnectionFailed|ProtocolError|SlowConsumer|ClosedError)\\(\\s*${STRING}(?=[,)])`,
+  'g',
+);
+const CHECK = new RegExp(
+  `\\b(invalid|missing)\\(\\s*([\\w.']+),\\s*${TEXT}(?:,\\s*${TEXT})?,?\\s*\\)`,
+  'g',
+);
+
+/**
+ * TypeScript without those words; its lines stay where they are, for source maps.
+ *
+ * @param {string} source
+ * @returns {string}
+ */
+export function withoutWords(source) {
+  const lines = (text) => text.replace(/[^\n]+/g, '');
+  return source
+    .replace(REMEDY, (all) => `remedy: undefined${lines(all)}`)
+    .replace(ABOUT_ARGUMENTS, (all, name) => `new ${name}(undefined${lines(all)}`)
+    .replace(CONSTANT, (all, name) => `new ${name}(undefined${lines(all)}`)
+    .replace(CHECK, (all, call, field) => `${call}(${field}, ''${lines(all)})`);
+}
