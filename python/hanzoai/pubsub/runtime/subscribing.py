@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -211,17 +211,19 @@ def _own(presence: object, topics: Topics) -> dict[str, Any]:
     return own
 
 
-def _type_set(types: Types) -> frozenset[str]:
+def _type_set(types: object) -> frozenset[str]:
     given: object = (types,) if isinstance(types, str) else types
-    if not isinstance(given, Sequence | AbstractSet) or isinstance(given, bytes) or not given:
-        problem = "empty" if given == () or isinstance(given, Sized) else type(given).__name__
+    listed = not isinstance(given, bytes) and isinstance(given, Sequence | AbstractSet)
+    if not listed or not given:
+        problem = "empty" if listed else kind(types)
         raise InvalidOption(
             f"`types` is {problem}.", remedy="Pass a message type or several.", field="types"
         )
     for one in cast("Sequence[object]", given):
         if not isinstance(one, str) or not 0 < len(one) <= _TYPE_MAX:
+            problem = f"a text of {len(one)} characters" if isinstance(one, str) else kind(one)
             raise InvalidOption(
-                f"`types` has {'a text of another length' if isinstance(one, str) else kind(one)}.",
+                f"`types` contains {problem}.",
                 remedy=f"Pass message types of 1 to {_TYPE_MAX} characters.",
                 field="types",
             )
