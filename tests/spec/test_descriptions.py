@@ -28,6 +28,7 @@ PATHS = {
     "/v1/messages:batch": {"post"},
     "/v1/topics/{topic}/history": {"get"},
     "/v1/topics/{topic}/presence": {"get"},
+    "/v1/topics/{topic}/occupancy": {"get"},
     "/v1/positions": {"post"},
     "/v1/topics": {"get"},
     "/v1/subscribe": {"get", "post"},
@@ -80,7 +81,7 @@ def test_every_path_is_described_with_its_methods() -> None:
 
 def test_every_operation_has_a_name_of_its_own_and_words() -> None:
     names = [operation["operationId"] for _, operation in operations()]
-    assert len(names) == len(set(names)) == 14
+    assert len(names) == len(set(names)) == 15
     assert all(operation["summary"] for _, operation in operations())
 
 

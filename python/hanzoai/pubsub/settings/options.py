@@ -99,10 +99,11 @@ class RetryOptions:
     does not grow. A call of the program starts the next attempt early, at most once per second.
 
     Attributes:
-        base: First bound, 0.001 s to a day; default 1 s. All three are seconds or a timedelta.
-        cap: Maximum delay in seconds, at least `base`; default 30. The client respects a longer
-            `retry_after` of the server.
-        stable_after: Seconds after which a connection resets the bound; default 10.
+        base: First bound in seconds or as a timedelta, 0.001 s to a day; default 1.
+        cap: Maximum delay in seconds or as a timedelta, at least `base`; default 30. The client
+            respects a longer `retry_after` of the server.
+        stable_after: Seconds, or a timedelta, after which a connection resets the bound; default
+            10.
     """
 
     base: Duration = CLIENT.retry_base / 1000
