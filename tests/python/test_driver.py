@@ -493,7 +493,7 @@ async def test_states_that_look_alike_are_one_change(rig: Rig) -> None:
     )
     rig.wake()
     assert [change.to for change in rig.changes] == ["connecting", "reconnecting"]
-    assert rig.changes[-1] == StateChange("connecting", "reconnecting", 1006, "lost", 500, 1)
+    assert rig.changes[-1] == StateChange("connecting", "reconnecting", 1006, "lost", 0.5, 1)
     assert rig.driver.state == "reconnecting"
 
 

@@ -55,7 +55,7 @@ def test_a_tag_needs_its_version_and_its_notes(copy: Path) -> None:
     text = changelog.read_text()
     changelog.write_text(text.replace("## [Unreleased]", "## [Unreleased]\n\n## [1.2.3] - today"))
     assert release.check(copy, "v1.2.3") == []
-    assert release.notes(copy, "1.2.3").startswith("### Added")
+    assert release.notes(copy, "1.2.3").startswith("The first version.")
     assert "## [" not in release.notes(copy, "1.2.3")
 
 
