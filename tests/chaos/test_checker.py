@@ -332,6 +332,13 @@ def test_a_gap_in_its_place_covers_what_was_lost_with_the_store() -> None:
     assert check(history) == []
 
 
+def test_a_hole_behind_a_restart_of_the_log_is_of_the_same_loss() -> None:
+    history = good()
+    history.losses.append(Loss(2.5, 2.8))
+    reader(history).heard[0:4] = [gap(None, None), heard(3, at=4.0), gap(4, 4, at=4.1)]
+    assert check(history) == []
+
+
 def test_a_gap_without_positions_covers_all_that_precedes_the_next_message() -> None:
     history = good()
     history.losses.append(Loss(2.5, 2.8))

@@ -10,7 +10,7 @@ const REASONS: Readonly<Record<GapReason, string>> = {
   history_trimmed: 'the server no longer retains them',
   log_reset: 'the server lost its history and started new numbers',
   slow_consumer: 'the program reads too slowly, and the queue of the subscription was full',
-  unproven: 'the server does not number messages, so nothing proves that none is missing',
+  unproven: 'the server cannot prove that none is missing',
 };
 
 /** The error that `onGap: 'raise'` throws: what is missing and why, in one sentence. */

@@ -187,9 +187,10 @@ export class SeqCursor implements Cursor {
         if (said && !whole) return false;
         // Both ends are of one log where it lacks something behind the position that was asked for,
         // and behind what was replayed of it: their number is known, unless the log restarted.
-        const known = !this._anew.has(topic) && (trimmed || (replayed && proven.has(topic)));
+        const anew = this._anew.has(topic);
+        const known = !anew && (trimmed || (replayed && proven.has(topic)));
         const missed = known ? last - mark._seq : undefined;
-        const reason = known ? 'history_trimmed' : 'unproven';
+        const reason = known ? 'history_trimmed' : anew ? 'log_reset' : 'unproven';
         steps.push(gap(topic, reason, missed, mark._seq + 1, last));
       }
       mark._seq = seq;

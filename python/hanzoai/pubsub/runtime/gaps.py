@@ -18,7 +18,7 @@ _REASONS: Final[Mapping[str, str]] = {
     "history_trimmed": "the server no longer retains them",
     "log_reset": "the server lost its history and started new numbers",
     "slow_consumer": "the program reads too slowly, and the queue of the subscription was full",
-    "unproven": "the server does not number messages, so nothing proves that none is missing",
+    "unproven": "the server cannot prove that none is missing",
 }
 
 _LOGGED: Final = 1_000

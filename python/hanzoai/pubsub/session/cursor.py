@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Envelope
 
 Verdict: TypeAlias = Literal[0, 1, 2]
+MissingReason: TypeAlias = Literal["history_trimmed", "log_reset", "unproven"]
 KNOWN: Final = 0
 NEW: Final = 1
 JUMP: Final = 2
@@ -30,7 +31,7 @@ class Missing(NamedTuple):
     from_: int | None
     to: int | None
     missed: int | None
-    reason: Literal["history_trimmed", "log_reset", "unproven"]
+    reason: MissingReason
 
 
 Step: TypeAlias = "Envelope | Missing"
@@ -248,7 +249,7 @@ class SeqCursor:
             else:
                 if seq > mark.seq + 1 and (proven is None or not self._lenient(topic, replay)):
                     known = self._counted(topic, replay, told, proven or ())
-                    out.append(_hole(topic, mark.seq + 1, seq - 1, known=known))
+                    out.append(self._hole(topic, mark.seq + 1, seq - 1, known=known))
                 mark.seq = seq
                 mark.at = message.timestamp
             if proven is not None:
@@ -278,7 +279,7 @@ class SeqCursor:
                 if not replay.whole:
                     return
                 known = self._counted(topic, replay, told, proven)
-                out.append(_hole(topic, mark.seq + 1, position, known=known))
+                out.append(self._hole(topic, mark.seq + 1, position, known=known))
             mark.seq = position
 
     def _live_before(
@@ -320,6 +321,16 @@ class SeqCursor:
             return False
         return topic in proven or (topic in replay.truncated and topic not in told)
 
+    def _hole(self, topic: str, from_: int, to: int, *, known: bool) -> Missing:
+        """A hole between two positions; `known`: both are of one log, which counts what is missing.
+
+        In a log that started again, the numbers may jump where nothing is missing.
+        """
+        if known:
+            return Missing(topic, from_, to, to - from_ + 1, "history_trimmed")
+        reason: MissingReason = "log_reset" if topic in self._anew else "unproven"
+        return Missing(topic, from_, to, None, reason)
+
     def _place(self, topic: str, seq: int, at: int) -> None:
         if len(self._marks) >= self._remembered:
             idle = next(iter(self._marks))
@@ -327,9 +338,3 @@ class SeqCursor:
             self._since = max(self._since or 0, gone.at)
             self._forgot = True
         self._marks[topic] = Mark(seq, at)
-
-
-def _hole(topic: str, from_: int, to: int, *, known: bool) -> Missing:
-    if known:
-        return Missing(topic, from_, to, to - from_ + 1, "history_trimmed")
-    return Missing(topic, from_, to, None, "unproven")
