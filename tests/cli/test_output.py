@@ -9,7 +9,7 @@ import pytest
 
 from hanzoai.pubsub.cli.exits import Exit, exit_for
 from hanzoai.pubsub.cli.output import Output, encode, printable
-from hanzoai.pubsub.errors import PubSubError, from_code
+from hanzoai.pubsub.errors import PubSubError, ReplyError, from_code
 from hanzoai.pubsub.generated.errors import CODES
 
 
@@ -80,6 +80,15 @@ def test_json_is_one_line_whatever_the_text() -> None:
 
 def test_every_error_code_has_an_exit_code() -> None:
     for code in CODES:
-        assert exit_for(code) not in (Exit.OK, Exit.GAP, Exit.INTERRUPTED, Exit.TERMINATED)
-    assert exit_for("token_expired") == Exit.AUTH
-    assert exit_for("something of a later server") == Exit.FAILED
+        assert exit_for(PubSubError(code)) not in (
+            Exit.OK,
+            Exit.GAP,
+            Exit.INTERRUPTED,
+            Exit.TERMINATED,
+        )
+    assert exit_for(PubSubError("token_expired")) == Exit.AUTH
+    assert exit_for(PubSubError("something of a later server")) == Exit.FAILED
+
+
+def test_an_error_of_a_responder_fails_whatever_its_code() -> None:
+    assert exit_for(ReplyError("no", code="forbidden")) == Exit.FAILED

@@ -20,44 +20,18 @@ from hanzoai.pubsub.cli.exits import MEANINGS, Exit
 from hanzoai.pubsub.cli.main import COMMANDS, SERVER_COMMANDS, main
 from pubsub_server.testing import RunningServer, running_server
 from tests import programs
+from tests.cli.processes import LIMIT, started, until_subscribed, variables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
-    from contextlib import AbstractAsyncContextManager
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
-LIMIT = 20
 
 
 @pytest.fixture
 async def server() -> AsyncGenerator[RunningServer]:
     async with running_server(history_max_messages=10_000) as running:
         yield running
-
-
-def variables(server: RunningServer, **more: str) -> dict[str, str]:
-    return {
-        **os.environ,
-        "HANZO_PUBSUB_URL": server.ws,
-        "HANZO_PUBSUB_REST_URL": server.http,
-        "HANZO_PUBSUB_TOKEN": server.service_token(),
-        **more,
-    }
-
-
-def started(
-    *argv: str, env: dict[str, str], out: int = asyncio.subprocess.PIPE
-) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
-    command = (sys.executable, "-W", "error", "-m", "hanzoai.pubsub.cli", *argv)
-    return programs.started(*command, within=LIMIT, out=out, env=env, limit=2**20)
-
-
-async def until_subscribed(process: asyncio.subprocess.Process) -> None:
-    assert process.stderr is not None
-    while line := await process.stderr.readline():
-        if json.loads(line)["event"] == "subscribed":
-            return
-    raise AssertionError("it never subscribed")
 
 
 def test_help_lists_every_command_and_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from hanzoai.pubsub.cli.exits import Exit, epilog
@@ -146,6 +147,29 @@ def position(text: str) -> tuple[str, int]:
     if not separator or not topic:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form TOPIC=SEQ")
     return topic, number(seq)
+
+
+def json_argument(text: str, name: str) -> Any:
+    """The JSON that an argument contains, or the file that it names as `@FILE`.
+
+    Ends the program if the file cannot be read, or if there is no JSON in it.
+
+    Args:
+        text: The argument.
+        name: What the argument is called, for the error.
+    """
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            usage_error(f"{text[1:]} cannot be read: {why}.", remedy=f"Check {name} @FILE.")
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        usage_error(
+            f"{name} is {error}.", remedy=f"""Strings need their quotes: {name} '"hello"'."""
+        )
 
 
 def parse_json(text: str) -> Any:

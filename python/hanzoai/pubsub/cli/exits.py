@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.errors import ReplyError
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.errors import PubSubError
 
 
 class Exit(IntEnum):
@@ -27,7 +32,7 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.USAGE: "wrong arguments",
     Exit.AUTH: "no token, or the server rejected it",
     Exit.FORBIDDEN: "the access rules do not allow this",
-    Exit.TIMEOUT: "timeout (with --count: before N messages arrived)",
+    Exit.TIMEOUT: "timeout (with --count: before N messages or requests arrived)",
     Exit.CONNECTION: "the server is not reachable",
     Exit.GAP: "messages were missed, with --fail-on-gap",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
@@ -47,7 +52,7 @@ _BY_CODE: Final[dict[str, Exit]] = {
         Exit.AUTH,
     ),
     "forbidden": Exit.FORBIDDEN,
-    **dict.fromkeys(("timeout", "outcome_unknown"), Exit.TIMEOUT),
+    **dict.fromkeys(("timeout", "request_timeout", "outcome_unknown"), Exit.TIMEOUT),
     **dict.fromkeys(
         ("connection_failed", "not_connected", "going_away", "idle_timeout", "unavailable"),
         Exit.CONNECTION,
@@ -56,9 +61,12 @@ _BY_CODE: Final[dict[str, Exit]] = {
 }
 
 
-def exit_for(code: str) -> Exit:
-    """The exit code that belongs to an error code of `spec/errors.yaml`."""
-    return _BY_CODE.get(code, Exit.FAILED)
+def exit_for(error: PubSubError) -> Exit:
+    """The exit code that belongs to an error."""
+    # A responder chooses the code of its errors freely.
+    if isinstance(error, ReplyError):
+        return Exit.FAILED
+    return _BY_CODE.get(error.code, Exit.FAILED)
 
 
 def epilog() -> str:

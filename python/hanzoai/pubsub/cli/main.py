@@ -24,6 +24,8 @@ COMMANDS: Final[dict[str, str]] = {
     "publish": "publish one message, or one JSON per line from standard input",
     "subscribe": "print messages as they arrive",
     "stream": "print a token stream while it grows, or publish standard input as one",
+    "request": "publish a request and print the reply",
+    "respond": "answer requests with fixed data or the output of a command",
     "history": "print retained messages of a topic",
     "presence": "print the members of a topic",
     "topics": "list active topics (needs the token of an administrator)",

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import os
-import stat
 import sys
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.cli.arguments import (
     Parser,
     connection_arguments,
+    json_argument,
     number,
     parse_json,
     usage_error,
     via_argument,
 )
 from hanzoai.pubsub.cli.exits import Exit, exit_for
+from hanzoai.pubsub.cli.lines import binary_input, is_terminal, read_lines
 from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
 from hanzoai.pubsub.errors import InvalidPayload, PubSubError
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.values import Published
 
 IN_FLIGHT: Final = 256
 """Messages that wait for their answer at one time."""
-LINE_MAX: Final = 16 * 1024 * 1024
-"""Bytes of one line of standard input."""
 FIELDS: Final = frozenset({"type", "data", "ttl", "id", "meta"})
 _HOPELESS: Final = frozenset({Exit.AUTH, Exit.FORBIDDEN, Exit.CONNECTION})
 """What the next line would meet as well."""
@@ -44,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command."""
     args = _parser().parse_args(argv)
     output = Output(as_json=args.json)
-    if args.data is None and not _is_terminal(sys.stdin):
+    if args.data is None and not is_terminal(sys.stdin):
         args.data = "-"
     if args.data is None:
         usage_error("Nothing to publish.", remedy="Pass --data JSON, --data @FILE or --data -.")
@@ -88,20 +84,7 @@ def _parser() -> Parser:
 
 
 def _single(args: Namespace) -> dict[str, Any]:
-    text: str = args.data
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            usage_error(f"{args.data[1:]} cannot be read: {why}.", remedy="Check --data @FILE.")
-    try:
-        data = parse_json(text)
-    except ValueError as error:
-        usage_error(
-            f"--data is {error}.", remedy="""Strings need their quotes: --data '"hello"'."""
-        )
-    return _message({"data": data}, args)
+    return _message({"data": json_argument(args.data, "--data")}, args)
 
 
 def _message(found: dict[str, Any], args: Namespace) -> dict[str, Any]:
@@ -171,7 +154,7 @@ class _Tally:
 
     def fail(self, line: int, error: PubSubError) -> None:
         self.failed += 1
-        code = exit_for(error.code)
+        code = exit_for(error)
         if not self._over:
             self._output.error(error, line=line)
         if code in _HOPELESS:
@@ -199,7 +182,7 @@ async def _publish_lines(args: Namespace, output: Output) -> int:
         await ps.connect(timeout)
         async with asyncio.TaskGroup() as group:
             line_number = 0
-            async for line in _lines(_input(sys.stdin)):
+            async for line in read_lines(binary_input(sys.stdin)):
                 line_number += 1
                 if not line.strip():
                     continue
@@ -244,67 +227,3 @@ async def _publish_line(
         tally.fail(line, error)
     finally:
         slots.release()
-
-
-def _is_terminal(stdin: TextIO | None) -> bool:
-    return stdin is not None and stdin.isatty()
-
-
-def _input(stdin: TextIO | None) -> BinaryIO:
-    """Standard input; Python has none where it was closed, and then there is nothing to read."""
-    return io.BytesIO() if stdin is None else stdin.buffer
-
-
-def _can_be_waited_for(stream: BinaryIO) -> bool:
-    """Whether an event loop can tell when there is something to read.
-
-    Files and devices such as /dev/null are always ready, and no loop takes them.
-    """
-    try:
-        mode = os.fstat(stream.fileno()).st_mode
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and stream.isatty())
-
-
-async def _lines(stream: BinaryIO) -> AsyncIterator[bytes]:
-    """Lines as they come, without a thread that outlives an interrupt.
-
-    A line that is too long is cut, so that the caller finds it to be no JSON.
-    """
-    reader = asyncio.StreamReader(limit=LINE_MAX)
-    transport = await _connect(stream, reader) if _can_be_waited_for(stream) else None
-    if transport is None:
-        while line := stream.readline(LINE_MAX):
-            yield line
-            await asyncio.sleep(0)
-        return
-    try:
-        while line := await _next_line(reader):
-            yield line
-    finally:
-        # The setting belongs to the terminal or pipe, which others go on using.
-        os.set_blocking(stream.fileno(), True)
-        transport.close()
-
-
-async def _connect(stream: BinaryIO, reader: asyncio.StreamReader) -> asyncio.ReadTransport | None:
-    """Have the loop read a stream; None where it cannot."""
-    loop = asyncio.get_running_loop()
-    try:
-        pipe = os.fdopen(os.dup(stream.fileno()), "rb")
-        transport, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), pipe
-        )
-    except (OSError, ValueError, NotImplementedError):
-        return None
-    return transport
-
-
-async def _next_line(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.readuntil(b"\n")
-    except asyncio.IncompleteReadError as end:
-        return end.partial
-    except asyncio.LimitOverrunError as overrun:
-        return await reader.readexactly(overrun.consumed)

@@ -88,9 +88,13 @@ def build_client(
     output: Output,
     *,
     on_state: Callable[[StateChange], None] | None = None,
+    on_error: Callable[[Exception], None] | None = None,
     send_queue: SendQueue | None = None,
 ) -> PubSubClient:
-    """The client that the arguments ask for; nothing is connected yet."""
+    """The client that the arguments ask for; nothing is connected yet.
+
+    Errors that no call can raise are printed, unless ``on_error`` takes them.
+    """
     from hanzoai.pubsub.client import PubSubClient
 
     (url, rest_url), source = server_urls(args), token_source(args, output)
@@ -115,12 +119,13 @@ def build_client(
         allow_insecure=args.allow_insecure,
         name="hanzo-pubsub",
         on_state=on_state,
-        on_error=lambda error: _report(output, error),
+        on_error=on_error or (lambda error: report(output, error)),
         send_queue=send_queue,
     )
 
 
-def _report(output: Output, error: Exception) -> None:
+def report(output: Output, error: Exception) -> None:
+    """Print an error that no call can raise."""
     if isinstance(error, PubSubError):
         output.error(error)
     else:
@@ -159,7 +164,7 @@ def run(output: Output, args: Namespace, work: Callable[[], Coroutine[Any, Any, 
         raise
     except PubSubError as error:
         output.error(error)
-        return exit_for(error.code)
+        return exit_for(error)
 
 
 def _log(verbosity: int) -> None:

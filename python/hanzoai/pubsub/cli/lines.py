@@ -1,0 +1,80 @@
+"""Lines of standard input, read in the event loop of a command."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import stat
+from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+LINE_MAX: Final = 16 * 1024 * 1024
+"""Bytes of one line."""
+
+
+def is_terminal(stdin: TextIO | None) -> bool:
+    """Whether standard input is open and a terminal."""
+    return stdin is not None and stdin.isatty()
+
+
+def binary_input(stdin: TextIO | None) -> BinaryIO:
+    """Standard input; Python has none where it was closed, and then there is nothing to read."""
+    return io.BytesIO() if stdin is None else stdin.buffer
+
+
+def _can_be_waited_for(stream: BinaryIO) -> bool:
+    """Whether an event loop can tell when there is something to read.
+
+    Files and devices such as /dev/null are always ready, and no loop takes them.
+    """
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and stream.isatty())
+
+
+async def read_lines(stream: BinaryIO) -> AsyncIterator[bytes]:
+    """Lines as they come, without a thread that outlives an interrupt.
+
+    A line that is too long is cut, so that the caller finds it to be no JSON.
+    """
+    reader = asyncio.StreamReader(limit=LINE_MAX)
+    transport = await _connect(stream, reader) if _can_be_waited_for(stream) else None
+    if transport is None:
+        while line := stream.readline(LINE_MAX):
+            yield line
+            await asyncio.sleep(0)
+        return
+    try:
+        while line := await _next_line(reader):
+            yield line
+    finally:
+        # The setting belongs to the terminal or pipe, which others go on using.
+        os.set_blocking(stream.fileno(), True)
+        transport.close()
+
+
+async def _connect(stream: BinaryIO, reader: asyncio.StreamReader) -> asyncio.ReadTransport | None:
+    """Have the loop read a stream; None where it cannot."""
+    loop = asyncio.get_running_loop()
+    try:
+        pipe = os.fdopen(os.dup(stream.fileno()), "rb")
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+    except (OSError, ValueError, NotImplementedError):
+        return None
+    return transport
+
+
+async def _next_line(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\n")
+    except asyncio.IncompleteReadError as end:
+        return end.partial
+    except asyncio.LimitOverrunError as overrun:
+        return await reader.readexactly(overrun.consumed)

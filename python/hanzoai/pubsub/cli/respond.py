@@ -1,0 +1,204 @@
+"""`hanzo-pubsub respond`: answers requests with fixed data, or with the output of a command."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.cli.arguments import (
+    Parser,
+    connection_arguments,
+    count,
+    duration,
+    json_argument,
+    usage_error,
+)
+from hanzoai.pubsub.cli.commands import Command
+from hanzoai.pubsub.cli.exits import Exit
+from hanzoai.pubsub.cli.output import Output, encode
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, report, run
+from hanzoai.pubsub.cli.writer import Writer
+from hanzoai.pubsub.errors import PubSubError, ReplyError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from hanzoai.pubsub.request_reply.responder import Responder
+    from hanzoai.pubsub.values import Message
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command."""
+    args = _parser().parse_args(argv)
+    output = Output(as_json=args.json)
+    answer = _fixed(args.reply) if args.exec is None else _command(args.exec)
+    return run(output, args, lambda: _Answerer(args, output, answer).serve())
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "respond",
+        "Answer each request of a topic with the same data, or with the output of a command. The"
+        "\ncommand gets the data of the request as JSON on its standard input. Its output is the"
+        "\nreply: JSON, or else a string. Print each answered request, one JSON object per line.",
+    )
+    parser.add_argument(
+        "topics",
+        nargs="+",
+        metavar="TOPIC",
+        help="topic or pattern: * is one segment, ** one or more; quote patterns",
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--reply", metavar="JSON|@FILE", help="data of every reply, or a file")
+    what.add_argument(
+        "--exec",
+        metavar="COMMAND",
+        help="run this command for each request, without a shell; for pipes, write sh -c '...'",
+    )
+    parser.add_argument(
+        "--type", default="request", help="message type of requests [default: request]"
+    )
+    parser.add_argument(
+        "--concurrency",
+        type=count,
+        default=10,
+        metavar="N",
+        help="requests that are handled at the same time, 1 to 1,000 [default: 10]",
+    )
+    parser.add_argument("--count", type=count, metavar="N", help="exit after N requests")
+    parser.add_argument(
+        "--connect-timeout",
+        type=duration,
+        default=DEFAULT_TIMEOUT,
+        metavar="TIME",
+        help="timeout of the first connection; reconnects have no limit [default: 10s]",
+    )
+    connection_arguments(parser, timeout="exit after this time [default: never]")
+    return parser
+
+
+def _fixed(text: str) -> Callable[[Message], Awaitable[Any]]:
+    data = json_argument(text, "--reply")
+
+    async def answer(_request: Message) -> Any:
+        return data
+
+    return answer
+
+
+def _command(text: str) -> Callable[[Message], Awaitable[Any]]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        usage_error(f"--exec is not a command: {error}.", remedy="Check its quotes.")
+    if not words:
+        usage_error("--exec names no command.", remedy="Write --exec 'jq .name'.")
+    return Command(words).answer
+
+
+class _Answerer:
+    """One run of the command."""
+
+    def __init__(
+        self, args: Namespace, output: Output, answer: Callable[[Message], Awaitable[Any]]
+    ) -> None:
+        self._args, self._output, self._answer = args, output, answer
+        self._writer = Writer(output)
+        self._taken = self._answered = 0
+        self._over = asyncio.Event()
+        self._failure: PubSubError | None = None
+        self._responder: Responder | None = None
+
+    async def serve(self) -> int:
+        ps = build_client(self._args, self._output, on_error=self._report)
+        reached = asyncio.timeout(self._args.timeout)
+        try:
+            async with reached:
+                await ps.connect(self._args.connect_timeout)
+                self._responder = ps.respond(
+                    self._args.topics,
+                    self._handle,
+                    type=self._args.type,
+                    concurrency=self._args.concurrency,
+                )
+                async with self._responder:
+                    topics = self._args.topics
+                    self._output.note("subscribed", " ".join(topics), topics=topics)
+                    await self._until_end()
+        except TimeoutError:
+            if not reached.expired():
+                raise
+        finally:
+            await ps.close()
+        if self._failure is not None:
+            raise self._failure
+        if self._args.count is not None and self._answered < self._args.count:
+            self._output.note(
+                "timeout",
+                f"{self._answered:,} of {self._args.count:,} requests came in time",
+                style="yellow",
+            )
+            return Exit.TIMEOUT
+        return Exit.OK
+
+    async def _until_end(self) -> None:
+        """Serve until the count is reached, or no one reads standard output any more."""
+        over = asyncio.ensure_future(self._over.wait())
+        leaving = asyncio.ensure_future(self._writer.reader_gone())
+        try:
+            await asyncio.wait((over, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done():
+                raise BrokenPipeError
+        finally:
+            for task in (over, leaving):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def _handle(self, request: Message) -> Any:
+        if self._taken == self._args.count:
+            # It exits as soon as the others have their replies. This one is another responder's.
+            raise asyncio.CancelledError
+        self._taken += 1
+        try:
+            data = await self._answer(request)
+        except ReplyError as error:
+            await self._tell(request, {"error": {"code": error.code, "message": error.message}})
+            raise
+        await self._tell(request, {"reply": data})
+        return data
+
+    async def _tell(self, request: Message, outcome: dict[str, Any]) -> None:
+        sender = request.sender
+        record = {
+            "id": request.id,
+            "topic": request.topic,
+            "sender": None if sender is None else sender.id,
+            "request": request.data,
+            **outcome,
+        }
+        if self._output.pretty:
+            name, value = next(iter(outcome.items()))
+            self._output.line(
+                (f"{request.topic} ", "cyan"),
+                encode(request.data),
+                (f" {name} ", "green" if name == "reply" else "red"),
+                encode(value),
+            )
+        else:
+            await self._writer.write(encode(record) + "\n")
+        self._answered += 1
+        if self._answered == self._args.count:
+            self._over.set()
+
+    def _report(self, error: Exception) -> None:
+        responder = self._responder
+        if isinstance(error, PubSubError) and responder is not None and not responder.active:
+            # The subscription has ended, so no request comes any more.
+            self._failure = error
+            self._over.set()
+        else:
+            report(self._output, error)
