@@ -160,8 +160,11 @@ class _Answerer:
 
     async def _handle(self, request: Message) -> Any:
         if self._taken == self._args.count:
-            # It exits as soon as the others have their replies. This one is another responder's.
-            raise asyncio.CancelledError
+            # The program is about to exit. A request without a reply is left to another responder.
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
         self._taken += 1
         try:
             data = await self._answer(request)
