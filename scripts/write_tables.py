@@ -1,4 +1,4 @@
-"""Writes the tables of docs/ that come from code: settings, options, limits, metrics.
+"""Writes what comes from code in docs/: settings, options, limits, metrics, the Python reference.
 
 A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`.
 
@@ -15,6 +15,7 @@ import inspect
 import re
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from scripts import python_reference  # noqa: E402
 from scripts import typescript_tables as typescript  # noqa: E402
 
 PLACE: Final = re.compile(
@@ -298,6 +300,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "typescript-publish": lambda: typescript.table("PublishOptions", "runtime/publishing.ts"),
     "typescript-history": lambda: typescript.table("HistoryOptions", "runtime/http_operations.ts"),
     "typescript-waiting": lambda: typescript.table("Waiting", "runtime/waiting.ts"),
+    **{name: partial(python_reference.page, name) for name in python_reference.PAGES},
 }
 
 
