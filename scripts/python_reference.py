@@ -20,6 +20,9 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 WIDTH: Final = 88
 """Characters of a signature on one line."""
 
+MANY: Final = 8
+"""Fields from which on the table of a dataclass is enough."""
+
 PAGES: Final[Mapping[str, Sequence[str]]] = {
     "python": ("hanzoai.pubsub",),
     "python-streams": ("hanzoai.pubsub.streams",),
@@ -155,18 +158,27 @@ def _object(name: str, found: griffe.Object, level: int = 3) -> Iterator[str]:
 
 def _class(name: str, found: griffe.Class, level: int) -> Iterator[str]:
     built = found.members.get("__init__")
-    if isinstance(built, griffe.Function) and not found.bases:
+    if isinstance(built, griffe.Function) and _is_made_by_programs(found, built):
         yield _fenced(_signature(built, name, returns=False))
     yield from _docstring(found)
     if like := LIKE.get(name):
         yield f"The methods of `{like}`, without `await`.\n"
         return
     if rows := list(_attributes(found)):
-        yield _table(("attribute", "type", "meaning"), rows)
+        columns = 3 if any(meaning for _, _, meaning in rows) else 2
+        head = ("attribute", "type", "meaning")[:columns]
+        yield _table(head, (row[:columns] for row in rows))
     for member in found.members.values():
         public = not member.name.startswith("_")
         if public and isinstance(member, griffe.Function) and _summary(member):
             yield from _object(f"{name}.{member.name}", member, level + 1)
+
+
+def _is_made_by_programs(found: griffe.Class, built: griffe.Function) -> bool:
+    """Whether a program calls the class: it describes arguments, or has few fields."""
+    if _section(found, "parameters"):
+        return True
+    return "dataclass" in found.labels and len(built.parameters) <= MANY
 
 
 def _attributes(found: griffe.Class) -> Iterator[tuple[str, str, str]]:
@@ -182,9 +194,9 @@ def _attributes(found: griffe.Class) -> Iterator[tuple[str, str, str]]:
 
 
 def _alias(found: griffe.Class, annotation: str) -> str:
-    """What a type that a module names says of itself."""
+    """The meaning of a type alias of the same module."""
     named = found.module.members.get(annotation.removesuffix(" | None"))
-    return "" if named is None else _summary(named)
+    return _summary(named) if isinstance(named, griffe.Attribute | griffe.TypeAlias) else ""
 
 
 def _errors(module: griffe.Object | griffe.Alias, names: Sequence[str]) -> Iterator[str]:
@@ -254,12 +266,9 @@ def _prose(text: str) -> str:
         if block.startswith("    "):
             parts.append(_fenced("\n".join(line[4:] for line in block.splitlines())).rstrip())
         else:
-            parts.append(_literals(block).replace("::\n", ":\n").removesuffix(":") + _colon(block))
+            text = _literals(block)
+            parts.append(f"{text[:-2]}:" if text.endswith("::") else text)
     return "\n\n".join(parts)
-
-
-def _colon(block: str) -> str:
-    return ":" if block.endswith(":") else ""
 
 
 def _line(text: str) -> str:
@@ -273,7 +282,7 @@ def _type(annotation: object) -> str:
 
 
 def _literals(text: str) -> str:
-    return re.sub(r"``(.+?)``", r"`\1`", text)
+    return re.sub(r"``(.+?)``", lambda found: f"`{' '.join(found[1].split())}`", text, flags=re.S)
 
 
 # ---------------------------------------------------------------- Markdown

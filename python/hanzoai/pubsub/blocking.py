@@ -149,7 +149,7 @@ class PubSub:
 
     @property
     def clock(self) -> Clock:
-        """The clock that the client lives by; see ``PubSubClient.clock``."""
+        """The clock of the client; see ``PubSubClient.clock``."""
         return self._client.clock
 
     def connect(self, timeout: Duration | None = None) -> None:
@@ -175,11 +175,11 @@ class PubSub:
         portal.stop()
 
     def disconnect(self) -> None:
-        """``close()`` under the name that HIP-56's sample has for it."""
+        """The same as ``close()``, under its name in the sample of HIP-56."""
         self.close()
 
     def states(self) -> Iterator[StateChange]:
-        """Changes of state from this call on; ends when the client has ended."""
+        """Iterate over the changes of state from this call on, until the client has ended."""
         return self._iterate(self._client.states)
 
     def subscribe(
@@ -326,7 +326,7 @@ class PubSub:
         )
 
     def presence(self, topic: str, *, timeout: Duration | None = None) -> list[PresenceMember]:
-        """Everybody present on a topic."""
+        """The members of a topic."""
         return self._call(lambda: self._client.presence(topic, timeout=timeout))
 
     def occupancy(self, topic: str, *, timeout: Duration | None = None) -> Occupancy:
@@ -358,7 +358,7 @@ class PubSub:
         wait: Duration = 0,
         timeout: Duration | None = None,
     ) -> PositionList:
-        """Where the logs of topics stand; see ``PubSubClient.positions``."""
+        """The positions of topics; see ``PubSubClient.positions``."""
         return self._call(
             lambda: self._client.positions(topics, after=after, at=at, wait=wait, timeout=timeout)
         )

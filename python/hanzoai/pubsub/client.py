@@ -168,8 +168,7 @@ class PubSubClient:
     def transport(self) -> Literal["websocket", "sse"] | None:
         """How the client is connected at this moment; None where it is not connected.
 
-        ``sse`` instead of ``websocket`` says that the WebSocket could not be used; the log said
-        why, at WARNING.
+        ``sse`` means that no WebSocket could be opened; a WARNING in the log gives the reason.
         """
         return None if self._operations is None else self._operations.transport
 
@@ -180,7 +179,7 @@ class PubSubClient:
 
     @property
     def clock(self) -> Clock:
-        """The clock that the client lives by: the machine's, or one that a test moves."""
+        """The clock of the client: that of the machine, or one that a test moves."""
         return self._around.clock
 
     async def connect(self, timeout: Duration | None = None) -> None:
@@ -201,13 +200,13 @@ class PubSubClient:
         await self._ready().connect(timeout)
 
     async def close(self, timeout: Duration | None = None) -> None:
-        """End: settle what was published, close the connection, end the subscriptions.
+        """Close the client: settle its publishes, close the connection, end the subscriptions.
 
         Idempotent, and may be called from handlers. Iterations end after the messages they hold.
 
         Args:
-            timeout: Seconds for publishes still on their way; default ``close_timeout``. What is
-                not settled then raises in its own call. 0 ends at once.
+            timeout: Seconds to wait for unsettled publishes; default ``close_timeout``. A publish
+                that is not settled by then raises in its own call. 0 does not wait.
 
         Raises:
             InvalidOption: The timeout is negative or no number.
@@ -220,13 +219,13 @@ class PubSubClient:
             await self._operations.close(timeout)
 
     async def disconnect(self) -> None:
-        """``close()`` under the name that HIP-56's sample has for it."""
+        """The same as ``close()``, under its name in the sample of HIP-56."""
         await self.close()
 
     def states(self) -> AsyncIterator[StateChange]:
-        """Changes of state from this call on; ends when the client has ended.
+        """Iterate over the changes of state from this call on, until the client has ended.
 
-        One that is not read holds its newest 256 changes.
+        An iterator that is not read keeps its newest 256 changes.
         """
         return self._ready().states()
 
@@ -382,7 +381,7 @@ class PubSubClient:
             via: As in ``publish``.
 
         Returns:
-            One result a message, in the same order: what became of it, or the error.
+            One result per message, in the same order: a ``Published``, or the error.
 
         Raises:
             InvalidTopic: A topic is not valid; nothing was sent. As of the errors below, ``field``
@@ -545,7 +544,7 @@ class PubSubClient:
     async def presence(
         self, topic: str, *, timeout: Duration | None = None
     ) -> list[PresenceMember]:
-        """Everybody present on a topic.
+        """The members of a topic.
 
         Args:
             topic: A topic without wildcards.
@@ -602,10 +601,10 @@ class PubSubClient:
         wait: Duration = 0,
         timeout: Duration | None = None,
     ) -> PositionList:
-        """Where the logs of topics stand: the positions of their oldest and newest messages.
+        """The positions of the oldest and newest messages of topics.
 
-        A topic that is named and has no log is at ``first`` 1 and ``last`` 0; of patterns come
-        the topics that have a log and may be read. ``history(topic, after=...)`` reads messages.
+        A topic without a log has ``first`` 1 and ``last`` 0. A pattern returns the topics that have
+        a log and that you may read. ``history(topic, after=...)`` reads messages.
 
         Args:
             topics: A topic or pattern, or several, at most 1,000.
@@ -619,8 +618,8 @@ class PubSubClient:
             InvalidTopic: A topic or pattern is not valid.
             InvalidOption: ``wait`` is out of range.
             PermissionDenied: The access rules do not allow a topic, or any topic of a pattern.
-            ConnectionLimit: As many requests of this user wait already as may.
-            NotFound: The server knows HIP-56 and nothing more.
+            ConnectionLimit: Too many requests of this user wait already.
+            NotFound: The server supports plain HIP-56 only.
             ConnectionFailed: The HTTP API could not be reached.
         """
         return await self._ready().positions(topics, after=after, at=at, wait=wait, timeout=timeout)

@@ -142,7 +142,7 @@ class TopicHandle(Generic[Data]):
         return messages if self._model is None else _Read(messages, self._model)
 
     async def presence(self, *, timeout: Duration | None = None) -> list[PresenceMember]:
-        """Everybody present on this topic."""
+        """The members of this topic."""
         return await self._client.presence(self.name, timeout=timeout)
 
     async def occupancy(self, *, timeout: Duration | None = None) -> Occupancy:

@@ -110,7 +110,7 @@ TokenReason: TypeAlias = Literal["connect", "expiring", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token with what is known about its end.
+    """A token and, if known, its expiry.
 
     Attributes:
         value: The bearer token or API key, with or without ``Bearer ``. Not shown in ``repr``.
@@ -188,7 +188,7 @@ class StateChange:
         from_: State before.
         to: State after.
         code: Code of ``spec/errors.yaml`` or the close code, 1006 for a connection that was lost
-            or could not be opened; None where nothing new went wrong.
+            or could not be opened; None without a new failure.
         reason: What happened, in words.
         retry_in: Seconds until the next attempt, where one is planned.
         attempt: Number of attempts since the client was last stable.
@@ -204,16 +204,16 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages of one topic that could not be delivered, told in their place in the order (REC-2).
+    """Messages of one topic that could not be delivered, reported in their place (REC-2).
 
     Attributes:
         topic: The concrete topic, or the pattern where the topic is unknown.
         from_: Position of the first missing message; None against a server without positions.
         to: Position of the last missing message; None where unknown.
-        missed: How many messages are missing; None where no one can know.
+        missed: How many messages are missing; None if unknown.
         reason: ``history_trimmed``: no longer retained. ``log_reset``: the log started again.
-            ``slow_consumer``: the queue of this subscription was full. ``unproven``: no one can
-            tell.
+            ``slow_consumer``: the queue of this subscription was full. ``unproven``: the server
+            cannot prove that none is missing.
     """
 
     topic: str
@@ -254,13 +254,13 @@ def occupancy_of(members: Sequence[PresenceMember]) -> Occupancy:
 
 
 def users_of(members: Iterable[PresenceMember]) -> list[PresenceMember]:
-    """Each user once, in the order of ``members``, of members that are connections.
+    """Return each user once, in the order of ``members``.
 
     Args:
         members: Of a `PresenceChange`, or what ``presence()`` returns.
 
     Returns:
-        Of each user the first member, which is the connection that joined first.
+        The first member of each user: the connection that joined first.
     """
     users: dict[str, PresenceMember] = {}
     for member in members:
@@ -274,7 +274,7 @@ class Published:
 
     Attributes:
         id: Id of the message.
-        timestamp: Server time, Unix milliseconds; None where the server acknowledges nothing.
+        timestamp: Server time, Unix milliseconds; None if the server sends no acknowledgements.
         seq: Position in the log of its topic; None for ephemeral messages and plain HIP-56.
         duplicate: The id was published before and nothing was sent again.
     """
@@ -294,10 +294,10 @@ class SubscriptionStats:
     Attributes:
         received: Messages that the session delivered to this subscription.
         handled: Messages that the program has taken.
-        dropped: Messages given up because the queue was full.
+        dropped: Messages dropped because the queue was full.
         queued: Messages waiting.
         queued_bytes: Their approximate size.
-        gaps: Gaps told, for whatever reason.
+        gaps: Gaps reported, for any reason.
     """
 
     received: int

@@ -163,7 +163,7 @@ def history(
 
 
 def presence(topic: str) -> Call[list[PresenceMember]]:
-    """Everybody present on a topic (H-073)."""
+    """The members of a topic (H-073)."""
     return Call("GET", f"/v1/topics/{quote(topic, safe='')}/presence", _members, topic=topic)
 
 
@@ -190,7 +190,7 @@ def positions(
     at: int | None = None,
     wait_ms: int = 0,
 ) -> Call[PositionList]:
-    """Where the logs of topics stand; plain HIP-56 has no such operation.
+    """The positions of topics; plain HIP-56 has no such operation.
 
     Args:
         topics: Topics and patterns.

@@ -119,7 +119,7 @@ class Rest(Performer):
         return await self.perform(call, timeout=timeout)
 
     async def presence(self, topic: str, *, timeout: float | None = None) -> list[PresenceMember]:
-        """Everybody present on a topic."""
+        """The members of a topic."""
         return await self.perform(rest_calls.presence(topic), timeout=timeout)
 
     async def topics(
@@ -141,7 +141,7 @@ class Rest(Performer):
         wait_ms: int = 0,
         timeout: float | None = None,
     ) -> PositionList:
-        """Where the logs of topics stand; see `rest_calls.positions`.
+        """The positions of topics; see `rest_calls.positions`.
 
         The seconds of ``timeout`` are those beyond the time that the answer is held.
         """

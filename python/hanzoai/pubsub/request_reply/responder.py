@@ -34,7 +34,7 @@ _CLOSE_TIMEOUT: Final = 5.0
 class Responder:
     """Answers requests until it is closed.
 
-    ``PubSubClient.respond`` makes it. ::
+    ``PubSubClient.respond`` returns it::
 
         async with ps.respond("demo.sum", lambda request: sum(request.data)):
             await stop.wait()

@@ -168,7 +168,7 @@ class BlockingSubscription(Generic[Data]):
         return events if self._model is None else ReadEvents(events, self._model)
 
     def unsubscribe(self) -> None:
-        """End the subscription; messages that wait are given up."""
+        """End the subscription, and drop the messages that wait."""
         self._waiting.clear()
         self._call(self._subscription.unsubscribe)
 
@@ -199,7 +199,7 @@ class BlockingSubscription(Generic[Data]):
     # ------------------------------------------------------------ inside
 
     def typed(self, model: PayloadModel[T]) -> BlockingSubscription[T]:
-        """This subscription, which from now on gives messages that the model has read."""
+        """Return this subscription, whose messages from now on are parsed with the model."""
         self._model = model
         return cast("BlockingSubscription[T]", self)
 
@@ -432,7 +432,7 @@ class BlockingTopicHandle(Generic[Data]):
         return cast("Iterator[Message[Data]]", ReadEvents(messages, self._model))
 
     def presence(self, *, timeout: Duration | None = None) -> list[PresenceMember]:
-        """Everybody present on this topic."""
+        """The members of this topic."""
         return self._client.presence(self.name, timeout=timeout)
 
     def occupancy(self, *, timeout: Duration | None = None) -> Occupancy:

@@ -144,7 +144,7 @@ class HttpApi:
         return self._found
 
     async def presence(self, topic: str, seconds: float) -> list[PresenceMember]:
-        """Everybody present on a topic."""
+        """The members of a topic."""
         return await self.rest.presence(topic, timeout=seconds)
 
     async def occupancy(self, topic: str, seconds: float) -> Occupancy:
@@ -169,7 +169,7 @@ class HttpApi:
         wait: float,
         seconds: float,
     ) -> PositionList:
-        """Where the logs of topics stand."""
+        """The positions of topics."""
         moment = None if at is None else unix_ms(at, self._clock.wall_ms())
         return await self.rest.positions(
             topics, after=after, at=moment, wait_ms=round(wait * 1000), timeout=seconds

@@ -364,7 +364,7 @@ class Operations:
         )
 
     async def presence(self, topic: str, *, timeout: Duration | None) -> list[PresenceMember]:
-        """Everybody present on a topic."""
+        """The members of a topic."""
         self._driver.refuse_ended()
         return await self._http.presence(one_topic(topic), self._driver.patience(timeout))
 
@@ -393,7 +393,7 @@ class Operations:
         wait: Duration,
         timeout: Duration | None,
     ) -> PositionList:
-        """Where the logs of topics stand; see ``PubSubClient.positions``."""
+        """The positions of topics; see ``PubSubClient.positions``."""
         self._driver.refuse_ended()
         names = pattern_list(topics)
         known = None if after is None else position_map(after)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 class Subscription(Generic[Data]):
     """Messages of one or more topics: an async iterator, a context, an awaitable.
 
-    ``PubSubClient.subscribe`` makes it. ::
+    ``PubSubClient.subscribe`` returns it::
 
         async with ps.subscribe("agent.**.events") as sub:  # unsubscribes at the end
             async for message in sub: ...
@@ -90,7 +90,7 @@ class Subscription(Generic[Data]):
         return self._inbox.stats()
 
     async def unsubscribe(self) -> None:
-        """End the subscription; messages that wait are given up.
+        """End the subscription, and drop the messages that wait.
 
         Idempotent, and may be called from handlers.
         """
@@ -184,12 +184,12 @@ class Subscription(Generic[Data]):
     # ------------------------------------------------------------ inside
 
     def typed(self, model: PayloadModel[T]) -> Subscription[T]:
-        """This subscription, which from now on gives messages that the model has read."""
+        """Return this subscription, whose messages from now on are parsed with the model."""
         self._model = model
         return cast("Subscription[T]", self)
 
     def start(self) -> None:
-        """Take effect, unless that happened before. The client calls it where a loop is running."""
+        """Send the subscription, once. The client calls this if a loop is running."""
         if not self._begun:
             self._begin()
             self._begun = True
