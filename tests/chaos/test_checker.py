@@ -339,6 +339,17 @@ def test_a_hole_behind_a_restart_of_the_log_is_of_the_same_loss() -> None:
     assert check(history) == []
 
 
+def test_the_past_may_come_unasked_if_the_store_is_lost_while_a_subscription_begins() -> None:
+    history = good()
+    for subscription in history.subscriptions:
+        subscription.asked = subscription.began = 2.5
+    assert rules(history) == {"asked"}
+    history.losses.append(Loss(0.4, 2.4))
+    assert rules(history) == {"asked"}
+    history.losses.append(Loss(0.4, 2.6))
+    assert "asked" not in rules(history)
+
+
 def test_a_gap_without_positions_covers_all_that_precedes_the_next_message() -> None:
     history = good()
     history.losses.append(Loss(2.5, 2.8))
