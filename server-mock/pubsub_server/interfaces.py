@@ -211,6 +211,24 @@ class Audit(Protocol):
         """
         ...
 
+    def cut(
+        self,
+        identity: Identity,
+        caller: Caller | None,
+        *,
+        client_id: str,
+        refused: str | None = None,
+    ) -> None:
+        """Note that an administrator closed a connection, or was refused with an error code.
+
+        Args:
+            identity: Who asked for it.
+            caller: From where the request came.
+            client_id: The connection.
+            refused: The error code.
+        """
+        ...
+
 
 class Webhooks(Protocol):
     """Tells others what happened. Never blocks."""
@@ -381,6 +399,39 @@ class PositionList:
     positions: Sequence[Standing]
     timestamp: int
     has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionReport:
+    """One open connection, for administrators.
+
+    Attributes:
+        client_id: Identifies it.
+        user_id: Whose it is.
+        kind: `user`, `service`, `admin` or `agent`.
+        name: Display name of the user.
+        transport: Its protocol, as in the label of the metrics.
+        address: IP address of the client; None where it is not known.
+        connected_at: When it was authenticated first, Unix ms.
+        patterns: The first topics and patterns that it is subscribed to.
+        subscriptions: How many there are.
+        queued_bytes: Bytes that the client has not taken yet.
+        queue_limit: Bytes that may wait before the server closes the connection.
+        stalled: Whether it accepts no data now.
+    """
+
+    client_id: str
+    user_id: str
+    kind: str
+    name: str | None
+    transport: str
+    address: str | None
+    connected_at: int
+    patterns: tuple[str, ...]
+    subscriptions: int
+    queued_bytes: int
+    queue_limit: int
+    stalled: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         AuditAction,
         AuthOk,
         Caller,
+        ConnectionReport,
         Identity,
         Member,
         Page,
@@ -262,6 +263,38 @@ class Service(Protocol):
 
         Raises:
             ServiceError: `forbidden`, `invalid_option`.
+        """
+        ...
+
+    async def connections(
+        self,
+        identity: Identity,
+        *,
+        user: str | None = None,
+        topic: str | None = None,
+        limit: int = 100,
+    ) -> tuple[list[ConnectionReport], int]:
+        """Open connections of this node, those with the longest queues first.
+
+        Args:
+            identity: Who asks.
+            user: Only those of this user.
+            topic: Only those that are subscribed to this topic, also by a pattern.
+            limit: Maximum number of reports.
+
+        Returns:
+            The reports, and how many connections match in all.
+
+        Raises:
+            ServiceError: `forbidden`, `invalid_option`, `invalid_topic`.
+        """
+        ...
+
+    def cut(self, identity: Identity, client_id: str, caller: Caller | None = None) -> None:
+        """Close a connection of this node with a code after which its client reconnects.
+
+        Raises:
+            ServiceError: `forbidden`, `not_found`.
         """
         ...
 

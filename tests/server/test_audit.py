@@ -108,6 +108,18 @@ def test_tokens_taken_and_refused_are_audited_without_the_token() -> None:
     }
 
 
+def test_a_cut_is_audited_whatever_the_topics() -> None:
+    audited, records = log()
+    audited.cut(ALICE, Caller("192.0.2.1", "req_1"), client_id="cl_1")
+    audited.cut(ALICE, None, client_id="cl_2", refused="not_found")
+    first, second = records
+    assert (first["event"], first["outcome"], first["user_id"]) == ("cut", "ok", "alice")
+    assert (first["client_id"], first["address"], first["request_id"]) == (
+        *("cl_1", "192.0.2.1", "req_1"),
+    )
+    assert (second["outcome"], second["code"]) == ("denied", "not_found")
+
+
 @asynccontextmanager
 async def audited_server(file: Path, **settings: object) -> AsyncGenerator[RunningServer]:
     """A server that audits tokens."""

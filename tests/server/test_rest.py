@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from hanzoai.pubsub import PubSubClient
 from pubsub_server.testing import RunningServer, running_server
 
 if TYPE_CHECKING:
@@ -660,3 +661,30 @@ async def test_a_failure_inside_is_500_without_a_word_about_it(
     assert "inner secret" not in answer.text
     assert body["instance"] in caplog.text
     assert (await rest.get("/healthz")).status_code == 200
+
+
+async def test_an_admin_lists_connections_and_cuts_one_whose_client_returns(
+    server: RunningServer, rest: httpx.AsyncClient
+) -> None:
+    problem(await rest.get("/v1/connections"), 403, "forbidden")
+    problem(await rest.delete("/v1/connections/conn_1"), 403, "forbidden")
+    async with (
+        api(server, server.admin_token()) as admin,
+        PubSubClient(url=server.ws, token=server.token("alice"), rest_url=server.http) as client,
+        client.subscribe("demo.cut") as messages,
+    ):
+        await messages
+        (listed,) = (await admin.get("/v1/connections?topic=demo.cut")).json()["connections"]
+        assert listed["client_id"] == client.client_id
+        assert (listed["user_id"], listed["transport"]) == ("alice", "socket")
+        assert (listed["address"], listed["patterns"]) == ("127.0.0.1", ["demo.cut"])
+        cut = await admin.delete(f"/v1/connections/{client.client_id}")
+        assert (cut.status_code, cut.content) == (204, b"")
+        await client.publish("demo.cut", {"data": "after the cut"})
+        async with asyncio.timeout(30):
+            assert (await anext(aiter(messages))).data == "after the cut"
+        for query in ("limit=0", "limit=1001"):
+            problem(await admin.get(f"/v1/connections?{query}"), 400, "invalid_option")
+        problem(await admin.get("/v1/connections?topic=a..b"), 400, "invalid_topic")
+        problem(await admin.delete("/v1/connections/conn_gone"), 404, "not_found")
+        problem(await admin.delete("/v1/connections/" + "x" * 100), 404, "not_found")

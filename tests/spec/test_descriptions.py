@@ -31,6 +31,8 @@ PATHS = {
     "/v1/topics/{topic}/occupancy": {"get"},
     "/v1/positions": {"post"},
     "/v1/topics": {"get"},
+    "/v1/connections": {"get"},
+    "/v1/connections/{client_id}": {"delete"},
     "/v1/subscribe": {"get", "post"},
     "/v1/session": {"get"},
     "/v1/access": {"get"},
@@ -81,7 +83,7 @@ def test_every_path_is_described_with_its_methods() -> None:
 
 def test_every_operation_has_a_name_of_its_own_and_words() -> None:
     names = [operation["operationId"] for _, operation in operations()]
-    assert len(names) == len(set(names)) == 15
+    assert len(names) == len(set(names)) == 17
     assert all(operation["summary"] for _, operation in operations())
 
 

@@ -151,6 +151,53 @@ export const isTopicList: Guard<TopicList> = /* @__PURE__ */ shape(
   isTopicInfo,
 );
 
+/** One open connection, as an administrator sees it. */
+export interface ConnectionInfo {
+  /** Id of the connection, as in `auth.ok`. */
+  readonly client_id: string;
+  /** Identity in the token. */
+  readonly user_id: string;
+  /** Kind of the identity. */
+  readonly kind: string;
+  /** Display name of the user. */
+  readonly name?: string;
+  /** Protocol of the connection, as in the label `transport` of the metrics: `socket`, `event_stream`, `signed`, `sp`, `events` or `hub`. */
+  readonly transport: string;
+  /** IP address of the client. Absent where the server does not know it. */
+  readonly address?: string;
+  /** When the client authenticated first on this connection. */
+  readonly connected_at: Timestamp;
+  /** Topics and patterns that it is subscribed to, at most 20. */
+  readonly patterns: readonly string[];
+  /** Number of its subscriptions. */
+  readonly subscriptions: number;
+  /** Bytes that wait on the server because the client has not read them. */
+  readonly queued_bytes: number;
+  /** Bytes that may wait. The server closes the connection as `slow_consumer` when it needs more. */
+  readonly queue_limit: number;
+  /** The connection accepts no data now. */
+  readonly stalled?: boolean;
+}
+
+/** Whether a value read from JSON is a ConnectionInfo. */
+export const isConnectionInfo: Guard<ConnectionInfo> = /* @__PURE__ */ shape(
+  'client_id user_id kind name? transport address? connected_at:count patterns:text[] subscriptions:count queued_bytes:count queue_limit:count stalled?:flag',
+);
+
+/** Open connections of the node that answers, those with the longest queues first. */
+export interface ConnectionList {
+  /** The connections. */
+  readonly connections: readonly ConnectionInfo[];
+  /** Number of matching connections of this node; more than the list contains where `limit` is lower. */
+  readonly total: number;
+}
+
+/** Whether a value read from JSON is a ConnectionList. */
+export const isConnectionList: Guard<ConnectionList> = /* @__PURE__ */ shape(
+  'connections:0[] total:count',
+  isConnectionInfo,
+);
+
 /** Body of `POST /v1/positions`: asks for the positions of topics, or waits for a change. */
 export interface PositionsRequest {
   /** Topics and patterns. */

@@ -21,6 +21,7 @@ from pubsub_server.hub.floors import Floors
 from pubsub_server.hub.gauges import gauges
 from pubsub_server.hub.inbound import Inbound
 from pubsub_server.hub.interests import Interests
+from pubsub_server.hub.open_connections import OpenConnections
 from pubsub_server.hub.positions import Positions
 from pubsub_server.hub.presence import Presence
 from pubsub_server.hub.publish_frames import PublishFrames
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         Authenticator,
         Caller,
         ConnectionLimiter,
+        ConnectionReport,
         Identity,
         Inspector,
         Policy,
@@ -188,6 +190,7 @@ class Hub:
         self._publishes = PublishFrames(core, self.publishing, self._tasks.spawn)
         self._positions = Positions(core, interests)
         self._queries = Queries(core, self.attendance)
+        self._connections = OpenConnections(core, self.end)
         self.inbound = Inbound(
             core,
             self.admission,
@@ -466,6 +469,21 @@ class Hub:
     ) -> tuple[list[TopicReport], bool]:
         """See `service.Service`."""
         return await self._queries.topics(identity, prefix=prefix, limit=limit)
+
+    async def connections(
+        self,
+        identity: Identity,
+        *,
+        user: str | None = None,
+        topic: str | None = None,
+        limit: int = 100,
+    ) -> tuple[list[ConnectionReport], int]:
+        """See `service.Service`."""
+        return await self._connections.reports(identity, user=user, topic=topic, limit=limit)
+
+    def cut(self, identity: Identity, client_id: str, caller: Caller | None = None) -> None:
+        """See `service.Service`."""
+        self._connections.cut(identity, client_id, caller)
 
     def instruments(self) -> Sequence[Instrument]:
         """What the hub measures beside its counters, and what its backplane does."""

@@ -91,6 +91,20 @@ class AuditLog:
             request_id=request_id,
         )
 
+    def cut(
+        self,
+        identity: Identity,
+        caller: Caller | None,
+        *,
+        client_id: str,
+        refused: str | None = None,
+    ) -> None:
+        """Notes that a connection was closed on request, or was not; see `interfaces.Audit`."""
+        address, request_id = (None, None) if caller is None else caller
+        self._put(
+            "cut", refused, identity, client_id=client_id, address=address, request_id=request_id
+        )
+
     def _put(
         self, action: str, refused: str | None, identity: Identity | None, **more: str | None
     ) -> None:

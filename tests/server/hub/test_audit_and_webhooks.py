@@ -27,6 +27,12 @@ class Ears:
     ) -> None:  # fmt: skip
         """Another file has those."""
 
+    def cut(
+        self, identity: Identity, caller: Caller | None, *,
+        client_id: str, refused: str | None = None,
+    ) -> None:  # fmt: skip
+        """Another file has those."""
+
     def wants(self, event: str, topic: str) -> bool:
         return topic != "quiet"
 

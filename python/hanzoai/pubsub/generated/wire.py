@@ -551,6 +551,44 @@ class TopicList(Model):
     """Further topics match; narrow `prefix` or raise `limit`."""
 
 
+class ConnectionInfo(Model):
+    """One open connection, as an administrator sees it."""
+
+    client_id: str
+    """Id of the connection, as in `auth.ok`."""
+    user_id: str
+    """Identity in the token."""
+    kind: Literal["user", "service", "admin", "agent"]
+    """Kind of the identity."""
+    name: str | None = None
+    """Display name of the user."""
+    transport: str
+    """Protocol of the connection, as in the label `transport` of the metrics: `socket`, `event_stream`, `signed`, `sp`, `events` or `hub`."""
+    address: str | None = None
+    """IP address of the client. Absent where the server does not know it."""
+    connected_at: Timestamp
+    """When the client authenticated first on this connection."""
+    patterns: list[str]
+    """Topics and patterns that it is subscribed to, at most 20."""
+    subscriptions: Annotated[int, Field(ge=0)]
+    """Number of its subscriptions."""
+    queued_bytes: Annotated[int, Field(ge=0)]
+    """Bytes that wait on the server because the client has not read them."""
+    queue_limit: Annotated[int, Field(ge=0)]
+    """Bytes that may wait. The server closes the connection as `slow_consumer` when it needs more."""
+    stalled: bool | None = None
+    """The connection accepts no data now."""
+
+
+class ConnectionList(Model):
+    """Open connections of the node that answers, those with the longest queues first."""
+
+    connections: list[ConnectionInfo]
+    """The connections."""
+    total: Annotated[int, Field(ge=0)]
+    """Number of matching connections of this node; more than the list contains where `limit` is lower."""
+
+
 class PositionsRequest(Model):
     """Body of `POST /v1/positions`: asks for the positions of topics, or waits for a change."""
 

@@ -143,6 +143,8 @@ class HttpListener:
         router.add_get("/v1/topics/{topic}/presence", rest.presence)
         router.add_get("/v1/topics/{topic}/occupancy", rest.occupancy)
         router.add_get("/v1/topics", rest.topics)
+        router.add_get("/v1/connections", rest.connections)
+        router.add_delete("/v1/connections/{client_id}", rest.cut)
         router.add_get("/v1/session", rest.session)
         router.add_get("/v1/access", rest.access)
         router.add_get("/v1/subscribe", streams.get, allow_head=False)

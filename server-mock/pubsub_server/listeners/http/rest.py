@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.access.policy import Policy
     from pubsub_server.interfaces import (
+        ConnectionReport,
         Identity,
         Member,
         Page,
@@ -44,6 +45,9 @@ MAX_POSITIONS: Final = 2_097_152
 
 TOPICS_DEFAULT: Final = 100
 TOPICS_MAX: Final = 1_000
+CONNECTIONS_DEFAULT: Final = 100
+CONNECTIONS_MAX: Final = 1_000
+CLIENT_ID_MAX: Final = 64
 
 _PREFIX: Final = re.compile(r"[a-zA-Z0-9._-]{0,255}", re.ASCII)
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,128}", re.ASCII)
@@ -158,6 +162,26 @@ class RestApi:
         limit = requests.integer(request, "limit", 1, TOPICS_MAX) or TOPICS_DEFAULT
         reports, more = await self._service.topics(identity, prefix=prefix, limit=limit)
         return _json({"topics": [_report(report) for report in reports], "has_more": more})
+
+    async def connections(self, request: web.Request) -> web.Response:
+        """`GET /v1/connections`: open connections of this node."""
+        identity = await requests.identify(self._service, request)
+        reports, total = await self._service.connections(
+            identity,
+            user=requests.text(request, "user"),
+            topic=requests.text(request, "topic"),
+            limit=requests.integer(request, "limit", 1, CONNECTIONS_MAX) or CONNECTIONS_DEFAULT,
+        )
+        return _json({"connections": [_connection(each) for each in reports], "total": total})
+
+    async def cut(self, request: web.Request) -> web.Response:
+        """`DELETE /v1/connections/{client_id}`."""
+        identity = await requests.identify(self._service, request)
+        client_id = request.match_info["client_id"]
+        if len(client_id) > CLIENT_ID_MAX:
+            raise ServiceError("not_found", "no connection has an id of this length")
+        self._service.cut(identity, client_id, requests.caller(request))
+        return web.Response(status=204, headers={"Cache-Control": "no-store"})
 
     async def session(self, request: web.Request) -> web.Response:
         """`GET /v1/session?client_id=C`: what `auth.ok` says on a socket."""
@@ -323,6 +347,23 @@ def _member(member: Member) -> dict[str, object]:
         metadata=member.metadata or None,
         joined_at=member.joined_at,
         last_seen=member.last_seen,
+    )
+
+
+def _connection(report: ConnectionReport) -> dict[str, object]:
+    return _present(
+        client_id=report.client_id,
+        user_id=report.user_id,
+        kind=report.kind,
+        name=report.name,
+        transport=report.transport,
+        address=report.address,
+        connected_at=report.connected_at,
+        patterns=report.patterns,
+        subscriptions=report.subscriptions,
+        queued_bytes=report.queued_bytes,
+        queue_limit=report.queue_limit,
+        stalled=report.stalled,
     )
 
 
