@@ -11,6 +11,9 @@ const { PubSubProvider, useTopic, usePresence, useConnection } = createHooks<{
 /** Milliseconds without a key after which no one is shown as typing. */
 const PAUSE = 3_000;
 
+/** Milliseconds after which a message that the server has not accepted is shown as failed. */
+const PATIENCE = 5_000;
+
 interface AppProps {
   /** One object for the life of the page. */
   readonly options: PubSubOptions;
@@ -47,29 +50,20 @@ function Again({ onClick }: { readonly onClick: () => void }) {
 
 function Room({ session }: { readonly session: string }) {
   const topic = `demo.chat.${session}` as const;
-  const { messages, status, error, publish, retry } = useTopic(topic, { history: 20, limit: 200 });
+  const options = { history: 20, limit: 200 };
+  const { messages, pending, status, error, send, retry } = useTopic(topic, options);
   const { members, update } = usePresence(topic);
   const [touch, rest] = useTyping((status) => {
     // A courtesy: where it does not get through, the next one will.
     update({ status }).catch(() => {});
   });
   const [text, setText] = useState('');
-  const [sending, setSending] = useState(false);
-  const [problem, setProblem] = useState('');
 
-  async function send(event: FormEvent) {
+  function submit(event: FormEvent) {
     event.preventDefault();
-    if (sending || !text) return;
-    setSending(true);
-    setProblem('');
-    try {
-      await publish({ data: { text } });
-      // What was typed meanwhile stays, as does all of it where it was not sent.
-      setText((now) => (now === text ? '' : now));
-    } catch (error) {
-      setProblem(`Not sent: ${error instanceof Error ? error.message : error}`);
-    }
-    setSending(false);
+    if (!text) return;
+    send({ data: { text } }, { timeout: PATIENCE });
+    setText('');
     rest();
   }
 
@@ -95,8 +89,21 @@ function Room({ session }: { readonly session: string }) {
             <b>{sender?.id}</b> {data.text}
           </li>
         ))}
+        {pending.map(({ id, data, status, error, retry, discard }) => (
+          <li key={id} aria-busy={status !== 'failed'}>
+            {data.text}{' '}
+            {status === 'failed' && (
+              <span role="alert">
+                Not sent: {error?.message} <Again onClick={retry} />
+                <button type="button" onClick={discard}>
+                  Discard
+                </button>
+              </span>
+            )}
+          </li>
+        ))}
       </ol>
-      <form onSubmit={send}>
+      <form onSubmit={submit}>
         <input
           aria-label="Message"
           value={text}
@@ -105,11 +112,8 @@ function Room({ session }: { readonly session: string }) {
             touch();
           }}
         />
-        <button type="submit" disabled={sending}>
-          Send
-        </button>
+        <button type="submit">Send</button>
       </form>
-      <p role="alert">{problem}</p>
     </section>
   );
 }

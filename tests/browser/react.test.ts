@@ -179,15 +179,38 @@ test('two people chat in the example, as fast as they type', async (t) => {
   await shot(bob, 'react-example');
 });
 
-test('what the example could not send stays in its field', async (t) => {
+test('the example shows a message at once, and once, however often it takes to send it', async (t) => {
+  const server = await startServer(t);
+  const site = await serveExample(t, server);
+  // The browser writes that the server refuses requests of another origin.
+  const page = await openPage(t, site, { path: '?user=alice&session=abc', mayFail: true });
+  await until(page, () => document.querySelector('section')?.ariaBusy === 'false');
+
+  await server.fault({ fault: 'refuse', on: true });
+  await server.fault({ fault: 'drop', user: 'alice' });
+  await until(page, () => document.querySelector('[role=status]') !== null);
+  await page.fill('input', 'Is anyone there?');
+  await page.press('input', 'Enter');
+  await until(page, () => document.querySelector('li[aria-busy=true]') !== null);
+  await until(page, () => document.querySelector('li [role=alert]') !== null);
+  await shot(page, 'react-pending');
+  await server.fault({ fault: 'refuse', on: false });
+  await page.click('li [role=alert] button');
+  await shows(page, 'ol', 'alice Is anyone there?');
+  const bob = server.client({ token: server.token('--user', 'bob') });
+  assert.equal((await bob.history('demo.chat.abc').next()).value?.data?.text, 'Is anyone there?');
+  assert.equal(await page.inputValue('input'), '');
+});
+
+test('a message that the example cannot send is shown as failed until it is discarded', async (t) => {
   const server = await startServer(t);
   const page = await openPage(t, await serveExample(t, server), { path: '?user=alice' });
   await until(page, () => document.querySelector('section')?.ariaBusy === 'false');
-  const long = 'x'.repeat(300_000);
-  await page.fill('input', long);
+  await page.fill('input', 'x'.repeat(300_000));
   await page.press('input', 'Enter');
   await until(page, () =>
-    document.querySelector('[role=alert]')?.textContent?.startsWith('Not sent'),
+    Boolean(document.querySelector('li [role=alert]')?.textContent?.startsWith('Not sent')),
   );
-  assert.equal((await page.inputValue('input')).length, long.length);
+  await page.click('text=Discard');
+  await shows(page, 'ol', '');
 });

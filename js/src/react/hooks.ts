@@ -3,6 +3,7 @@
 import { useCallback, useMemo, useRef, useSyncExternalStore } from 'react';
 
 import type { PubSub } from '../client.js';
+import { UsageError } from '../errors.js';
 import type { PublishOptions } from '../runtime/publishing.js';
 import type { Waiting } from '../runtime/waiting.js';
 import { usersOf } from '../users.js';
@@ -16,9 +17,16 @@ import type {
   StateChange,
   StateName,
 } from '../values.js';
+import type { SendOptions } from './pending.js';
 import { hasEnded, usePlace, usePubSub } from './provider.js';
 import { findStore, keyOf, openStore } from './stores.js';
-import { IDLE, type TopicOptions, type TopicState, type TopicStatus } from './topic_store.js';
+import {
+  IDLE,
+  type TopicOptions,
+  type TopicState,
+  type TopicStatus,
+  type TopicStore,
+} from './topic_store.js';
 
 /** A topic or pattern, several, or none for the time being. */
 export type Topics<Topic extends string = string> = Topic | readonly Topic[] | null | undefined;
@@ -27,6 +35,13 @@ export type Topics<Topic extends string = string> = Topic | readonly Topic[] | n
 export interface TopicView<Data = AnyPayload> extends Omit<TopicState<Data>, 'members'> {
   /** Publish to the topic; the function stays the same while the topic does. */
   readonly publish: (message: Outgoing<Data>, options?: PublishOptions) => Promise<Published>;
+  /**
+   * Publish to the topic, and show the message in `pending` at once; returns its id. The function
+   * never waits: a message that fails stays in `pending` with its error, `retry` and `discard`.
+   *
+   * @throws UsageError The component is not mounted, or 1,000 messages are pending.
+   */
+  readonly send: (message: Outgoing<Data>, options?: SendOptions) => string;
   /** Subscribe again, where the status is `failed`; see `ConnectionView.retry`. */
   readonly retry: () => void;
 }
@@ -94,7 +109,14 @@ export function useTopic<Value = undefined>(
     (message, given) => client.publish(topicOf(key), message, given),
     [client, key],
   );
-  return useMemo(() => ({ ...state, value, publish, retry }), [state, value, publish, retry]);
+  const send = useCallback<TopicView['send']>(
+    (message, given) => storeOf(client, key).send(message, given),
+    [client, key],
+  );
+  return useMemo(
+    () => ({ ...state, value, publish, send, retry }),
+    [state, value, publish, send, retry],
+  );
 }
 
 /** What the messages of a store amount to, as of the last frame. */
@@ -191,6 +213,15 @@ function useRetry(key: string): () => void {
     if (hasEnded(client)) renew();
     else findStore(client, key)?.retry();
   }, [client, renew, key]);
+}
+
+/** The store of a key, which a mounted component uses. */
+function storeOf(client: PubSub, key: string): TopicStore {
+  const store = findStore(client, key);
+  if (store) return store;
+  throw new UsageError('`send` was called without a topic, or by a component that has unmounted.', {
+    remedy: 'Call it while the component shows the topic; elsewhere, call `publish`.',
+  });
 }
 
 /** The topic of a key with one topic; otherwise text that is not a topic. */

@@ -17,6 +17,7 @@ import {
   usePresence,
   useTopic,
 } from './hooks.js';
+import type { PendingMessage, PendingStatus, SendOptions } from './pending.js';
 import { type ProviderProps, PubSubProvider, usePubSub } from './provider.js';
 import type { TopicOptions } from './topic_store.js';
 import { type StreamOptions, type StreamStatus, type StreamView, useStream } from './use_stream.js';
@@ -24,8 +25,11 @@ import { type StreamOptions, type StreamStatus, type StreamView, useStream } fro
 export type { TopicStatus } from './topic_store.js';
 export type {
   ConnectionView,
+  PendingMessage,
+  PendingStatus,
   PresenceView,
   ProviderProps,
+  SendOptions,
   StreamOptions,
   StreamStatus,
   StreamView,

@@ -9,10 +9,12 @@ import type {
   AnyPayload,
   Gap,
   Message,
+  Outgoing,
   PresenceMember,
   StateChange,
   SubscriptionEvent,
 } from '../values.js';
+import { type PendingMessage, PendingMessages, type SendOptions } from './pending.js';
 
 /** Milliseconds for which a subscription that no component uses is kept for the next one. */
 export const LINGER = 500;
@@ -30,6 +32,11 @@ export type TopicStatus = 'idle' | 'joining' | 'live' | 'failed';
 export interface TopicState<Data = AnyPayload> {
   /** The newest messages, oldest first. */
   readonly messages: readonly Message<Data>[];
+  /**
+   * Messages that `send` published and that are not among `messages` yet, in the order of their
+   * sending. A message leaves this list in the same rendering in which it arrives.
+   */
+  readonly pending: readonly PendingMessage<Data>[];
   /** The newest message. */
   readonly last: Message<Data> | undefined;
   /** The newest gap: messages that could not be delivered. */
@@ -47,6 +54,7 @@ export interface TopicState<Data = AnyPayload> {
 /** What is shown before anything is known, and on a server. */
 export const IDLE: TopicState = {
   messages: [],
+  pending: [],
   last: undefined,
   gap: undefined,
   members: new Map(),
@@ -96,6 +104,8 @@ export interface TopicStore {
   readonly held: readonly Message[];
   /** Subscribe again to what has failed, from where it stood. */
   retry(): void;
+  /** Publish a message, and show it as pending until it comes back; see `TopicView.send`. */
+  send(message: Outgoing, options?: SendOptions): string;
 }
 
 /** One subscription of a store. */
@@ -116,7 +126,7 @@ interface Part {
  * @param ended Called when no component has used it for a while.
  */
 export function createStore(
-  client: Pick<PubSub, 'subscribe' | 'on' | 'lastFailure'>,
+  client: Pick<PubSub, 'subscribe' | 'publish' | 'on' | 'lastFailure'>,
   topics: readonly string[],
   pace: Pace,
   ended: () => void,
@@ -157,9 +167,16 @@ export function createStore(
     next = { ...next, ...change };
   };
 
+  const pending = new PendingMessages(
+    String(topics),
+    (topic, message, options) => client.publish(topic, message, options),
+    () => show({ pending: pending.list() }),
+  );
+
   const take = (event: SubscriptionEvent): void => {
     if (event.kind === 'message') {
       arrived.push(event.message);
+      pending.message(event.message);
       for (const hear of hearers) {
         try {
           hear(event.message);
@@ -174,6 +191,7 @@ export function createStore(
       if (arrived.length > limit) arrived.shift();
       show({ last: event.message });
     } else if (event.kind === 'gap') {
+      pending.gap(event.gap);
       show({ gap: event.gap });
     }
   };
@@ -257,6 +275,7 @@ export function createStore(
         });
       };
     },
+    send: (message, options) => pending.send(message, options),
     hear(listener) {
       const hearer = (message: Message): void => listener(message);
       hearers.add(hearer);

@@ -1,0 +1,165 @@
+/** Messages that were sent and are not received yet: shown at once, each until it comes back. */
+
+import { UsageError } from '../errors.js';
+import type { PublishOptions } from '../runtime/publishing.js';
+import type { AnyPayload, Gap, JsonObject, Message, Outgoing, Published } from '../values.js';
+import { messageId } from '../wire/ids.js';
+
+/** Pending messages of one store; beyond it, `send` throws. */
+const PENDING_MAX = 1_000;
+
+/** On its way to the server, accepted by it, or rejected. */
+export type PendingStatus = 'sending' | 'sent' | 'failed';
+
+/** A message that `send` published and that has not come back from the server yet. */
+export interface PendingMessage<Data = AnyPayload> {
+  /** Id of the message, also when it is delivered. */
+  readonly id: string;
+  readonly topic: string;
+  readonly type: string;
+  readonly data: Data;
+  readonly meta: JsonObject | undefined;
+  /** Time of `send` by the clock of this page, Unix milliseconds. */
+  readonly timestamp: number;
+  readonly status: PendingStatus;
+  /** Why the publish failed, where the status is `failed`. */
+  readonly error: Error | undefined;
+  /** Publish a failed message again with the same id, so that it is published once. */
+  readonly retry: () => void;
+  /**
+   * Show it no longer, and don't publish it if it has not left yet. A message that has left is still
+   * delivered.
+   */
+  readonly discard: () => void;
+}
+
+/** Options of `send`. */
+export type SendOptions = Omit<PublishOptions, 'id' | 'signal'>;
+
+/** @internal How a message is published. */
+export type Publish = (
+  topic: string,
+  message: Outgoing,
+  options: PublishOptions,
+) => Promise<Published>;
+
+interface Entry {
+  shown: PendingMessage;
+  /** Its position, once the server has accepted it. */
+  seq?: number;
+  leave?: AbortController;
+}
+
+/** @internal The pending messages of one topic. */
+export class PendingMessages {
+  private readonly _entries = new Map<string, Entry>();
+  /** Newest position that came. */
+  private _reached = -1;
+
+  /**
+   * @param _topic Messages are published to it.
+   * @param _publish Publishes.
+   * @param _changed Called when `list` gives something else.
+   */
+  constructor(
+    private readonly _topic: string,
+    private readonly _publish: Publish,
+    private readonly _changed: () => void,
+  ) {}
+
+  /** What is shown, in the order in which it was sent. */
+  list(): readonly PendingMessage[] {
+    return [...this._entries.values()].map(({ shown }) => shown);
+  }
+
+  /**
+   * Show a message as pending, and publish it.
+   *
+   * @returns Its id.
+   * @throws UsageError Too many messages are pending, or one of this id is.
+   */
+  send(message: Outgoing, options: SendOptions = {}): string {
+    const { id = messageId(), type = 'message', data, meta } = message;
+    if (this._entries.has(id)) {
+      throw new UsageError(`The message ${id} is pending already.`, {
+        remedy: 'Call its `retry()`, or send another message without an id.',
+      });
+    }
+    if (this._entries.size >= PENDING_MAX) {
+      throw new UsageError(`${PENDING_MAX} messages are pending.`, {
+        remedy: 'Call `retry()` or `discard()` of those that failed.',
+      });
+    }
+    const entry: Entry = {
+      shown: {
+        id,
+        topic: this._topic,
+        type,
+        data: data as AnyPayload,
+        meta,
+        timestamp: Date.now(),
+        status: 'sending',
+        error: undefined,
+        retry: () => {
+          if (entry.shown.status !== 'failed' || !this._entries.has(id)) return;
+          this._show(entry, 'sending');
+          void this._send(entry, { ...message, id }, options);
+        },
+        discard: () => {
+          this._remove(id);
+          entry.leave?.abort();
+        },
+      },
+    };
+    this._entries.set(id, entry);
+    this._changed();
+    void this._send(entry, { ...message, id }, options);
+    return id;
+  }
+
+  /** A message came: it, and all before it, is pending no more. */
+  message({ id, topic, seq }: Message): void {
+    if (topic !== this._topic) return;
+    this._remove(id);
+    if (seq !== undefined) this._reach(seq);
+  }
+
+  /** Messages were missed: a pending one may be among them. */
+  gap({ topic, to }: Gap): void {
+    if (topic === this._topic && to !== undefined) this._reach(to);
+  }
+
+  private _reach(seq: number): void {
+    this._reached = seq;
+    for (const [id, entry] of this._entries) {
+      if (entry.seq !== undefined && entry.seq <= seq) this._remove(id);
+    }
+  }
+
+  private async _send(entry: Entry, message: Outgoing, options: SendOptions): Promise<void> {
+    entry.leave = new AbortController();
+    const { signal } = entry.leave;
+    try {
+      const { seq } = await this._publish(this._topic, message, { ...options, signal });
+      // Without a position, nothing that comes later says that it has passed.
+      if (seq === undefined || seq <= this._reached) {
+        this._remove(entry.shown.id);
+        return;
+      }
+      entry.seq = seq;
+      this._show(entry, 'sent');
+    } catch (error) {
+      this._show(entry, 'failed', error as Error);
+    }
+  }
+
+  private _show(entry: Entry, status: PendingStatus, error?: Error): void {
+    if (this._entries.get(entry.shown.id) !== entry) return;
+    entry.shown = { ...entry.shown, status, error };
+    this._changed();
+  }
+
+  private _remove(id: string): void {
+    if (this._entries.delete(id)) this._changed();
+  }
+}
