@@ -133,6 +133,37 @@ async def test_an_older_subscription_does_not_wait_for_the_replay_of_a_newer_one
     assert [frame["type"] for frame in bob.hear()] == ["subscribed", "message"]
 
 
+@pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
+async def test_a_repeated_subscription_replays_what_still_comes_to_the_first(pattern: str) -> None:
+    backplane = Unsure()
+    rig = Rig(backplane=backplane)
+    bob = await rig.client("bob")
+    await subscribe(rig, bob, pattern)
+    seq = backplane.put()
+    bob.hear()
+    backplane.gate.clear()
+    bob.say("subscribe", topics=[pattern], history=10, presence=False)
+    rig.hub.deliver(entry(seq))
+    await finish(rig, backplane)
+    rig.hub.deliver(entry(seq + 1))
+    answer, *live = bob.hear()
+    assert [each["seq"] for each in answer["history"]] == [seq]
+    assert [frame["message"]["seq"] for frame in live] == [seq, seq + 1]
+
+
+async def test_a_repeated_subscription_whose_replay_fails_stays_in_force() -> None:
+    backplane = Unsure()
+    rig = Rig(backplane=backplane)
+    bob = await rig.client("bob")
+    await subscribe(rig, bob, TOPIC)
+    backplane.failing = True
+    bob.say("subscribe", topics=[TOPIC], history=10, presence=False)
+    await rig.settle()
+    assert bob.hear_one("error")["code"] == "unavailable"
+    rig.hub.deliver(entry(backplane.put() + 1))
+    assert len(heard(bob)) == 2
+
+
 async def test_a_topic_that_a_connection_may_not_read_any_more_does_not_follow_its_replay() -> None:
     backplane = Unsure()
     rig = Rig(backplane=backplane)
