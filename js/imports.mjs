@@ -14,7 +14,7 @@ import { build } from 'esbuild';
 const LAYERS = [
   ['ai-sdk', 'index', 'react', 'svelte', 'testing', 'vue', 'webhooks'],
   ['models'],
-  ['requests', 'signed', 'streams'],
+  ['requests', 'schema', 'signed', 'streams'],
   ['client'],
   ['topic'],
   ['runtime'],

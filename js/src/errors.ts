@@ -333,16 +333,19 @@ export interface InvalidPayload extends PubSubError {
 }
 
 /**
- * A payload does not match the model or the contract of its topic.
+ * A payload does not match the schema or the contract of its topic.
  *
  * `topic` names the topic, and `field` is the path of the first member at fault, such as
  * `data.items[0].sku`.
  */
-export const SchemaError: ErrorClass<SchemaError> = /* @__PURE__ */ classOf('SchemaError');
+export const SchemaError: ErrorClass<SchemaError, { readonly id?: string | undefined }> =
+  /* @__PURE__ */ classOf('SchemaError');
 export interface SchemaError extends PubSubError {
   readonly name: 'SchemaError';
   /** Id of the message that was received; undefined for one that was not published. */
   readonly id: string | undefined;
+  /** What the library of a `typedTopic` reports; it may contain values of the payload. */
+  readonly issues: readonly { readonly message: string }[] | undefined;
 }
 
 /** An option or parameter has a wrong type or value; `field` names it. */

@@ -1,9 +1,9 @@
-/** The programs of docs/typescript.md and of the package's README, as a newcomer has them. */
+/** The TypeScript programs of the docs and of the package's README, as a newcomer has them. */
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { generateKeyPairSync, verify } from 'node:crypto';
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
@@ -15,7 +15,7 @@ import { atEnd } from '../browser/ending.js';
 import { BOUND, Server } from '../js/runtime/server.js';
 import { APPLICATION, ROOT, run } from './application.js';
 
-const PAGES = ['docs/typescript.md', 'js/README.md'];
+const PAGES = ['docs/typescript.md', 'docs/typed.md', 'js/README.md'];
 const BLOCK = /^```(?<language>js|ts)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```/gms;
 const TYPES = join(ROOT, 'node_modules', '@types');
 
@@ -31,6 +31,8 @@ const programs: string[] = [];
 before(() => {
   folder = mkdtempSync(join(APPLICATION, 'docs-'));
   writeFileSync(join(folder, 'socket.mjs'), SOCKET);
+  mkdirSync(join(folder, 'node_modules'));
+  symlinkSync(join(ROOT, 'node_modules', 'zod'), join(folder, 'node_modules', 'zod'));
   for (const page of PAGES) {
     const text = readFileSync(join(ROOT, page), 'utf8');
     for (const { groups = {} } of text.matchAll(BLOCK)) {
@@ -103,6 +105,7 @@ test('every program that uses the client does its work and ends', async (t) => {
     'replay.mjs': /^(\d+\n){4}$/,
     'presence.mjs': /^snapshot 1\n(update 1\n)?\[ 'typing' \]\n(update 1\n)?$/,
     'errors.mjs': /^invalid_topic \S/,
+    'orders.mjs': /^\{ sku: 'a-1', count: 1 \}\ndemo\.orders\.typed data\.sku\n$/,
     'readme_hello.mjs': /^demo\.hello hi\n$/,
   };
   const found = programs.filter((name) => {

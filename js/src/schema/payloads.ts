@@ -1,0 +1,103 @@
+/** Payloads of one topic: checked by its schema, and what becomes of those that do not match. */
+
+import { InvalidOption, SchemaError } from '../errors.js';
+import type { Message, Outgoing } from '../values.js';
+import type { StandardIssue, StandardSchema } from './standard.js';
+
+/** What becomes of a received message that does not match; see `typedTopic`. */
+export type OnInvalid = 'raise' | 'skip' | 'raw';
+
+/** A message of this type has no payload of the topic: it changes the presence of its sender. */
+const PRESENCE = 'presence.update';
+
+/** Fields that an error names. */
+const SHOWN = 3;
+
+/** @internal Reads and checks the payloads of one topic. */
+export class Payloads<Data> {
+  /**
+   * @param _report Gets the error of a message that is skipped.
+   * @throws InvalidOption It is not a Standard Schema, or there is no such policy.
+   */
+  constructor(
+    private readonly _schema: StandardSchema<unknown, Data>,
+    private readonly _onInvalid: OnInvalid,
+    private readonly _report: (error: Error) => void,
+  ) {
+    if (typeof _schema?.['~standard']?.validate !== 'function') {
+      throw new InvalidOption('`schema` is not a Standard Schema.', {
+        remedy: 'Pass a schema of zod 3.24, valibot 1, arktype 2 or later.',
+        field: 'schema',
+      });
+    }
+    if (!['raise', 'skip', 'raw'].includes(_onInvalid)) {
+      throw new InvalidOption('`onInvalid` is none of its values.', {
+        remedy: "Pass 'raise', 'skip' or 'raw'.",
+        field: 'onInvalid',
+      });
+    }
+  }
+
+  /**
+   * The message with what the schema makes of its payload; undefined for one to skip.
+   *
+   * @throws SchemaError The payload does not match, and the policy is `raise`.
+   */
+  async read(message: Message): Promise<Message<Data> | undefined> {
+    const { id, topic, data } = message;
+    const result = await this._schema['~standard'].validate(data);
+    if (!result.issues) return { ...message, data: result.value };
+    if (this._onInvalid === 'raw') return message as Message<Data>;
+    const error = mismatch(`Message ${id} on \`${topic}\``, topic, data, result.issues, id);
+    if (this._onInvalid === 'raise') throw error;
+    this._report(error);
+    return undefined;
+  }
+
+  /**
+   * Check a message before it is published.
+   *
+   * @throws SchemaError Its payload does not match.
+   */
+  async check(topic: string, message: Outgoing): Promise<void> {
+    if (!message || !('data' in message) || message.type === PRESENCE) return;
+    const { issues } = await this._schema['~standard'].validate(message.data);
+    if (issues) throw mismatch(`A publish to \`${topic}\``, topic, message.data, issues);
+  }
+}
+
+/** The error of a payload, without its values: the words of libraries may contain them. */
+function mismatch(
+  subject: string,
+  topic: string,
+  data: unknown,
+  issues: readonly StandardIssue[],
+  id?: string,
+): SchemaError {
+  const fields = [...new Map(issues.map((issue) => locate(data, issue)))];
+  const named = fields.slice(0, SHOWN).map(([field, found]) => `\`${field}\` is ${found}`);
+  const more = fields.length - SHOWN;
+  const rest = more > 0 ? `; and ${more} more` : '';
+  const text = `${subject} does not match its schema: ${named.join('; ')}${rest}.`;
+  const error = new SchemaError(text, { topic, field: fields[0]?.[0], id });
+  // Not enumerable: loggers print what is.
+  return Object.defineProperty(error, 'issues', { value: issues });
+}
+
+/** The path of the member at fault, and what is there. */
+function locate(data: unknown, { path = [] }: StandardIssue): [field: string, found: string] {
+  let field = 'data';
+  let value = data;
+  for (const part of path) {
+    const key = typeof part === 'object' ? part.key : part;
+    field += typeof key === 'number' ? `[${key}]` : `.${String(key)}`;
+    value = (value as Record<PropertyKey, unknown> | null | undefined)?.[key];
+  }
+  return [field, describe(value)];
+}
+
+function describe(value: unknown): string {
+  if (value === undefined) return 'missing';
+  const kind = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
+  return `not valid (${kind})`;
+}
