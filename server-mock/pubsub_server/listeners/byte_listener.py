@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.auth.identity import Identity
-from pubsub_server.listeners.accepting import stop_accepting
 from pubsub_server.settings.addresses import Address
+from pubsub_server.shared.accepting import stop_accepting
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:

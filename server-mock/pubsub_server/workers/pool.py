@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from pubsub_server.instruments import SWITCHES
 from pubsub_server.observe.metrics import PREFIX
+from pubsub_server.shared.accepting import stop_accepting
 from pubsub_server.workers.counted import Counted, own_name
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class WorkerPool:
     async def close(self) -> None:
         """Answer no more."""
         if self._server is not None:
-            self._server.close()
+            await stop_accepting(self._server)
             self._path.unlink(missing_ok=True)
 
     async def exposition(self) -> tuple[bytes, str]:

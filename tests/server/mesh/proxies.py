@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pubsub_server.shared.accepting import stop_accepting
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -54,8 +56,7 @@ class Proxy:
         self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
-        assert self._server is not None
-        self._server.close()
+        await stop_accepting(self._server)
         for task in self._tasks:
             task.cancel()
         if self._tasks:

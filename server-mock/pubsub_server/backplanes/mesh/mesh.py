@@ -32,6 +32,7 @@ from pubsub_server.backplanes.mesh.peering import (
 )
 from pubsub_server.backplanes.mesh.remotes import Remote, Remotes
 from pubsub_server.settings.addresses import parse_address
+from pubsub_server.shared.accepting import stop_accepting
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -197,8 +198,7 @@ class Mesh:
         self._ending = True
         if self._tick_at is not None:
             self._tick_at.cancel()
-        if self._server is not None:
-            self._server.close()
+        await stop_accepting(self._server)
         for future in self._settling:
             if not future.done():
                 future.set_result(None)
@@ -324,7 +324,9 @@ class Mesh:
     def opened(self, link: Link) -> None:
         """See `link.Owner`."""
         self._links.add(link)
-        if self._ending or sum(not each.peering.ready for each in self._links) > GREETING_MAX:
+        if self._ending:
+            link.cut("shutdown", "this node ends")
+        elif sum(not each.peering.ready for each in self._links) > GREETING_MAX:
             link.cut("greeting_limit", "too many connections have not completed the greeting")
 
     def happened(self, link: Link, event: Event) -> None:

@@ -12,7 +12,6 @@ from aiohttp import web
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
-from pubsub_server.listeners.accepting import stop_accepting
 from pubsub_server.listeners.callers import FORWARDED, Callers, peer
 from pubsub_server.listeners.http.connection import HttpConnection
 from pubsub_server.listeners.http.console import is_console
@@ -22,6 +21,7 @@ from pubsub_server.listeners.http.requests import UnsupportedMedia
 from pubsub_server.listeners.http.rest import RestApi
 from pubsub_server.listeners.http.sse import EventStreams
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, pre_auth_limiter
+from pubsub_server.shared.accepting import stop_accepting
 
 if TYPE_CHECKING:
     import ssl

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from websockets.protocol import SERVER, Protocol
 from websockets.typing import Origin
 
-from pubsub_server.listeners.accepting import stop_accepting
 from pubsub_server.listeners.callers import Callers
 from pubsub_server.listeners.pre_auth import pre_auth_limiter
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.listeners.websocket.protocol import CLOSE_SECONDS, QUIET, SocketProtocol
+from pubsub_server.shared.accepting import stop_accepting
 
 if TYPE_CHECKING:
     import ssl
