@@ -141,8 +141,9 @@ export interface Gap {
   /** How many messages are missing; undefined if it cannot be known. */
   readonly missed: number | undefined;
   /**
-   * `history_trimmed`: no longer retained. `log_reset`: the log restarted. `slow_consumer`: the
-   * queue of this subscription was full. `unproven`: a loss is possible.
+   * `history_trimmed`: no longer retained. `log_reset`: the numbers start again, because the server
+   * lost its history, or a mesh lost messages between two nodes. `node_changed`: the client moved to
+   * another node, which has its own history. `slow_consumer`: the queue of this subscription was full. `unproven`: a loss is possible.
    */
   readonly reason: GapReason;
 }

@@ -65,7 +65,7 @@ class Gap:
         first: Position of the first missing message; None where it is unknown.
         last: Position of the last missing message; None where it is unknown.
         missed: How many are missing; None where it is unknown.
-        reason: `history_trimmed`, `log_reset`, `slow_consumer` or `unproven`.
+        reason: `history_trimmed`, `log_reset`, `node_changed`, `slow_consumer` or `unproven`.
     """
 
     at: float

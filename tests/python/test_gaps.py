@@ -174,7 +174,16 @@ async def test_raise_needs_an_iteration() -> None:
             Gap("a.b", 3, 3, 1, "history_trimmed"),
             "1 message of topic a.b (positions 3 to 3) was missed: the server no longer retains",
         ),
-        (Gap("a.b", 3, 9, None, "log_reset"), "Messages of topic a.b were missed: the server lost"),
+        (
+            Gap("a.b", 3, 9, None, "log_reset"),
+            "Messages of topic a.b were missed: the server lost its history, or messages of other"
+            " nodes.",
+        ),
+        (
+            Gap("a.b", None, None, None, "node_changed"),
+            "Perhaps messages of topic a.b were missed: the client moved to a node that has its own"
+            " history.",
+        ),
         (Gap("a.b", None, None, None, "unproven"), "Perhaps messages of topic a.b were missed: "),
     ],
 )

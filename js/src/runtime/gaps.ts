@@ -8,7 +8,8 @@ import type { Gap, GapReason } from '../values.js';
 
 const REASONS: Readonly<Record<GapReason, string>> = {
   history_trimmed: 'the server no longer retains them',
-  log_reset: 'the server lost its history and started new numbers',
+  log_reset: 'the server lost its history, or messages of other nodes',
+  node_changed: 'the client moved to a node that has its own history',
   slow_consumer: 'the program reads too slowly, and the queue of the subscription was full',
   unproven: 'the server cannot prove that none is missing',
 };
@@ -16,7 +17,8 @@ const REASONS: Readonly<Record<GapReason, string>> = {
 /** The error that `onGap: 'raise'` throws: what is missing and why, in one sentence. */
 export function missed(gap: Gap): MessagesMissed {
   const { topic, from, to, missed: count, reason } = gap;
-  const unknown = reason === 'unproven' ? 'Perhaps messages' : 'Messages';
+  const possible = reason === 'unproven' || reason === 'node_changed';
+  const unknown = possible ? 'Perhaps messages' : 'Messages';
   const what =
     count === undefined
       ? unknown

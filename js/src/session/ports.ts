@@ -14,7 +14,12 @@ import type { Peer } from './peer.js';
 
 export type TransportName = 'websocket' | 'sse';
 export type FetchReason = 'connect' | 'expiring' | 'rejected';
-export type GapReason = 'history_trimmed' | 'log_reset' | 'slow_consumer' | 'unproven';
+export type GapReason =
+  | 'history_trimmed'
+  | 'log_reset'
+  | 'node_changed'
+  | 'slow_consumer'
+  | 'unproven';
 export type PresenceChangeKind =
   | 'snapshot'
   | 'join'
@@ -94,7 +99,8 @@ export interface Gap {
   /** How many are missing, `to - from + 1`; undefined if unknown. */
   readonly missed: number | undefined;
   /**
-   * `history_trimmed`: no longer retained. `log_reset`: the log restarted. `slow_consumer`: the
+   * `history_trimmed`: no longer retained. `log_reset`: the log restarted. `node_changed`: the
+   * peer is another node, with a log of its own. `slow_consumer`: the
    * reader's own queue was full. `unproven`: nothing proves that none is missing.
    */
   readonly reason: GapReason;

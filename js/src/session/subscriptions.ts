@@ -9,7 +9,6 @@ import type { Denial, Envelope, ErrorFrame, SubscribedFrame } from '../generated
 import { forNow } from './causes.js';
 import type { Context } from './context.js';
 import { BY_SEQ, type Cursor, type Cursors, gap, isGap, type Replay, type Step } from './cursor.js';
-import type { Peer } from './peer.js';
 import type { Presence } from './presence.js';
 import type { Subscribe } from './requests.js';
 import { Routes } from './routes.js';
@@ -36,8 +35,8 @@ export class Subscriptions {
   private _number = 0;
   /** Milliseconds after which `rejoin` is called. */
   private _wait = Infinity;
-  /** The peer of the connection before. */
-  private _last: Peer | undefined;
+  /** The node of the connection before, where positions are those of one node. */
+  private _last: string | undefined;
 
   constructor(private readonly _context: Context) {}
 
@@ -78,11 +77,11 @@ export class Subscriptions {
 
   /** A connection is there: request every subscription, each from where it stands. */
   connected(): void {
+    // The first connection moves nothing: no subscription is answered before it.
     const last = this._last;
-    this._last = this._context.peer;
-    const moved = last !== undefined && last.node !== this._last?.node;
+    this._last = this._context.peer?.node;
     for (const one of this.routes.all.values()) {
-      this._fitCursor(one, moved);
+      this._fitCursor(one, last !== this._last);
       this._ask(one);
     }
   }
@@ -184,7 +183,8 @@ export class Subscriptions {
     const { newest: since, topics } = old.standing();
     one.cursor = this._cursorFor({ ...request, since, after: undefined });
     for (const topic of topics) {
-      this._context.ports.gap(request.sub, gap(topic, 'unproven'), false);
+      const reason = moved ? 'node_changed' : 'unproven';
+      this._context.ports.gap(request.sub, gap(topic, reason), false);
     }
   }
 

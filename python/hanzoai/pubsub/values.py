@@ -211,7 +211,9 @@ class Gap:
         from_: Position of the first missing message; None against a server without positions.
         to: Position of the last missing message; None where unknown.
         missed: How many messages are missing; None if unknown.
-        reason: ``history_trimmed``: no longer retained. ``log_reset``: the log started again.
+        reason: ``history_trimmed``: no longer retained. ``log_reset``: the numbers start again,
+            because the server lost its history, or a mesh lost messages between two nodes.
+            ``node_changed``: the client moved to another node, which has its own history.
             ``slow_consumer``: the queue of this subscription was full. ``unproven``: the server
             cannot prove that none is missing.
     """

@@ -10,6 +10,7 @@ import {
   MessagesMissed,
   type Subscription,
 } from '../../../js/src/index.js';
+import { missed } from '../../../js/src/runtime/gaps.js';
 import { take } from './server.js';
 import { type FakePeer, turns, virtualClient } from './virtual.js';
 
@@ -147,3 +148,20 @@ test('raise needs an iteration', async () => {
   await assert.rejects(ps.subscribe('a.b', { onGap: 'throw' } as never), InvalidOption);
   await ps.close();
 });
+
+for (const [reason, said] of [
+  [
+    'log_reset',
+    'Messages of topic a.b were missed: the server lost its history, or messages of other nodes.',
+  ],
+  [
+    'node_changed',
+    'Perhaps messages of topic a.b were missed: the client moved to a node that has its own ' +
+      'history.',
+  ],
+] as const) {
+  test(`a gap in words: ${reason}`, () => {
+    const unknown = { from: undefined, to: undefined, missed: undefined };
+    assert.equal(missed({ topic: 'a.b', reason, ...unknown }).message, said);
+  });
+}

@@ -16,10 +16,14 @@ logger = logging.getLogger("hanzoai.pubsub")
 
 _REASONS: Final[Mapping[str, str]] = {
     "history_trimmed": "the server no longer retains them",
-    "log_reset": "the server lost its history and started new numbers",
+    "log_reset": "the server lost its history, or messages of other nodes",
+    "node_changed": "the client moved to a node that has its own history",
     "slow_consumer": "the program reads too slowly, and the queue of the subscription was full",
     "unproven": "the server cannot prove that none is missing",
 }
+
+_POSSIBLE: Final = ("node_changed", "unproven")
+"""Reasons where nothing may be missing."""
 
 _LOGGED: Final = 1_000
 """Topics of a subscription whose gap was logged; beyond that the oldest may be logged again."""
@@ -28,7 +32,7 @@ _LOGGED: Final = 1_000
 def describe_gap(gap: Gap) -> str:
     """What is missing and why, in one sentence."""
     if gap.missed is None:
-        what = "Messages" if gap.reason != "unproven" else "Perhaps messages"
+        what = "Perhaps messages" if gap.reason in _POSSIBLE else "Messages"
     else:
         what = f"{gap.missed:,} message{'s' if gap.missed != 1 else ''}"
     known = gap.missed is not None and gap.from_ is not None and gap.to is not None

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 TransportName: TypeAlias = Literal["websocket", "sse"]
 FetchReason: TypeAlias = Literal["connect", "expiring", "rejected"]
-GapReason: TypeAlias = Literal["history_trimmed", "log_reset", "slow_consumer", "unproven"]
+GapReason: TypeAlias = Literal[
+    "history_trimmed", "log_reset", "node_changed", "slow_consumer", "unproven"
+]
 PresenceChangeKind: TypeAlias = Literal[
     "snapshot", "join", "connect", "update", "disconnect", "leave"
 ]
@@ -159,6 +161,7 @@ class Ports(Protocol):
             to: `seq` of the last missing message; None if unknown.
             missed: How many are missing, `to - from_ + 1`; None if unknown.
             reason: `history_trimmed`: no longer retained. `log_reset`: the log began again.
+                `node_changed`: the peer is another node, with a log of its own.
                 `slow_consumer`: the reader's own queue was full. `unproven`: cannot be known.
         """
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.events import Subscribe
     from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.ports import GapReason
 
 MAX_WAIT: Final = 60_000
 """Longest wait before a subscription is asked for again that a server may impose, milliseconds."""
@@ -452,8 +453,9 @@ class Subscriptions:
         if state.answered:
             state.answered = False
             state.cursor.begin(old.newest)
+            reason: GapReason = "node_changed" if moved else "unproven"
             for topic in old.topics:
-                self._ports.gap(state.sub, topic, None, None, None, "unproven")
+                self._ports.gap(state.sub, topic, None, None, None, reason)
 
     # ---------------------------------------------------------------- the set
 

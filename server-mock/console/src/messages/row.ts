@@ -9,6 +9,7 @@ import type { Entry } from './buffer.js';
 const REASONS: Readonly<Record<Gap['reason'], string>> = {
   history_trimmed: 'no longer retained by the server',
   log_reset: 'the log of the topic was reset',
+  node_changed: 'this page moved to another node',
   slow_consumer: 'this page was too slow for them',
   unproven: 'the server cannot tell',
 };
