@@ -96,6 +96,19 @@ async def test_a_topic_that_a_node_discovers_too_late_is_said_to_lack_messages_f
         assert node.seen == [TOPIC, START + 140, START + 141, START + 142]
 
 
+async def test_a_topic_that_opens_by_name_delivers_first_what_patterns_lack() -> None:
+    async with room() as node:
+        node.tracks.join(TOPIC)
+        node.deliveries.catch_up([entry(START + 2)])
+        node.shelf.put(START, START + 1)
+        await node.deliveries.discover(TOPIC, SINCE)
+        assert node.seen == [START, START + 1, START + 2]
+        node.deliveries.catch_up([entry(START + 3)])
+        node.tracks.leave(TOPIC, keep=True)
+        node.deliveries.catch_up([entry(START + 4)])
+        assert node.seen[3:] == [START + 3, START + 4]
+
+
 async def test_a_topic_that_is_discovered_twice_is_delivered_once() -> None:
     async with room() as node:
         node.shelf.put(START, START + 1)

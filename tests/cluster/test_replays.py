@@ -201,7 +201,7 @@ async def test_what_a_node_finds_in_a_log_during_a_replay_comes_once(
         if pattern == TOPIC:
             # Its topic is being discovered when it comes.
             backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
-            backplane._deliveries._open(TOPIC)
+            backplane._deliveries.doubt(TOPIC)
         slow = SlowRead(node, monkeypatch)
         await coming.send({"type": "subscribe", "topics": [pattern], "history": history})
         await slow.asked.wait()
@@ -221,6 +221,66 @@ async def test_what_a_node_finds_in_a_log_during_a_replay_comes_once(
         last = await publish(publisher, 3)
         assert await heard(there, last) == [*missed, last]
         assert await heard(coming, last) == [*missed[len(read) :], last]
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+async def test_a_replay_to_one_hides_nothing_that_a_deaf_node_owes_to_patterns(
+    store: Store, *, noticed: bool
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as matching,
+        peer(node, node.token("bob")) as named,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await matching.subscribe("demo.*")
+        backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+        # The node knows up to when it has delivered everything.
+        await until(lambda: len(backplane._catching_up._caught_up), SHARDS)
+        with deaf(node) as gone:
+            missed = [await publish(publisher, 1), await publish(publisher, 2)]
+            await until(lambda: len(gone), 2)
+            if noticed:
+                backplane._catching_up.interrupted(range(SHARDS))
+            answer = await named.subscribe(TOPIC)
+        assert answer["positions"] == {TOPIC: missed[1]}
+        last = await publish(publisher, 3)
+        assert await heard(matching, last) == [*missed, last]
+        assert await heard(named, last) == [last]
+
+
+@pytest.mark.parametrize("opened", [False, True])
+async def test_a_sweep_finds_what_patterns_lack_of_a_topic_that_is_being_opened(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, opened: bool
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as matching,
+        peer(node, node.token("bob")) as named,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await matching.subscribe("demo.*")
+        with deaf(node) as gone:
+            missed = [await publish(publisher, 1), await publish(publisher, 2)]
+            await until(lambda: len(gone), 2)
+        slow = SlowRead(node, monkeypatch)
+        await named.send({"type": "subscribe", "topics": [TOPIC]})
+        await slow.asked.wait()
+        slow.may_end.set()
+        if opened:
+            slow.may_read.set()
+            await slow.read.wait()
+        await find(node)
+        # Later looks begin where this one ended.
+        caught_up = cast("Any", node.hub.core.backplane)._catching_up._caught_up
+        caught_up.update({shard: at + 10_000 for shard, at in caught_up.items()})
+        slow.may_read.set()
+        assert (await named.until("subscribed"))["positions"] == {TOPIC: missed[1]}
+        last = await publish(publisher, 3)
+        assert await heard(matching, last) == [*missed, last]
+        assert await heard(named, last) == [last]
 
 
 async def test_a_subscriber_hears_nothing_that_was_published_before_it_came(

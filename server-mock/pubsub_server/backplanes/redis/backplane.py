@@ -93,7 +93,8 @@ class RedisBackplane:
         self._layout = layout
         silence = max(SILENCE_MS, 2 * retention.longest)
         memory = Memory(ids=ids, remember=max(remember * 1000, retention.longest), silence=silence)
-        self._tasks = Tasks(asyncio.get_running_loop(), logger, "backplane")
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks(self._loop, logger, "backplane")
         self._writer = Writer(link, layout, retention, memory, PATIENCE)
         self._tracks = Tracks(REMEMBERED_TOPICS)
         self._reader = Reader(link, layout)
@@ -114,8 +115,9 @@ class RedisBackplane:
         )
         self._positions = Positions(link, layout)
         self._names = Names(link, layout)
-        self._patterns = 0
-        self._trie: TopicTrie[None] = TopicTrie()
+        # Patterns of this node, with the time of the loop at which each was first subscribed to.
+        self._patterns: dict[str, float] = {}
+        self._trie: TopicTrie[str] = TopicTrie()
         self._grace = community.grace
         self._life = Life(link, layout, community.heartbeat, community.timeout)
         self.roster = RedisRoster(
@@ -133,6 +135,7 @@ class RedisBackplane:
             self._tracks,
             self._deliveries,
             self._matching,
+            self._awaited,
             roster=self.roster,
             life=self._life,
             silence=silence,
@@ -203,8 +206,8 @@ class RedisBackplane:
     def join(self, pattern: str) -> None:
         """See `backplane.Backplane`."""
         if is_wildcard(pattern):
-            self._patterns += 1
-            self._trie.insert(pattern, None)
+            self._patterns[pattern] = self._loop.time()
+            self._trie.insert(pattern, pattern)
             self._feed.join_pattern()
         else:
             self._tracks.join(pattern)
@@ -213,13 +216,13 @@ class RedisBackplane:
     def leave(self, pattern: str) -> None:
         """See `backplane.Backplane`."""
         if is_wildcard(pattern):
-            self._patterns -= 1
-            self._trie.remove(pattern, None)
+            del self._patterns[pattern]
+            self._trie.remove(pattern, pattern)
             self._feed.leave_pattern()
             if not self._patterns:
                 self._tracks.forget_others()
         else:
-            self._tracks.leave(pattern, keep=self._patterns > 0)
+            self._tracks.leave(pattern, keep=bool(self._patterns))
             self._feed.leave(pattern)
 
     # ------------------------------------------------------------ publish and deliver
@@ -257,6 +260,10 @@ class RedisBackplane:
 
     def _matching(self, topic: str) -> bool:
         return topic in self._tracks or bool(self._trie.match(topic))
+
+    def _awaited(self, topic: str) -> int | None:
+        begun = [self._patterns[each] for each in self._trie.match(topic)]
+        return round(1000 * (self._loop.time() - min(begun))) if begun else None
 
     # ------------------------------------------------------------ read
 
@@ -316,9 +323,7 @@ class RedisBackplane:
         """The logs as they were read; the hub joins what is delivered to them."""
         found: list[Chosen] = []
         for topic, log in logs.items():
-            track = self._tracks.get(topic)
-            if track is not None and track.last is None:
-                self._deliveries.settle(track, None if log is None else log.last or None)
+            self._opened(topic, None if log is None else log.last, now)
             # Where a position is asked for, messages on their way fill what the log has lost.
             stood = self._tracks.stood(journal, topic) if topic in wanted.after else None
             chosen = (
@@ -332,6 +337,14 @@ class RedisBackplane:
         ends = replay.positions.items()
         overlapping = [topic for topic, end in ends if self._tracks.delivers(topic, end)]
         return replace(replay, overlapping=overlapping)
+
+    def _opened(self, topic: str, last: int | None, now: int) -> None:
+        """The log of a topic was read; if it is opening, it is open now."""
+        track = self._tracks.get(topic)
+        if track is None or track.last is not None:
+            return
+        if not (last and self._catching_up.opened(topic, now)):
+            self._deliveries.settle(track, last or None)
 
     async def _search(
         self, patterns: Sequence[str], known: set[str], allowed: Callable[[str], bool]
@@ -371,9 +384,7 @@ class RedisBackplane:
         if hear:
             lasts = {each.topic: each.last for each in found}
             for topic in topics:
-                track = self._tracks.get(topic)
-                if track is not None and track.last is None:
-                    self._deliveries.settle(track, lasts.get(topic))
+                self._opened(topic, lasts.get(topic), now)
         return now, found
 
     async def page(

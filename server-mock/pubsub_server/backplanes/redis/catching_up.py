@@ -38,6 +38,8 @@ class CatchingUp:
         tracks: Where each topic is here.
         deliveries: Is given what was missed.
         matching: Whether a topic is wanted here.
+        awaited: Milliseconds for which a pattern of this node has matched a topic; None if no
+            pattern does.
         roster: Looks for changes of members at the same time.
         life: Gets the losses of Redis.
         silence: Milliseconds after which a log that no one writes is forgotten.
@@ -51,6 +53,7 @@ class CatchingUp:
         tracks: Tracks,
         deliveries: Deliveries,
         matching: Callable[[str], bool],
+        awaited: Callable[[str], int | None],
         *,
         roster: RedisRoster,
         life: Life,
@@ -62,6 +65,7 @@ class CatchingUp:
         self._tracks = tracks
         self._deliveries = deliveries
         self._matching = matching
+        self._awaited = awaited
         self._roster = roster
         self._life = life
         self._silence = silence
@@ -96,6 +100,46 @@ class CatchingUp:
         shard = self._layout.shard(topic)
         # No one was subscribed before this node looked for the first time.
         return shard not in self._caught_up or self._begun[shard] == self._proven[shard]
+
+    def opened(self, topic: str, now: int) -> bool:
+        """A topic opens, because someone subscribes to it by name; its log has messages.
+
+        If this node did not hear them, subscribers by pattern lack them: the replay goes to the new
+        subscriber alone.
+
+        Args:
+            topic: Which.
+            now: Redis time, Unix ms.
+
+        Returns:
+            Whether this call delivers what they lack, and then what waits.
+        """
+        since = self._owed_since(topic, now)
+        if since is None:
+            return False
+        self._deliveries.doubt(topic)
+        self._tasks.spawn(self._discover(topic, since))
+        return True
+
+    async def _discover(self, topic: str, since: int) -> None:
+        try:
+            await self._deliveries.discover(topic, since)
+        except LINK_ERRORS as error:
+            # The next sweep tries again.
+            logger.warning("cannot read missed messages from Redis: %s", type(error).__name__)
+
+    def _owed_since(self, topic: str, now: int) -> int | None:
+        """Unix ms from which on patterns may lack messages of an opening topic; None if none do."""
+        awaited, shard = self._awaited(topic), self._layout.shard(topic)
+        caught_up = self._caught_up.get(shard)
+        if awaited is None or not caught_up:
+            return None
+        return max(self._margin(shard, caught_up), now - awaited)
+
+    def _margin(self, shard: int, caught_up: int) -> int:
+        # Another server may have another clock.
+        lost = shard in self._anew or self._begun[shard] != self._proven[shard]
+        return max(1, caught_up - (CLOCKS_MS if lost else SWEEP_MARGIN_MS))
 
     async def restored(self, shards: Sequence[int]) -> None:
         """These are heard again, after a time in which they may not have been."""
@@ -140,8 +184,7 @@ class CatchingUp:
     async def _catch_up_shard(self, shard: int) -> str | None:
         """The kind of error that kept it from looking; None where it has looked."""
         caught_up, anew = self._caught_up.get(shard, 0), shard in self._anew
-        # Another server may have another clock.
-        since = max(1, caught_up - (CLOCKS_MS if anew else SWEEP_MARGIN_MS)) if caught_up else 0
+        since = self._margin(shard, caught_up) if caught_up else 0
         self._anew.discard(shard)
         begun = self._begun[shard]
         try:
@@ -153,10 +196,10 @@ class CatchingUp:
                 named = (track.topic for track in self._tracks.named)
                 moved.update(topic for topic in named if self._layout.shard(topic) == shard)
             moved.update(self._unproven(shard))
-            await self._compare(moved, since)
+            await self._compare(moved, since, sweep.now)
             self._proven[shard] = begun
             # What has come meanwhile waits still, and nothing comes to wait any more.
-            await self._compare(self._unproven(shard), since)
+            await self._compare(self._unproven(shard), since, sweep.now)
         except Exception as error:
             if anew:
                 self._anew.add(shard)
@@ -168,7 +211,7 @@ class CatchingUp:
         self._caught_up[shard], self._unbroken[shard] = sweep.now, sweep.unbroken
         return None
 
-    async def _compare(self, moved: Iterable[str], since: int) -> None:
+    async def _compare(self, moved: Iterable[str], since: int, now: int) -> None:
         known: dict[str, int] = {}
         for topic in moved:
             track = self._tracks.get(topic)
@@ -176,6 +219,9 @@ class CatchingUp:
                 await self._deliveries.discover(topic, since)
             elif track.last is not None:
                 known[topic] = track.last
+            elif (owed := self._owed_since(topic, now)) is not None:
+                # Its replay settles what it opens for, and not what patterns lack.
+                await self._deliveries.discover(topic, max(owed, since))
         stands = await self._reader.stands(known, self._silence)
         for topic, last in stands.items():
             track = self._tracks.get(topic)

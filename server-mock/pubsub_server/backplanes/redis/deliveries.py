@@ -86,7 +86,7 @@ class Deliveries:
         for entry in found:
             new = entry.seq is not None and entry.topic not in self._tracks
             if new and not self._sure(entry.topic):
-                self._open(entry.topic)
+                self.doubt(entry.topic)
             deliver, hole = self._tracks.take(entry)
             if deliver:
                 self._deliver(entry)
@@ -94,7 +94,7 @@ class Deliveries:
                 self.heal(hole)
 
     async def discover(self, topic: str, since: int) -> None:
-        """Deliver the messages of a topic that is new to this node, oldest first.
+        """Deliver the messages of a topic that is new to this node or opening, oldest first.
 
         A subscriber by pattern has no position of such a topic, so it cannot see that something
         lacks before the first message that it gets.
@@ -104,9 +104,9 @@ class Deliveries:
             since: Messages that are not newer than this, Unix ms, are not delivered.
         """
         known = self._tracks.get(topic)
-        if known is not None and not known.unproven:
+        if known is not None and not known.unproven and known.last is not None:
             return
-        track = self._open(topic)
+        track = self.doubt(topic)
         log = await self._reader.one(topic, "since", since)
         if self._unproven.pop(topic, None) is not track or self._tracks.get(topic) is not track:
             return
@@ -114,6 +114,13 @@ class Deliveries:
         if log is not None and log.lost > since and not (found and found[0].seq == log.start):
             self._lack(topic)
         self.settle(track, None if log is None else log.last, found)
+
+    def doubt(self, topic: str) -> Track:
+        """Let the messages of a topic wait for `discover`: patterns may lack what precedes them."""
+        track = self._unproven.get(topic)
+        if track is None or self._tracks.get(topic) is not track:
+            track = self._unproven[topic] = self._tracks.hold(topic)
+        return track
 
     def settle(self, track: Track, last: int | None, found: Sequence[Entry] = ()) -> None:
         """Deliver what waited while a topic was opening; see `Tracks.settle`."""
@@ -153,12 +160,6 @@ class Deliveries:
                     self._lack(track.topic)
             ready, _ = self._tracks.settle(track, None if log is None else log.last, found)
             self._deliver_all(ready)
-
-    def _open(self, topic: str) -> Track:
-        track = self._unproven.get(topic)
-        if track is None or self._tracks.get(topic) is not track:
-            track = self._unproven[topic] = self._tracks.hold(topic)
-        return track
 
     def _deliver_all(self, ready: Iterable[Entry]) -> None:
         for entry in ready:

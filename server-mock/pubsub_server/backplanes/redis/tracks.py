@@ -114,10 +114,15 @@ class Tracks:
     # ------------------------------------------------------------ what comes
 
     def hold(self, topic: str) -> Track:
-        """Begin the track of a topic that a pattern matches; what comes waits for `settle`."""
-        track = Track(topic)
-        track.last, track.held, track.unproven = 0, [], True
-        self._remember(track)
+        """Begin the track of a topic that a pattern matches; what comes waits for `settle`.
+
+        If the topic is opening, what waits for that waits on.
+        """
+        track = self._named.get(topic)
+        if track is None:
+            track = Track(topic)
+            self._remember(track)
+        track.last, track.held, track.unproven = 0, track.held or [], True
         return track
 
     def take(self, entry: Entry) -> tuple[bool, Track | None]:
