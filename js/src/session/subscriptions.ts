@@ -175,13 +175,12 @@ export class Subscriptions {
 
   /** Give it a cursor that fits the peer, which may be another than before. */
   private _fitCursor(one: SubscriptionState, moved: boolean): void {
-    const { cursor: old, request } = one;
-    if (old.counts === this.cursors.counts && !(moved && one.answered)) return;
-    one.cursor = this._cursorFor(request);
-    if (!one.answered) return;
+    const { cursor, request, answered } = one;
+    if (cursor.counts === this.cursors.counts && !(moved && answered)) return;
     one.answered = false;
-    const { newest: since, topics } = old.standing();
-    one.cursor = this._cursorFor({ ...request, since, after: undefined });
+    const { newest: since, topics } = cursor.standing();
+    one.cursor = this._cursorFor(answered ? { ...request, since, after: undefined } : request);
+    if (!answered) return;
     for (const topic of topics) {
       const reason = moved ? 'node_changed' : 'unproven';
       this._context.ports.gap(request.sub, gap(topic, reason), false);
