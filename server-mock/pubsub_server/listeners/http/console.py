@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,21 +40,24 @@ _HEADERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class File:
     """One file, ready to be sent.
 
     Attributes:
         body: As it is.
-        packed: As gzip.
         content_type: Without a charset.
         etag: Of its content.
     """
 
     body: bytes
-    packed: bytes
     content_type: str
     etag: str
+
+    @cached_property
+    def packed(self) -> bytes:
+        """As gzip; compressed at its first use, which keeps the start of a server short."""
+        return gzip.compress(self.body, compresslevel=9, mtime=0)
 
 
 class Console:
@@ -160,7 +164,6 @@ def _load(path: Path) -> File:
     body = path.read_bytes()
     return File(
         body=body,
-        packed=gzip.compress(body, compresslevel=9, mtime=0),
         content_type=TYPES[path.suffix],
         etag=hashlib.sha256(body).hexdigest()[:32],
     )
