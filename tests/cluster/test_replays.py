@@ -329,3 +329,24 @@ async def test_an_older_subscription_of_a_connection_gets_what_a_newer_one_has_f
         slow.may_end.set()
         await finding
         assert await heard(reader, missed) == [missed]
+
+
+@pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
+async def test_a_numbering_that_was_delivered_and_is_lost_is_told_to_who_knows_the_one_before(
+    store: Store, pattern: str
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as reader,
+        peer(node, node.token("bob")) as late,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await reader.subscribe(pattern)
+        known = await publish(publisher, 1)
+        await store.command("FLUSHALL")
+        seq = await publish(publisher, 2)
+        assert await heard(reader, seq) == [known, seq]
+        await store.command("FLUSHALL")
+        answer = await late.subscribe(pattern, after={TOPIC: known})
+        assert (answer.get("reset"), answer["positions"]) == ([TOPIC], {TOPIC: seq})

@@ -17,6 +17,7 @@ from pubsub_server.backplanes.redis.life import Life
 from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
 from pubsub_server.backplanes.redis.positions import Names, Positions
 from pubsub_server.backplanes.redis.reader import (
+    LEAP,
     Chosen,
     Reader,
     Wanted,
@@ -296,6 +297,7 @@ class RedisBackplane:
                 names = list(topics)
                 if patterns:
                     names += await self._search(patterns, set(topics), allowed)
+                    names += self._lost(journal, wanted.after, patterns, set(names), allowed)
                 now, unbroken, logs = await self._reader.replay(names, wanted)
                 read = {topic: 0 if log is None else log.last for topic, log in logs.items()}
                 # Once is enough: a log that ends before that then has lost what it had.
@@ -349,13 +351,33 @@ class RedisBackplane:
     async def _search(
         self, patterns: Sequence[str], known: set[str], allowed: Callable[[str], bool]
     ) -> list[str]:
-        trie: TopicTrie[None] = TopicTrie()
-        for pattern in patterns:
-            trie.insert(pattern, None)
+        trie = _trie(patterns)
         names = await self._reader.topics(
             0, lambda topic: topic not in known and bool(trie.match(topic)) and allowed(topic)
         )
         return names[:REPLAY_TOPICS]
+
+    def _lost(
+        self,
+        journal: Journal,
+        after: Mapping[str, int],
+        patterns: Sequence[str],
+        known: set[str],
+        allowed: Callable[[str], bool],
+    ) -> list[str]:
+        """Topics of which a later numbering than the subscriber knows was delivered here.
+
+        If the store has lost that numbering, too, a search does not find them.
+        """
+        trie = _trie(patterns)
+        return [
+            topic
+            for topic, mark in after.items()
+            if topic not in known
+            and (self._tracks.stood(journal, topic) or 0) - mark >= LEAP
+            and trie.match(topic)
+            and allowed(topic)
+        ]
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
         """See `backplane.Backplane`."""
@@ -470,3 +492,10 @@ class RedisBackplane:
 def _away() -> ServiceError:
     said = "the store cannot be reached"
     return ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR)
+
+
+def _trie(patterns: Sequence[str]) -> TopicTrie[None]:
+    trie: TopicTrie[None] = TopicTrie()
+    for pattern in patterns:
+        trie.insert(pattern, None)
+    return trie
