@@ -3,12 +3,23 @@ import { test } from 'node:test';
 
 import { writeStream } from '../../js/src/streams/index.js';
 import { slipsOf } from './accessibility.js';
+import { axeViolations } from './axe.js';
 import { openConsole } from './console.js';
 import { shot, startServer } from './harness.js';
 
+/** Each view, and one topic with its timeline. */
+const PLACES = [
+  ['topics', '#/topics'],
+  ['messages', '#/messages'],
+  ['messages', '#/topics/demo.chat.lobby'],
+  ['publish', '#/publish'],
+  ['people', '#/presence'],
+  ['connections', '#/connections'],
+  ['server', '#/server'],
+] as const;
 const SCHEMES = ['light', 'dark'] as const;
 
-for (const width of [360, 390, 820, 1440]) {
+for (const width of [320, 390, 768, 1280]) {
   test(`at ${width} px every panel is in order, in light and in dark`, async (t) => {
     const server = await startServer(t);
     const height = width < 720 ? 844 : width < 1_000 ? 1_180 : 900;
@@ -18,6 +29,7 @@ for (const width of [360, 390, 820, 1440]) {
       for (const colorScheme of SCHEMES) {
         await page.emulateMedia({ colorScheme });
         assert.deepEqual(await slipsOf(page), [], `${name} ${colorScheme}`);
+        assert.deepEqual(await axeViolations(page), [], `${name} ${colorScheme}`);
         await shot(page, ['console', width, colorScheme, name].filter(Boolean).join('-'));
       }
     };
@@ -27,17 +39,18 @@ for (const width of [360, 390, 820, 1440]) {
       await client.subscribe('demo.chat.lobby', { onMessage: () => {} });
       await client.updatePresence('demo.chat.lobby', { status: 'online', device: 'laptop' });
     }
-    await page.getByRole('button', { name: 'Play a demonstration' }).click();
+    await page.getByRole('button', { name: 'Play a demonstration' }).first().click();
     await page.locator('.row', { hasText: 'agent.status' }).first().waitFor();
     await page
       .locator('.row', { hasText: 'first token' })
       .or(page.locator('.row', { hasText: 'since six' }))
       .first()
       .waitFor();
-    const names = width < 720 ? ['Topics', 'Publish', 'Presence', 'Server', 'Messages'] : [''];
-    for (const name of names) {
-      if (name) await page.getByRole('navigation').getByRole('button', { name }).click();
-      await check(name.toLowerCase());
+    for (const [name, hash] of PLACES) {
+      await page.goto(`${server.http}/${hash}`);
+      await page.locator(`[data-view='${name}']`).waitFor();
+      if (name === 'connections') await page.locator('[data-client]').first().waitFor();
+      await check(`${name}${hash.includes('lobby') ? '-topic' : ''}`);
     }
   });
 }

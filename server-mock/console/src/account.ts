@@ -21,8 +21,8 @@ export function account(
       class: 'bar-button',
       type: 'button',
       popovertarget: 'account',
-      'aria-label': () => `Account and token of ${name()}`,
     },
+    h('span', { class: 'unseen' }, 'Account, token ends in '),
     tokenRing(credentials, identity),
     h('span', { class: 'who-short clip' }, name),
   );

@@ -34,7 +34,7 @@ export class History {
       return;
     }
     this.state.value = 'loading';
-    const first = this._feed.view.find((entry) => entry.kind === 'message');
+    const first = this._feed.scope.find((entry) => entry.kind === 'message');
     const before = first?.kind === 'message' ? first.message.id : undefined;
     let next: HistoryState = 'failed';
     try {

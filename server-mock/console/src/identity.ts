@@ -10,6 +10,8 @@ export interface Identity {
   readonly limits: Readonly<Record<string, number>>;
   /** The end of the token, Unix ms of this machine; undefined for one that does not end. */
   readonly expiresAt: number | undefined;
+  /** How far the clock of the server is before that of this machine, in ms. */
+  readonly ahead: number;
 }
 
 /** Asks whenever the client is connected or has another token. */
@@ -46,6 +48,7 @@ async function ask(http: string, token: string): Promise<Identity | undefined> {
     userId: String(user_id),
     features: Array.isArray(features) ? features.map(String) : [],
     limits: (limits ?? {}) as Record<string, number>,
+    ahead,
     expiresAt: typeof expires_at === 'number' ? expires_at - ahead : undefined,
   };
 }

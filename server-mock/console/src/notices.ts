@@ -41,6 +41,11 @@ export function tell(error: unknown): void {
   notices.value = [...others, { ...problem, times: (before?.times ?? 0) + 1 }].slice(-SHOWN);
 }
 
+/** Tell of an error of the client, but for a planned restart or a cut: the status line says that. */
+export function tellOfClient(error: unknown): void {
+  if (problemOf(error).code !== 'going_away') tell(error);
+}
+
 /** There is a connection again: what concerned the old one is over. */
 export function settleNotices(): void {
   notices.value = notices.peek().filter((each) => !each.retryable);
@@ -48,7 +53,7 @@ export function settleNotices(): void {
 
 /** Where they are shown. */
 export function noticeArea(): HTMLElement {
-  const area = h('div', { class: 'notices', role: 'alert' });
+  const area = h('div', { class: 'notices' });
   effect(() => {
     const dismiss = (notice: Notice): void => {
       notices.value = notices.peek().filter((each) => each !== notice);
@@ -58,7 +63,10 @@ export function noticeArea(): HTMLElement {
       ...notices.value.map((notice) =>
         h(
           'div',
-          { class: 'notice' },
+          {
+            class: notice.retryable ? 'notice passing' : 'notice',
+            role: notice.retryable ? 'status' : 'alert',
+          },
           h(
             'div',
             {},

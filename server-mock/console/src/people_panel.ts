@@ -26,6 +26,7 @@ export function peoplePanel(
   feed: Feed,
   colours: Colours,
   me: () => string | undefined,
+  readersOf: (topic: string | undefined) => number,
 ): HTMLElement {
   const body = h('div', { class: 'scroll' });
   effect(() => {
@@ -44,7 +45,7 @@ export function peoplePanel(
         left -= shown.length;
         return group(name, members.length, shown, colours, me());
       }),
-      !groups.length && none(topic),
+      !groups.length && none(topic, readersOf(topic)),
       moves.length > 0 && h('h3', {}, 'Comings and goings'),
       moves.length > 0 && h('ol', { class: 'moves' }, ...moves.map((move) => moved(move, colours))),
     );
@@ -143,12 +144,12 @@ function moved({ at, topic, change, member }: Movement, colours: Colours): HTMLE
   );
 }
 
-function none(topic: string | undefined): HTMLElement {
-  return h(
-    'p',
-    { class: 'hint' },
+function none(topic: string | undefined, readers: number): HTMLElement {
+  const said =
     topic === undefined
-      ? 'No members yet. A client that subscribes to a topic by its full name is a member; patterns only observe.'
-      : 'No client subscribes to this topic by its full name.',
-  );
+      ? 'No members. A client that subscribes to a topic by its full name is a member; patterns only observe.'
+      : readers
+        ? `No members. ${plural(readers, 'connection')} read${readers === 1 ? 's' : ''} this topic by a pattern, as this page does, and a pattern only observes.`
+        : 'No members. No client subscribes to this topic.';
+  return h('p', { class: 'hint' }, said);
 }

@@ -10,9 +10,11 @@ import { shortSeq } from './messages/row.js';
 import { type Problem, problemOf } from './notices.js';
 import { type Draft, readData, readDraft, type Slip } from './publication.js';
 import { effect, Signal } from './reactive.js';
+import { recall, remember } from './storage.js';
 
 const RECENT_MAX = 12;
 const SUGGESTED = 100;
+const KEY = 'publish-form';
 
 type Result =
   | { readonly kind: 'sending' }
@@ -27,6 +29,8 @@ export interface PublishPanel {
   /** Fill it with one that was received. */
   again(message: Message): void;
   focus(): void;
+  /** Show the form. */
+  unfold(): void;
 }
 
 /** Build it. */
@@ -36,16 +40,16 @@ export function publishPanel(ps: PubSub, topics: Topics): PublishPanel {
   const recent = new Signal<readonly Draft[]>([]);
   let at = -1;
 
-  const topic = field('topic', 'Topic', slip, {
+  const topic = field('topic', slip, {
     class: 'mono',
     list: 'topic-names',
     placeholder: 'demo.hello',
     value: 'demo.hello',
     maxlength: 255,
   });
-  const type = field('type', 'Type', slip, { placeholder: 'message', maxlength: 128 });
-  const ttl = field('ttl', 'TTL, seconds', slip, { placeholder: 'default', inputmode: 'numeric' });
-  const id = field('id', 'Id', slip, {
+  const type = field('type', slip, { placeholder: 'message', maxlength: 128 });
+  const ttl = field('ttl', slip, { placeholder: 'default', inputmode: 'numeric' });
+  const id = field('id', slip, {
     class: 'mono',
     placeholder: 'auto',
     maxlength: 128,
@@ -119,6 +123,13 @@ export function publishPanel(ps: PubSub, topics: Topics): PublishPanel {
     if (found) fill(found);
   };
 
+  const open = new Signal(recall('localStorage', KEY) === 'open');
+  const unfold = (on: boolean): void => {
+    open.value = on;
+    remember('localStorage', KEY, on ? 'open' : undefined);
+    // At once: what is about to get the focus must not be hidden any more.
+    element.classList.toggle('folded', !on);
+  };
   const form = h(
     'form',
     {
@@ -143,7 +154,7 @@ export function publishPanel(ps: PubSub, topics: Topics): PublishPanel {
       { class: 'fields' },
       labelled('Topic', topic, 'wide'),
       labelled('Type', type),
-      labelled('TTL', ttl, 'narrow'),
+      labelled('TTL, s', ttl, 'narrow'),
       labelled('Id', id),
     ),
     h('div', { class: 'field data' }, h('label', { for: 'publish-data' }, 'Data, JSON'), data),
@@ -156,15 +167,33 @@ export function publishPanel(ps: PubSub, topics: Topics): PublishPanel {
     ),
     suggestions(topics),
   );
-  const element = h(
+  const element: HTMLElement = h(
     'section',
-    { class: 'panel publish', id: 'publish', 'aria-labelledby': 'publish-title', tabindex: -1 },
+    {
+      class: `panel publish${open.peek() ? '' : ' folded'}`,
+      id: 'publish',
+      'aria-labelledby': 'publish-title',
+      tabindex: -1,
+    },
     h(
       'header',
       { class: 'panel-head' },
       h('h2', { id: 'publish-title' }, 'Publish'),
       h('span', { class: 'push' }),
       h('span', { class: 'quiet keys' }, h('kbd', {}, 'Ctrl'), h('kbd', {}, 'Enter')),
+      h(
+        'button',
+        {
+          class: 'ghost small fold',
+          type: 'button',
+          'aria-expanded': () => String(open.value),
+          onclick: () => {
+            unfold(!open.peek());
+            if (open.peek()) data.focus();
+          },
+        },
+        () => (open.value ? 'Hide the form' : 'Write a message'),
+      ),
     ),
     form,
   );
@@ -179,22 +208,25 @@ export function publishPanel(ps: PubSub, topics: Topics): PublishPanel {
         ttl: '',
         id: '',
       });
+      unfold(true);
       data.focus();
     },
-    focus: () => data.focus(),
+    focus: () => {
+      unfold(true);
+      data.focus();
+    },
+    unfold: () => unfold(true),
   };
 }
 
 function field(
   name: keyof Draft,
-  label: string,
   slip: Signal<Slip | undefined>,
   more: Record<string, string | number>,
 ): HTMLInputElement {
   return h('input', {
     id: `publish-${name}`,
     name,
-    'aria-label': label,
     'aria-describedby': 'publish-slip',
     'aria-invalid': () => (slip.value?.field === name ? 'true' : undefined),
     autocomplete: 'off',

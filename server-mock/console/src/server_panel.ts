@@ -2,6 +2,8 @@
 
 import type { Config } from './config.js';
 import { copyButton } from './copy.js';
+import type { Demonstration } from './demonstration.js';
+import { demonstrationButton } from './demonstration_controls.js';
 import { type Child, h } from './dom.js';
 import { bytes, compact, rate } from './format.js';
 import { readMetrics } from './metrics.js';
@@ -19,7 +21,11 @@ interface Facts {
 }
 
 /** Build it. */
-export function serverPanel(config: Config, connected: () => boolean): HTMLElement {
+export function serverPanel(
+  config: Config,
+  connected: () => boolean,
+  demonstration: Demonstration,
+): HTMLElement {
   const facts = new Signal<Facts>({
     healthy: undefined,
     took: undefined,
@@ -84,7 +90,10 @@ export function serverPanel(config: Config, connected: () => boolean): HTMLEleme
       h(
         'dl',
         { class: 'tiles' },
-        tile('Connections', number('connections')),
+        tile(
+          'Connections',
+          h('a', { href: '#/connections', class: 'tile-link' }, number('connections')),
+        ),
         tile('Subscriptions', number('subscriptions')),
         tile('Published/s', () => rate(facts.value.published)),
         tile('Delivered/s', () => rate(facts.value.delivered)),
@@ -105,6 +114,7 @@ export function serverPanel(config: Config, connected: () => boolean): HTMLEleme
         h('a', { href: 'healthz' }, 'Health'),
         h('a', { href: 'readyz' }, 'Readiness'),
       ),
+      h('p', { class: 'play' }, demonstrationButton(demonstration, 'ghost small')),
     ),
   );
 }

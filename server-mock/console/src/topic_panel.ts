@@ -17,12 +17,12 @@ export function topicPanel(
   topics: Topics,
   feed: Feed,
   colours: Colours,
+  narrow: (topic: string | undefined) => void,
   show: () => void,
 ): HTMLElement {
   const filter = new Signal('');
   const choose = (topic: string | undefined): void => {
-    if (topic !== undefined && !watches.covers(topic)) watches.add(topic);
-    feed.narrow(topic);
+    narrow(topic);
     show();
   };
   return h(
@@ -222,7 +222,7 @@ class TopicItem {
     this._draw(rates.perSecond, rates.recent, chosen);
     const at = info?.last_message_at;
     const parts = info
-      ? [`${info.messages} kept`, plural(info.subscribers, 'subscriber')]
+      ? [`${info.messages} kept`, plural(info.subscribers, 'reader')]
       : ['seen in messages'];
     if (at !== undefined) parts.push(age(Date.now() - at));
     this._more.textContent = parts.join(' · ');

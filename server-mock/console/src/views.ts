@@ -3,17 +3,16 @@
 import { h } from './dom.js';
 import { type IconName, icon } from './icons.js';
 import { Signal } from './reactive.js';
+import type { View } from './route.js';
 
 const VIEWS = [
   ['topics', 'Topics', 'topics'],
   ['messages', 'Messages', 'messages'],
   ['publish', 'Publish', 'send'],
   ['people', 'Presence', 'people'],
+  ['connections', 'Connections', 'link'],
   ['server', 'Server', 'server'],
-] as const satisfies readonly (readonly [string, string, IconName])[];
-
-/** A panel. */
-export type View = (typeof VIEWS)[number][0];
+] as const satisfies readonly (readonly [View, string, IconName])[];
 
 /** Build it. */
 export function views(): {

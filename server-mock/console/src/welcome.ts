@@ -2,6 +2,8 @@
 
 import type { Config } from './config.js';
 import { copyButton } from './copy.js';
+import type { Demonstration } from './demonstration.js';
+import { demonstrationButton } from './demonstration_controls.js';
 import { h } from './dom.js';
 import { effect, Signal } from './reactive.js';
 import { snippets } from './snippets.js';
@@ -11,7 +13,7 @@ import type { Watches } from './watches.js';
 export function welcome(
   config: Config,
   watches: Watches,
-  demo: { readonly running: Signal<boolean>; start(): void },
+  demo: Demonstration,
   publish: () => void,
 ): HTMLElement {
   return h(
@@ -30,16 +32,7 @@ export function welcome(
       'p',
       { class: 'actions' },
       h('button', { class: 'primary', type: 'button', onclick: publish }, 'Publish one here'),
-      h(
-        'button',
-        {
-          class: 'ghost',
-          type: 'button',
-          disabled: () => demo.running.value,
-          onclick: () => demo.start(),
-        },
-        () => (demo.running.value ? 'Demonstration runs…' : 'Play a demonstration'),
-      ),
+      demonstrationButton(demo, 'ghost'),
     ),
     tabs(config),
   );

@@ -8,15 +8,19 @@ import { runClock } from './clock.js';
 import { Colours } from './colours.js';
 import type { Config } from './config.js';
 import { Connection } from './connection.js';
-import type { Credentials } from './credentials.js';
+import { Connections } from './connections.js';
+import { connectionsPanel } from './connections_panel.js';
+import { type Credentials, devCredentials } from './credentials.js';
 import { Demonstration } from './demonstration.js';
+import { captionLine } from './demonstration_controls.js';
 import { h } from './dom.js';
 import { History } from './history.js';
 import { icon, mark } from './icons.js';
 import { followIdentity } from './identity.js';
 import { Feed } from './messages/feed.js';
 import { messagePanel } from './messages/panel.js';
-import { noticeArea, type Problem, settleNotices, tell } from './notices.js';
+import { navigation } from './navigation.js';
+import { noticeArea, type Problem, settleNotices, tellOfClient } from './notices.js';
 import { peoplePanel } from './people_panel.js';
 import { People } from './presence.js';
 import { publishPanel } from './publish_panel.js';
@@ -44,20 +48,49 @@ export function workspace(
     ...credentials.options,
   });
   onEnd(() => void ps.close({ timeout: 0 }));
-  onEnd(ps.on('error', tell));
+  const feed = new Feed();
+  onEnd(ps.on('error', tellOfClient));
+  onEnd(
+    ps.on('state', ({ to }) => {
+      if (to === 'connected') feed.connectedAt = Date.now();
+    }),
+  );
   runClock();
   const connection = new Connection(ps);
   const colours = new Colours();
-  const feed = new Feed();
   const people = new People();
   const topics = new Topics(ps);
   const watches = new Watches(ps, feed, people, (message) => topics.seen(message));
   const history = new History(ps, feed);
-  const demonstration = new Demonstration(ps);
   const connected = (): boolean => connection.state.value === 'connected';
   const identity = followIdentity(config.http, credentials, connected);
 
   const shown = views();
+  const connections = new Connections(
+    config.http,
+    credentials,
+    feed.narrowed,
+    () => shown.current.value === 'connections' && connected(),
+  );
+  const choose = (topic: string | undefined): void => {
+    if (topic !== undefined && !watches.covers(topic)) watches.add(topic);
+    feed.narrow(topic);
+  };
+  const me = (): string | undefined =>
+    connection.state.value === 'connected' ? ps.clientId : undefined;
+  const readersOf = (topic: string | undefined): number =>
+    topics.list.value.find(({ name }) => name === topic)?.info?.subscribers ?? 0;
+  const demonstration = new Demonstration({
+    ps,
+    cut: (clientId) => connections.cut(clientId),
+    client: (user, kind) =>
+      new PubSub({
+        url: config.ws,
+        restUrl: config.http,
+        name: 'demonstration',
+        ...(credentials.way === 'dev' ? devCredentials(user, kind) : credentials).options,
+      }),
+  });
   const publish = publishPanel(ps, topics);
   const toMessages = (): void => {
     shown.show('messages');
@@ -80,6 +113,7 @@ export function workspace(
       },
     },
     welcome(config, watches, demonstration, toPublish),
+    () => identity.value?.ahead ?? 0,
   );
   const [statusButton, statusPanel] = status(connection);
   const [accountButton, accountPanel] = account(credentials, identity, () => leave(undefined));
@@ -95,6 +129,8 @@ export function workspace(
       does: 'to the messages',
       perform: toMessages,
     },
+    { key: 's', does: 'search the messages', perform: () => focus('messages', 'search') },
+    { key: 'c', does: 'to the connections', perform: () => shown.show('connections') },
     { key: 'n', does: 'write a new message', perform: toPublish },
     { key: 'p', does: 'pause the list, or go on', perform: () => feed.pause(!feed.paused.peek()) },
     { key: 'e', does: 'to the newest message', perform: () => messages.list.toEnd() },
@@ -124,10 +160,30 @@ export function workspace(
     watches.add(pattern);
   }
 
+  effect(() => {
+    const topic = feed.narrowed.value;
+    if (topic !== undefined) publish.fill({ topic });
+  });
+  effect(() => {
+    if (shown.current.value === 'publish') publish.unfold();
+  });
+  navigation(shown.current, feed, choose, shown.show);
+
   return h(
     'div',
     { class: 'workspace' },
-    h('a', { class: 'skip', href: '#messages' }, 'Skip to the messages'),
+    h(
+      'a',
+      {
+        class: 'skip',
+        href: '#messages',
+        onclick: (event: Event) => {
+          event.preventDefault();
+          toMessages();
+        },
+      },
+      'Skip to the messages',
+    ),
     h(
       'header',
       { class: 'bar' },
@@ -160,16 +216,16 @@ export function workspace(
     ),
     statusLine(connection),
     announcement(connection),
+    captionLine(demonstration),
     h(
       'main',
       { class: 'panels', 'data-view': () => shown.current.value },
-      topicPanel(watches, topics, feed, colours, () => shown.show('messages')),
+      topicPanel(watches, topics, feed, colours, choose, () => shown.show('messages')),
       messages.element,
       publish.element,
-      peoplePanel(people, feed, colours, () =>
-        connection.state.value === 'connected' ? ps.clientId : undefined,
-      ),
-      serverPanel(config, connected),
+      peoplePanel(people, feed, colours, me, readersOf),
+      connectionsPanel(connections, feed, me),
+      serverPanel(config, connected, demonstration),
     ),
     shown.element,
     noticeArea(),

@@ -45,7 +45,7 @@ export function answer(ps: PubSub, feed: Feed): HTMLElement {
   const state = new Signal<StreamState | undefined>(undefined);
   effect(() => {
     void feed.changed.value;
-    stream.value = feed.narrowed.value === undefined ? undefined : newestStream(feed.view);
+    stream.value = feed.narrowed.value === undefined ? undefined : newestStream(feed.scope);
   });
   effect(() => {
     const [topic, id] = [feed.narrowed.value, stream.value];

@@ -10,6 +10,10 @@ export type Entry =
       readonly at: number;
       readonly topic: string;
       readonly message: Message;
+      /** When it came by a subscription, Unix ms of this machine; undefined for older history. */
+      readonly arrived?: number | undefined;
+      /** When the connection that brought it began, Unix ms of this machine. */
+      readonly since?: number | undefined;
     }
   | {
       readonly kind: 'gap';
@@ -21,7 +25,12 @@ export type Entry =
 
 /** What comes from subscriptions. */
 export type Incoming =
-  | { readonly kind: 'message'; readonly message: Message }
+  | {
+      readonly kind: 'message';
+      readonly message: Message;
+      readonly arrived?: number;
+      readonly since?: number;
+    }
   | { readonly kind: 'gap'; readonly gap: Gap };
 
 /** Holds at most `capacity` entries; a message comes once, however many subscriptions bring it. */
@@ -48,13 +57,13 @@ export class MessageBuffer {
         this._open(open, each.gap);
         continue;
       }
-      const { message } = each;
+      const { message, arrived, since } = each;
       if (this._ids.has(message.id)) continue;
       this._ids.add(message.id);
       const { timestamp: at, topic } = message;
       for (const gap of open.get(topic) ?? []) fresh.push(this._gap(gap, at));
       open.delete(topic);
-      fresh.push({ kind: 'message', key: this._next(), at, topic, message });
+      fresh.push({ kind: 'message', key: this._next(), at, topic, message, arrived, since });
     }
     const last = (fresh.at(-1) ?? this.entries.at(-1))?.at ?? 0;
     for (const gaps of open.values()) for (const gap of gaps) fresh.push(this._gap(gap, last));

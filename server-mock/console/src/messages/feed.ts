@@ -2,8 +2,9 @@
 
 import type { Gap, Message } from '@hanzoai/pubsub';
 
-import { onEnd, Signal } from '../reactive.js';
+import { effect, onEnd, Signal } from '../reactive.js';
 import { type Entry, type Incoming, MessageBuffer } from './buffer.js';
+import { isFound } from './filter.js';
 
 /** Messages that the page keeps. */
 export const CAPACITY = 5_000;
@@ -19,19 +20,31 @@ export class Feed {
   readonly waiting: Signal<number> = new Signal(0);
   /** The one topic that is shown; undefined for all. */
   readonly narrowed: Signal<string | undefined> = new Signal<string | undefined>(undefined);
+  /** Only messages of this type are shown; undefined for all. */
+  readonly type: Signal<string | undefined> = new Signal<string | undefined>(undefined);
+  /** Only messages that contain this text are shown. */
+  readonly query: Signal<string> = new Signal('');
+  /** When the present connection began, Unix ms of this machine. */
+  connectedAt = 0;
   private readonly _buffer = new MessageBuffer(CAPACITY);
   private _pending: Incoming[] = [];
   private _older: Entry[] = [];
   private _frame = 0;
+  private _scope: readonly Entry[] | undefined;
   private _view: readonly Entry[] | undefined;
 
   constructor() {
     onEnd(() => cancelAnimationFrame(this._frame));
+    effect(() => {
+      void this.type.value;
+      void this.query.value;
+      this._touch();
+    });
   }
 
   /** A message came. */
   message(message: Message): void {
-    this._put({ kind: 'message', message });
+    this._put({ kind: 'message', message, arrived: Date.now(), since: this.connectedAt });
   }
 
   /** Messages are missing here. */
@@ -39,20 +52,37 @@ export class Feed {
     this._put({ kind: 'gap', gap });
   }
 
-  /** The lines of the list, oldest first. */
-  get view(): readonly Entry[] {
+  /** The entries of what is chosen, found by the search or not, oldest first. */
+  get scope(): readonly Entry[] {
     const topic = this.narrowed.peek();
-    this._view ??=
+    this._scope ??=
       topic === undefined
         ? this._buffer.entries
         : [...this._older, ...this._buffer.entries.filter((entry) => entry.topic === topic)];
+    return this._scope;
+  }
+
+  /** The lines of the list, oldest first. */
+  get view(): readonly Entry[] {
+    const type = this.type.peek();
+    const query = this.query.peek().trim().toLowerCase();
+    this._view ??=
+      type === undefined && !query
+        ? this.scope
+        : this.scope.filter((entry) => isFound(entry, type, query));
     return this._view;
   }
 
-  /** How many there are, as effects read it. */
+  /** How many lines there are, as effects read it. */
   get size(): number {
     void this.changed.value;
     return this.view.length;
+  }
+
+  /** How many entries there are without the search, as effects read it. */
+  get total(): number {
+    void this.changed.value;
+    return this.scope.length;
   }
 
   /** How many of what is shown came after the entry of this key. */
@@ -132,7 +162,8 @@ export class Feed {
   }
 
   private _touch(): void {
+    this._scope = undefined;
     this._view = undefined;
-    this.changed.value += 1;
+    this.changed.value = this.changed.peek() + 1;
   }
 }

@@ -2,7 +2,7 @@
 
 import type { Message } from '@hanzoai/pubsub';
 
-import { h } from '../dom.js';
+import { h, setAttribute } from '../dom.js';
 import { effect, listen, onEnd, Signal } from '../reactive.js';
 import type { Entry } from './buffer.js';
 import { detail } from './detail.js';
@@ -30,7 +30,7 @@ export class MessageList {
   readonly element: HTMLElement;
   /** Whether the newest message is kept in sight. */
   readonly following: Signal<boolean> = new Signal(true);
-  private readonly _space = h('div', { class: 'space', role: 'none' });
+  private readonly _space = h('div', { class: 'space' });
   private readonly _rows = new Map<number, HTMLElement>();
   private readonly _open = new Map<number, number>();
   private readonly _feed: Feed;
@@ -45,7 +45,7 @@ export class MessageList {
     this._feed = _options.feed;
     this.element = h(
       'div',
-      { class: 'list', role: 'feed', tabindex: 0, 'aria-label': 'Messages' },
+      { class: 'list', role: 'region', tabindex: 0, 'aria-label': 'List of messages' },
       _options.head,
       this._space,
     );
@@ -74,6 +74,16 @@ export class MessageList {
     this.following.value = true;
     this._anchor = undefined;
     this._draw();
+  }
+
+  /** Open a message and bring it into sight; a gap is only brought into sight. */
+  show(key: number): void {
+    if (this._frame) this._draw();
+    if (this._index(key) < 0) return;
+    this.following.value = false;
+    this._reveal(key);
+    if (!this._open.has(key)) this._toggle(key);
+    this._rows.get(key)?.querySelector<HTMLElement>('.line')?.focus({ preventScroll: true });
   }
 
   private _later(): void {
@@ -111,6 +121,9 @@ export class MessageList {
     }
     this._layout = new RowLayout(entries.length, this._rowHeight, open);
     this._space.style.height = `${this._layout.total}px`;
+    // A feed without articles is none.
+    setAttribute(this._space, 'role', entries.length ? 'feed' : undefined);
+    setAttribute(this._space, 'aria-label', entries.length ? 'Messages' : undefined);
     const { element } = this;
     if (this.following.peek()) element.scrollTop = element.scrollHeight;
     else if (changed && this._anchor) this._restore(this._anchor);

@@ -8,9 +8,12 @@ import { compact, plural, rate } from '../format.js';
 import type { History } from '../history.js';
 import { icon } from '../icons.js';
 import { effect, Signal } from '../reactive.js';
+import { formatRoute } from '../route.js';
 import { answer } from './answer.js';
 import type { Feed } from './feed.js';
 import { type ListOptions, MessageList } from './list.js';
+import { timeline } from './timeline.js';
+import { messageTools, nothingFound } from './tools.js';
 
 /** What the panel shows. */
 export interface MessagePanel {
@@ -26,6 +29,7 @@ export function messagePanel(
   history: History,
   options: Pick<ListOptions, 'toneOf' | 'again'>,
   empty: HTMLElement,
+  ahead: () => number,
 ): MessagePanel {
   const head = historyHead(feed, history);
   const list = new MessageList({
@@ -86,30 +90,48 @@ export function messagePanel(
         'Show all',
       ),
       speed,
+      readers(topics, feed),
       h('span', { class: 'push' }),
       pauseButton(feed),
       h('button', { class: 'ghost small', type: 'button', onclick: () => feed.clear() }, 'Clear'),
     ),
+    messageTools(feed),
+    timeline(feed, ahead, (key) => list.show(key)),
     answer(ps, feed),
     h(
       'div',
       { class: 'list-box' },
       list.element,
-      h('div', { class: 'empty', hidden: () => feed.size > 0 }, empty),
-      h(
-        'button',
-        {
-          class: 'jump',
-          type: 'button',
-          hidden: () => list.following.value || !feed.size,
-          onclick: () => list.toEnd(),
-        },
-        icon('down'),
-        () => (missed.value ? `${compact(missed.value)} new` : 'Latest'),
-      ),
+      h('div', { class: 'empty', hidden: () => feed.total > 0 }, empty),
+      nothingFound(feed),
+    ),
+    h(
+      'button',
+      {
+        class: 'jump',
+        type: 'button',
+        hidden: () => list.following.value || !feed.size,
+        onclick: () => list.toEnd(),
+      },
+      icon('down'),
+      () => (missed.value ? `${compact(missed.value)} new` : 'Latest'),
     ),
   );
   return { element, list };
+}
+
+/** How many connections read the topic, as a link to them. */
+function readers(topics: Topics, feed: Feed): HTMLElement {
+  const link = h('a', { class: 'readers' });
+  effect(() => {
+    const topic = feed.narrowed.value;
+    const found = topics.list.value.find(({ name }) => name === topic)?.info?.subscribers;
+    link.hidden = topic === undefined || found === undefined;
+    if (topic === undefined || found === undefined) return;
+    link.href = formatRoute({ view: 'connections', topic, type: undefined, query: '' });
+    link.textContent = plural(found, 'reader');
+  });
+  return link;
 }
 
 function pauseButton(feed: Feed): HTMLElement {

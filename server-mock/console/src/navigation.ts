@@ -1,0 +1,40 @@
+/** Keeps the address and the page alike: links, back and forward. */
+
+import { validateTopic } from '@hanzoai/pubsub';
+
+import type { Feed } from './messages/feed.js';
+import { effect, listen, type Signal } from './reactive.js';
+import { formatRoute, parseRoute, type Route, type View } from './route.js';
+
+/** Follow the address until the scope ends; what it says now is shown at once. */
+export function navigation(
+  view: Signal<View>,
+  feed: Feed,
+  choose: (topic: string | undefined) => void,
+  show: (view: View) => void,
+): void {
+  const apply = (route: Route): void => {
+    choose(route.topic);
+    feed.type.value = route.type;
+    feed.query.value = route.query;
+    show(route.view);
+  };
+  const go = (): void => {
+    const route = parseRoute(location.hash, validateTopic);
+    if (route) apply(route);
+  };
+  go();
+  listen(globalThis as unknown as EventTarget, 'popstate', go);
+  let before: string | undefined;
+  effect(() => {
+    const [topic, type] = [feed.narrowed.value, feed.type.value];
+    const address = formatRoute({ view: view.value, topic, type, query: feed.query.value });
+    const place = `${view.value} ${topic}`;
+    // Typing a text adds no step to go back to, and neither does the first view of the page.
+    const isNew = before !== undefined && before !== place;
+    before = place;
+    if (address === location.hash) return;
+    if (isNew) history.pushState(null, '', address);
+    else history.replaceState(null, '', address);
+  });
+}

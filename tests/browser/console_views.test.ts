@@ -1,0 +1,190 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { test } from 'node:test';
+
+import { openConsole } from './console.js';
+import { openPage, openProfile, shot, startServer, until } from './harness.js';
+
+const FREE = ['--publish-rate-service', '1000000', '--publish-rate-user', '1000000'];
+
+test('a connection that is cut comes back, and what it missed arrives', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  const ana = server.client({ token: server.token('--user', 'ana') });
+  const got: unknown[] = [];
+  await ana.subscribe('demo.room', { onMessage: ({ data }) => got.push(data) });
+  const before = ana.clientId;
+  const reconnected = new Promise<void>((resolve) => {
+    ana.on('state', ({ from, to }) => {
+      if (to === 'connected' && from !== 'initialized') resolve();
+    });
+  });
+  await page.keyboard.press('c');
+  const list = page.getByRole('list', { name: 'Open connections' });
+  const row = list.getByRole('listitem').filter({ hasText: 'ana' });
+  await row.getByText('WebSocket').waitFor();
+  assert.match((await row.textContent()) ?? '', /127\.0\.0\.1.*demo\.room.*no lag/);
+  await row.getByRole('button', { name: 'Cut' }).click();
+  await reconnected;
+  assert.ok(before);
+  await ana.publish('demo.room', { data: 'after the cut' });
+  await list.getByRole('listitem').filter({ hasText: 'ana' }).waitFor();
+  assert.equal(await page.locator('.notice').count(), 0);
+});
+
+test('the page that cuts itself reconnects without an alert', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  await page.goto(`${server.http}/#/connections`);
+  const own = page.getByRole('listitem').filter({ hasText: 'this page' });
+  await own.getByRole('button', { name: 'Cut' }).click();
+  await page.getByRole('button', { name: /^Connection: / }).click();
+  const steps = page.getByRole('dialog', { name: 'Connection' }).locator('.steps li');
+  await steps.filter({ hasText: 'Reconnecting' }).first().waitFor();
+  await page.getByRole('button', { name: 'Connection: Connected' }).waitFor();
+  assert.equal(await page.getByRole('alert').count(), 0);
+});
+
+test('without an administrator’s token the connections are not listed, and the page says so', async (t) => {
+  const server = await startServer(t);
+  const page = await openPage(t, { url: `${server.http}/` }, { path: '#/connections' });
+  await page.getByRole('button', { name: /^Account/ }).click();
+  await page.getByRole('button', { name: /Sign out/ }).click();
+  await page.getByLabel('Kind').selectOption('user');
+  await page.getByRole('button', { name: 'Continue on this machine' }).click();
+  await page.getByText('Listing connections needs an administrator’s token.').waitFor();
+});
+
+test('a link opens its view, and back returns to the one before', async (t) => {
+  const server = await startServer(t);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  await bot.publish('demo.orders', { type: 'created', data: { n: 1 } });
+  await bot.publish('demo.orders', { type: 'paid', data: { n: 2 } });
+  await bot.publish('demo.other', { type: 'created', data: { n: 3 } });
+  const profile = await openProfile(t, { viewport: { width: 1280, height: 860 } });
+  const path = '#/topics/demo.orders?type=paid';
+  const page = await openPage(t, { url: `${server.http}/` }, { profile, path });
+  const shown = page.locator('.row .data');
+  await shown.getByText('{n: 2}').waitFor();
+  assert.deepEqual(await shown.allTextContents(), ['{n: 2}']);
+  await page.getByLabel('Type of message').selectOption('');
+  await shown.getByText('{n: 1}').waitFor();
+  assert.equal(new URL(page.url()).hash, '#/topics/demo.orders');
+  await page.locator('.topic-list button', { hasText: 'demo.other' }).click();
+  await until(page, () => location.hash === '#/topics/demo.other');
+  await page.keyboard.press('c');
+  await until(page, () => location.hash === '#/connections?topic=demo.other');
+  await page.goBack();
+  await shown.getByText('{n: 3}').waitFor();
+  await page.goBack();
+  await shown.getByText('{n: 1}').waitFor();
+  assert.equal(new URL(page.url()).hash, '#/topics/demo.orders');
+  await page.goForward();
+  await until(page, () => location.hash === '#/topics/demo.other');
+});
+
+test('a search finds text in the data, and the export has what is shown', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  await bot.publish('demo.a', { data: { city: 'Köln' } });
+  await bot.publish('demo.b', { data: { city: 'Bremen' } });
+  await page.locator('.row', { hasText: 'Bremen' }).waitFor();
+  await page.keyboard.press('s');
+  await page.keyboard.type('KÖLN');
+  await page.locator('.row', { hasText: 'Bremen' }).waitFor({ state: 'hidden' });
+  assert.equal(await page.locator('.row').count(), 1);
+  for (const format of ['NDJSON', 'JSON']) {
+    const [saved] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByLabel('Export what is shown').selectOption(format.toLowerCase()),
+    ]);
+    assert.equal(saved.suggestedFilename(), `messages.${format.toLowerCase()}`);
+    const read: unknown = JSON.parse(await readFile(await saved.path(), 'utf8'));
+    const [message] = [read].flat() as { topic: string; data: unknown }[];
+    assert.deepEqual([message?.topic, message?.data], ['demo.a', { city: 'Köln' }]);
+  }
+  await page.getByLabel('Search messages').fill('nowhere');
+  await page.getByText('No message matches.').waitFor();
+  await page.getByRole('button', { name: 'Show all messages' }).click();
+  await page.locator('.row', { hasText: 'Bremen' }).waitFor();
+});
+
+test('a topic that is chosen is the one to publish to', async (t) => {
+  const server = await startServer(t);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  await bot.publish('demo.chosen', { data: 1 });
+  const page = await openConsole(t, server);
+  await page.locator('.topic-list button', { hasText: 'demo.chosen' }).click();
+  await page.getByRole('button', { name: 'Write a message' }).click();
+  assert.equal(await page.getByLabel('Topic', { exact: true }).inputValue(), 'demo.chosen');
+  await page.getByLabel('Data, JSON').fill('"from the form"');
+  await page.keyboard.press('Control+Enter');
+  await page.locator('.row', { hasText: 'from the form' }).waitFor();
+});
+
+test('the timeline of a topic shows what is live, replayed and missing, and opens a message', async (t) => {
+  const server = await startServer(t, ...FREE, '--history-max-messages', '5');
+  const page = await openConsole(t, server);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  await bot.publish('demo.log', { data: 'before' });
+  await page.locator('.row .data', { hasText: 'before' }).waitFor();
+  await page.locator('.topic-list button', { hasText: 'demo.log' }).click();
+  const timeline = page.getByRole('region', { name: 'Timeline of the topic' });
+  await timeline.getByText('1 live').waitFor();
+  await server.fault({ fault: 'refuse', on: true });
+  await server.fault({ fault: 'drop', user: 'console' });
+  await page.locator('.status-line', { hasText: 'Reconnecting' }).waitFor();
+  for (let n = 0; n < 20; n += 1) await bot.publish('demo.log', { data: n }, { via: 'rest' });
+  // A replayed message is one that arrives more than a second after it was published.
+  const last = Date.now();
+  await until(page, (then) => Date.now() > then + 1_500, last);
+  await server.fault({ fault: 'refuse', on: false });
+  await page.locator('.row.gap').waitFor();
+  await timeline.getByText('5 replayed').waitFor();
+  await timeline.getByText('1 gap (15 missing)').waitFor();
+  const picture = timeline.getByRole('img', { name: /^demo\.log, .* 1 gap with 15 missing/ });
+  await shot(page, 'console-timeline');
+  const { width = 0 } = (await picture.boundingBox()) ?? {};
+  assert.ok(width > 300);
+  await picture.click({ position: { x: 2, y: 20 } });
+  await page.locator('.json', { hasText: '"before"' }).waitFor();
+});
+
+test('the button to the newest messages covers no message', async (t) => {
+  const server = await startServer(t, ...FREE);
+  const bot = server.client({ token: server.token('--user', 'bot', '--service') });
+  await bot.publishMany(Array.from({ length: 30 }, (_, n) => ['demo.log', { data: { n } }]));
+  const page = await openConsole(t, server);
+  await page.locator('.row .data', { hasText: '{n: 29}' }).click();
+  const jump = await page.getByRole('button', { name: 'Latest' }).boundingBox();
+  const list = await page.locator('.list').boundingBox();
+  assert.ok(jump && list && jump.y >= list.y + list.height);
+});
+
+test('the demonstration shows presence, a cut and its replay, and stays within reach', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  const play = page
+    .getByRole('region', { name: 'Server' })
+    .getByRole('button', { name: 'Play a demonstration' });
+  await play.click();
+  const people = page.getByRole('region', { name: 'Presence' });
+  for (const name of ['ana', 'ben']) {
+    await people.locator('.members li', { hasText: name }).waitFor();
+  }
+  await people.locator('.status', { hasText: 'typing' }).first().waitFor();
+  await page.locator('.topic-list button', { hasText: 'demo.chat.lobby' }).click();
+  await page.getByText('The connection of Ben is cut.').waitFor();
+  await page.getByText('The connection of this page is cut.').waitFor();
+  await page.locator('.row', { hasText: 'sent during the cut, 5' }).waitFor();
+  await page
+    .getByRole('region', { name: 'Timeline of the topic' })
+    .getByText(/[1-9]\d* replayed/)
+    .waitFor();
+  await shot(page, 'console-demonstration');
+  assert.equal(await page.locator('.notice').count(), 0);
+  await page.getByRole('button', { name: 'Stop the demonstration' }).click();
+  await play.waitFor();
+  await until(page, () => !document.querySelector('.members li'));
+});
