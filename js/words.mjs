@@ -1,5 +1,6 @@
-// Leaves words for people out of the production build: remedies, and the messages of errors about
-// arguments. Of such an error remain its class, its code, its field, and the link to its page.
+// Leaves words for people out of the production build: remedies, the messages of errors about
+// arguments, and those of what the client itself gives up. Of such an error remain its class, its
+// code, its field, and the link to its page.
 // Reasons, warnings, and messages that carry a value of the connection stay.
 
 const STRING = String.raw`(?:'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")`;
@@ -8,7 +9,7 @@ const TEXT = `(?:${STRING}|${TEMPLATE})`;
 
 const REMEDY = new RegExp(`\\bremedy: ${TEXT}(?=[,\\s])`, 'g');
 const ABOUT_ARGUMENTS = new RegExp(
-  `\\bnew (Invalid(?:Option|Payload|Topic)|UsageError)\\(\\s*${TEXT}(?=[,)])`,
+  `\\bnew (Invalid(?:Option|Payload|Topic)|InsecureUrl|UsageError)\\(\\s*${TEXT}(?=[,)])`,
   'g',
 );
 const CONSTANT = new RegExp(
@@ -19,6 +20,9 @@ const CHECK = new RegExp(
   `\\b(invalid|missing)\\(\\s*([\\w.']+),\\s*${TEXT}(?:,\\s*${TEXT})?,?\\s*\\)`,
   'g',
 );
+
+const MESSAGE = new RegExp(`\\bmessage: ${STRING}(?=[,\\s])`, 'g');
+const GIVEN_UP = new RegExp(`(\\b_giveUp\\(\\s*\\w+,\\s*'\\w+',\\s*)${TEXT}(?=[,)\\s])`, 'g');
 
 /**
  * TypeScript without those words; its lines stay where they are, for source maps.
@@ -32,5 +36,7 @@ export function withoutWords(source) {
     .replace(REMEDY, (all) => `remedy: undefined${lines(all)}`)
     .replace(ABOUT_ARGUMENTS, (all, name) => `new ${name}(undefined${lines(all)}`)
     .replace(CONSTANT, (all, name) => `new ${name}(undefined${lines(all)}`)
+    .replace(MESSAGE, (all) => `message: ''${lines(all)}`)
+    .replace(GIVEN_UP, (all, call) => `${call}''${lines(all.slice(call.length))}`)
     .replace(CHECK, (all, call, field) => `${call}(${field}, ''${lines(all)})`);
 }

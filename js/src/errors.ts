@@ -117,7 +117,7 @@ export class PubSubError extends Error {
    * production build.
    */
   get docs(): string {
-    return docsOf(this.code);
+    return DEVELOPMENT ? docsOf(this.code) : '';
   }
 
   override toString(): string {
@@ -422,14 +422,13 @@ function usualCode(name: string): string {
 
 /** The message, the remedy, and where the code is described. */
 function tell(message: string, remedy: string, code: string): string {
-  const docs = docsOf(code);
-  return remedy
-    ? `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}${docs && ` See ${docs}`}`
-    : message;
+  if (!remedy) return message;
+  const said = `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}`;
+  return DEVELOPMENT && CODES.has(code) ? `${said} See ${docsOf(code)}` : said;
 }
 
 function docsOf(code: string): string {
-  return DEVELOPMENT && CODES.has(code) ? `docs/errors.md#${code}` : '';
+  return CODES.has(code) ? `docs/errors.md#${code}` : '';
 }
 
 /** Cut by code points, as every SDK does. */

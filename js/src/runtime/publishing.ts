@@ -1,5 +1,6 @@
 /** One message or several, from what a program hands to `publish` to what became of it. */
 
+import { DEVELOPMENT } from '../build.js';
 import { fromCode, OperationTimeout, PubSubError } from '../errors.js';
 import type { JsonObject, PublishResult } from '../generated/wire.js';
 import type { Outcome, Rejected } from '../session/ports.js';
@@ -44,7 +45,7 @@ export const NONE: PublishOptions = {};
 
 /** @internal Refuse options that no publish takes. */
 export function checkPublishing(options: PublishOptions): void {
-  if (options === NONE) return;
+  if (!DEVELOPMENT || options === NONE) return;
   checkCall(options, ['ttl', 'id', 'key', 'background', 'via']);
   const { key = '', via = 'auto' } = options;
   checkChoice('via', via, ['auto', 'socket', 'rest']);
@@ -176,7 +177,7 @@ async function send(
   } finally {
     if (!outcome) driver.tell((session) => session.expire(request.ref));
   }
-  const late = outcome ? undefined : LATE;
+  const late = !outcome;
   let found = outcome ?? (await settled);
   if (found.kind === 'rejected' && found.code === 'timeout') {
     found = { ...found, message: (await operations()).unsent(driver, patience) };
@@ -187,7 +188,12 @@ async function send(
     const { id, publication } = item;
     const { topic } = publication;
     const code = late ? 'timeout' : 'outcome_unknown';
-    return new OperationTimeout(late, { code, topic, id, outcomeUnknown: true });
+    return new OperationTimeout(DEVELOPMENT && late ? LATE : undefined, {
+      code,
+      topic,
+      id,
+      outcomeUnknown: true,
+    });
   });
 }
 

@@ -43,13 +43,19 @@ const MAX_TIMER = 2 ** 31 - 1;
 /** Milliseconds between two calls for a token that notices of the server lead to. */
 const NOTICE_INTERVAL = 1_000;
 
-/** How long the timers are that the table starts. */
+/** The option that says how long a timer is. */
 const AFTER = {
+  fetch: 'fetchTimeout',
   open: 'openTimeout',
   ping: 'pingInterval',
   pong: 'pongTimeout',
   stable: 'stableAfter',
+  suspend: 'suspendAfter',
+  fallback: 'fallbackAfter',
+  drain: 'closeTimeout',
 } as const;
+
+const noToken = (): undefined => undefined;
 
 /** Fires rows of the table, and knows what their guards and actions mean. */
 export class Lifecycle implements Steps<Occasion> {
@@ -105,8 +111,8 @@ export class Lifecycle implements Steps<Occasion> {
   private _upgrades = 0;
   /** Milliseconds that the pong may take which is awaited. */
   private _pongLimit: number;
-  // A private field: no inspector and no serializer shows it.
-  #token: string | undefined;
+  // Inside a function, where no inspector and no serializer shows it.
+  private _token: () => string | undefined = noToken;
   private _calls = 0;
   private _failedCalls = 0;
   private _rejected = false;
@@ -227,7 +233,7 @@ export class Lifecycle implements Steps<Occasion> {
   }
 
   private _take({ to, actions }: Row, occasion: Occasion): void {
-    const { ports, timers, options } = this._context;
+    const { ports, timers } = this._context;
     const from = this.state;
     this._plan(actions, occasion);
     this.state = to;
@@ -239,7 +245,7 @@ export class Lifecycle implements Steps<Occasion> {
     for (const action of actions) {
       const timer = action.slice(1) as keyof typeof AFTER;
       if (action[0] === '-') timers.stop(timer);
-      else if (action[0] === '+') timers.start(timer, options[AFTER[timer]]);
+      else if (action[0] === '+') this._start(timer);
       else this._steps[action as Action](occasion);
     }
   }
@@ -295,7 +301,7 @@ export class Lifecycle implements Steps<Occasion> {
 
   /** A token is held. */
   hasToken(): boolean {
-    return this.#token !== undefined;
+    return this._token() !== undefined;
   }
 
   /** The server answers pings on this transport; an event stream has none. */
@@ -373,7 +379,7 @@ export class Lifecycle implements Steps<Occasion> {
     this._call = this._calls;
     const reason = expiring ? 'expiring' : this._rejected ? 'rejected' : 'connect';
     this._context.ports.fetchToken(this._call, reason, this._failedCalls);
-    this._context.timers.start('fetch', this._context.options.fetchTimeout);
+    this._start('fetch');
   }
 
   /** Give the call up. */
@@ -392,7 +398,7 @@ export class Lifecycle implements Steps<Occasion> {
 
   /** Hold the token, as long as it lasts. */
   keepToken({ token, expiresIn }: Occasion): void {
-    this.#token = token;
+    this._token = () => token;
     this._life = expiresIn;
     this._span = undefined;
     this._failedCalls = 0;
@@ -402,7 +408,7 @@ export class Lifecycle implements Steps<Occasion> {
 
   /** Hold none; if the server refused it, tell the callback. */
   forgetToken({ kind }: Occasion): void {
-    this.#token = this._life = undefined;
+    this._dropToken();
     if (kind === 'dropped' || kind === 'frame') this._rejected = true;
     this._context.timers.stop('expiry', 'refresh');
   }
@@ -580,7 +586,7 @@ export class Lifecycle implements Steps<Occasion> {
   startDrain(): void {
     if (this.isDraining) return;
     this.isDraining = true;
-    this._context.timers.start('drain', this._context.options.closeTimeout);
+    this._start('drain');
   }
 
   // ---------------------------------------------------------------- actions: timers
@@ -588,14 +594,14 @@ export class Lifecycle implements Steps<Occasion> {
   /** A WebSocket that is not open by then gives way. */
   startFallback(): void {
     if (this.mayFallBack() && !this._hasOpened) {
-      this._context.timers.start('fallback', this._context.options.fallbackAfter);
+      this._start('fallback');
     }
   }
 
   /** Start the timer after which a disconnected session is suspended. */
   startSuspend(): void {
     if (!this._context.timers.has('suspend') && !this._overdue) {
-      this._context.timers.start('suspend', this._context.options.suspendAfter);
+      this._start('suspend');
     }
   }
 
@@ -631,12 +637,20 @@ export class Lifecycle implements Steps<Occasion> {
 
   // ---------------------------------------------------------------- inside
 
+  private _dropToken(): void {
+    this._token = noToken;
+    this._life = undefined;
+  }
+
   private _end(error?: Rejected): void {
-    const message = 'The client was closed before it could be sent.';
-    const unsent = error ?? ({ kind: 'rejected', code: 'closed', message } as const);
+    const unsent: Rejected = error ?? {
+      kind: 'rejected',
+      code: 'closed',
+      message: 'The client was closed before it could be sent.',
+    };
     this._publishes.settleAll(unsent);
     this.ownPresence?.settleAll(unsent);
-    this.#token = this._life = undefined;
+    this._dropToken();
     this._context.ports.finished(error);
   }
 
@@ -675,7 +689,7 @@ export class Lifecycle implements Steps<Occasion> {
     const { clientName: name, clientVersion: version, clientLang: lang } = this._context.options;
     return {
       type: 'auth',
-      token: this.#token as string,
+      token: this._token() as string,
       version: CLIENT.protocolVersion,
       client: { name, version, lang } as ClientInfo,
       client_id: clientId,
@@ -695,6 +709,10 @@ export class Lifecycle implements Steps<Occasion> {
         ? 0
         : Math.max(life - this._context.options.refreshMargin, Math.floor((life * 4) / 5));
     this._restart('refresh', early);
+  }
+
+  private _start(timer: keyof typeof AFTER): void {
+    this._context.timers.start(timer, this._context.options[AFTER[timer]]);
   }
 
   private _restart(timer: TimerName, after = 0): void {

@@ -123,9 +123,12 @@ export class Publishes {
       if (place) this._requeue([]);
       this.flush();
     } else {
-      const { _messages, _bytes } = this._queue;
-      const message = `Messages that wait to be sent: ${_messages}, with ${_bytes} bytes in all.`;
-      this._giveUp(entry, 'queue_full', message);
+      const { _messages: count, _bytes: bytes } = this._queue;
+      this._giveUp(
+        entry,
+        'queue_full',
+        `Messages that wait to be sent: ${count}, with ${bytes} bytes in all.`,
+      );
     }
   }
 

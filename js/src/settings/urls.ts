@@ -17,20 +17,22 @@ const URL_MAX = 2_048;
 
 const INSTEAD = 'Pass `token` or `getToken` instead.';
 
-/** What is wrong with an address, and the remedy where it is not to write it in another form. */
-const WORDS = {
-  type: ['is '],
-  empty: ['is empty'],
-  long: ['is longer than 2,048 characters'],
-  blank: ['has blanks or control characters'],
-  scheme: ['has no scheme, or one that is not known here', 'Use ….'],
-  form: ['is not a URL'],
-  host: ['names no host'],
-  port: ['has port 0', 'Use the port that the server printed.'],
-  user: ['has a user or a password', INSTEAD],
-  fragment: ['has a fragment', 'Leave out `#` and what follows it.'],
-  secret: ['has a token in its query, where proxies write it into their logs', INSTEAD],
-} satisfies Readonly<Record<string, readonly [string, string?]>>;
+/** What can be wrong with an address, in the order of the tests, and the remedy where there is one. */
+const WORDS: readonly (readonly [problem: string, remedy?: string])[] = DEVELOPMENT
+  ? [
+      ['is '],
+      ['is empty'],
+      ['is longer than 2,048 characters'],
+      ['has blanks or control characters'],
+      ['has no scheme, or one that is not known here', 'Use ….'],
+      ['is not a URL'],
+      ['names no host'],
+      ['has port 0', 'Use the port that the server printed.'],
+      ['has a user or a password', INSTEAD],
+      ['has a fragment', 'Leave out `#` and what follows it.'],
+      ['has a token in its query, where proxies write it into their logs', INSTEAD],
+    ]
+  : [];
 
 /** Both addresses of one server. */
 export interface Endpoints {
@@ -90,33 +92,37 @@ export function isLoopback(hostname: string): boolean {
 
 function read(given: unknown, field: string, schemes: readonly string[]): URL {
   const url = given instanceof URL ? given.href : given;
-  const refuse = (problem: keyof typeof WORDS): never => {
-    const [said = '', remedy] = DEVELOPMENT ? WORDS[problem] : [];
-    const [usual] = schemes.slice(-1);
-    const listed = schemes.map((one) => `${one}//`).join(', ');
-    const type = problem === 'type' ? `${kind(url)}, not a string` : '';
-    throw invalid(field, said + type, remedy?.replace('…', listed) ?? likeThis(usual));
-  };
-  if (typeof url !== 'string') return refuse('type');
-  const text = url.trim();
-  if (!text) refuse('empty');
-  if (text.length > URL_MAX) refuse('long');
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: it is control characters that are refused
-  if (/[\u0000- \u007f]/.test(text)) refuse('blank');
-  const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(text)?.[0].toLowerCase() ?? '';
-  if (!schemes.includes(scheme)) refuse('scheme');
-  const parts = parse(text) ?? refuse('form');
-  const { hostname, port, username, password, hash, searchParams } = parts;
-  if (!hostname) refuse('host');
-  if (port === '0') refuse('port');
-  if (username || password) refuse('user');
-  if (hash) refuse('fragment');
-  if ([...searchParams.keys()].some((name) => SECRETS.test(name))) refuse('secret');
-  return parts;
+  const text = typeof url === 'string' ? url.trim() : '';
+  const parts = parse(text);
+  const problem = [
+    typeof url !== 'string',
+    !text,
+    text.length > URL_MAX,
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: it is control characters that are refused
+    /[\u0000- \u007f]/.test(text),
+    !schemes.includes(/^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(text)?.[0].toLowerCase() ?? ''),
+    !parts,
+    !parts?.hostname,
+    parts?.port === '0',
+    parts?.username || parts?.password,
+    parts?.hash,
+    [...(parts?.searchParams.keys() ?? [])].some((name) => SECRETS.test(name)),
+  ].findIndex(Boolean);
+  if (parts && problem < 0) return parts;
+  throw invalid(field, ...(DEVELOPMENT ? wordsOf(problem, url, schemes) : []));
 }
 
-function likeThis(scheme = ''): string {
-  return DEVELOPMENT ? `Write it like ${scheme}//pubsub.example.com.` : '';
+/** What the test of this number found, and the remedy. */
+function wordsOf(
+  problem: number,
+  url: unknown,
+  schemes: readonly string[],
+): readonly [problem: string, remedy: string] {
+  const [said = '', remedy = `Write it like ${schemes.at(-1)}//pubsub.example.com.`] =
+    WORDS[problem] ?? [];
+  const type = problem ? '' : `${kind(url)}, not a string`;
+  const listed = schemes.map((one) => `${one}//`).join(', ');
+  return [said + type, remedy.replace('…', listed)];
 }
 
 function parse(text: string): URL | undefined {
