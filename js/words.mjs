@@ -17,7 +17,7 @@ const CONSTANT = new RegExp(
   'g',
 );
 const CHECK = new RegExp(
-  `\\b(invalid|missing)\\(\\s*([\\w.']+),\\s*${TEXT}(?:,\\s*${TEXT})?,?\\s*\\)`,
+  `\\b(invalid|missing|culprit)\\(\\s*([\\w.']+),\\s*${TEXT}(?:,\\s*${TEXT})?,?\\s*\\)`,
   'g',
 );
 

@@ -1,5 +1,6 @@
 /** What is wrong with the name of a topic, in the words of every SDK. */
 
+import { DEVELOPMENT } from './build.js';
 import { InvalidTopic } from './errors.js';
 import { isPattern, isTopic, MAX_TOPIC } from './topics.js';
 
@@ -21,12 +22,11 @@ function invalid(name: unknown, kind: 'topic' | 'pattern'): InvalidTopic {
     return new InvalidTopic(`A ${kind} is a string, not ${name === null ? 'null' : typeof name}.`);
   }
   const points = Array.from(name.slice(0, 2 * MAX_TOPIC));
+  const topic = points.slice(0, MAX_TOPIC).join('');
+  if (!DEVELOPMENT) return new InvalidTopic(undefined, { topic });
   const shown = points.length <= SHOWN ? name : `${points.slice(0, SHOWN).join('')}…`;
   const [problem, remedy] = diagnose(name, kind);
-  return new InvalidTopic(`The ${kind} ${ascii(shown)} ${problem}.`, {
-    remedy,
-    topic: points.slice(0, MAX_TOPIC).join(''),
-  });
+  return new InvalidTopic(`The ${kind} ${ascii(shown)} ${problem}.`, { remedy, topic });
 }
 
 function diagnose(name: string, kind: 'topic' | 'pattern'): [problem: string, remedy?: string] {

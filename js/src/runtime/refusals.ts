@@ -13,6 +13,15 @@ import { unixMs } from './times.js';
 const FIELDS = ['topic', 'type', 'data', 'ttl', 'id', 'meta'];
 const ID_MAX = 128;
 
+/** What is said of a field of a message. */
+const EXPECTED = {
+  type: 'must be a text of 1 to 128 characters',
+  ttl: 'must be a whole number of seconds, 0 or more',
+  id: 'must be a text of 1 to 128 characters',
+  meta: 'must be an object',
+  message: 'is not valid',
+};
+
 /**
  * Refuse a message that no publication could be made of.
  *
@@ -76,18 +85,18 @@ export function refuseMessage(
   const id: unknown = given.id || fields.id;
   const isText = (value: unknown): value is string =>
     typeof value === 'string' && value.length > 0 && value.length <= ID_MAX;
-  const [field, said] =
+  const field =
     type !== undefined && !isText(type)
-      ? ['type', 'must be a text of 1 to 128 characters']
+      ? 'type'
       : ttl !== undefined && !(Number.isSafeInteger(ttl) && Number(ttl) >= 0)
-        ? ['ttl', 'must be a whole number of seconds, 0 or more']
+        ? 'ttl'
         : id !== undefined && !isText(id)
-          ? ['id', 'must be a text of 1 to 128 characters']
+          ? 'id'
           : meta !== undefined && (typeof meta !== 'object' || meta === null)
-            ? ['meta', 'must be an object']
-            : ['message', 'is not valid'];
+            ? 'meta'
+            : 'message';
   if (field === 'message') checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
-  throw new InvalidOption(`\`${field}\` ${said}.`, { field, topic: name });
+  throw new InvalidOption(`\`${field}\` ${EXPECTED[field]}.`, { field, topic: name });
 }
 
 /** Refuse what is not a list of messages. */
@@ -132,19 +141,28 @@ export function refuseSubscription(
   options: object,
   names: readonly string[],
 ): never {
-  checkCall(options, names);
   const given = options as Readonly<Record<string, unknown>>;
+  if (DEVELOPMENT) checkOptions(given, names);
+  checkPatterns(topics);
+  if (DEVELOPMENT) checkOthers(given);
+  throw new UsageError('The arguments of the subscription are not valid.');
+}
+
+function checkOptions(given: Readonly<Record<string, unknown>>, names: readonly string[]): void {
+  checkCall(given, names);
   for (const name of names) {
     const raises = name === 'onGap' && given[name] === 'raise';
     if (/^on|Loader$/.test(name) && !raises) checkFunction(name, given[name]);
   }
-  const { since, history, after, queue = {} } = given;
+  const { since, history } = given;
   if (history !== undefined) checkNumber('history', history, [0, HISTORY_MAX, 'messages']);
   if (since !== undefined) unixMs(since);
-  checkPatterns(topics);
+}
+
+function checkOthers({ after, onGap, queue = {} }: Readonly<Record<string, unknown>>): void {
   if (after !== undefined) checkPositions(after);
   readReceiveQueue(queue as object, undefined, 'queue');
-  if (given['onGap'] === 'raise') {
+  if (onGap === 'raise') {
     throw new InvalidOption(
       DEVELOPMENT
         ? "`onGap` is 'raise', and `onMessage` leaves no iteration that could throw."
@@ -157,25 +175,28 @@ export function refuseSubscription(
       },
     );
   }
-  throw new UsageError('The arguments of the subscription are not valid.');
 }
 
 function checkPatterns(topics: unknown): void {
   if (!Array.isArray(topics) || !topics.length) {
-    const problem = Array.isArray(topics) ? 'empty' : kind(topics);
-    throw new InvalidOption(`\`topics\` is ${problem}.`, {
-      remedy: DEVELOPMENT ? 'Pass a pattern or a list of patterns.' : undefined,
-      field: 'topics',
-    });
+    throw invalid(
+      'topics',
+      `is ${Array.isArray(topics) ? 'empty' : kind(topics)}`,
+      'Pass a pattern or a list of patterns.',
+    );
   }
   if (topics.length > PATTERNS_MAX) {
-    const [count, most] = [topics.length, PATTERNS_MAX].map((n) => n.toLocaleString('en-US'));
-    throw new InvalidOption(`\`topics\` has ${count} patterns; one subscription takes ${most}.`, {
-      remedy: DEVELOPMENT ? 'Use `*` or `**`, or several subscriptions.' : undefined,
-      field: 'topics',
-    });
+    throw invalid(
+      'topics',
+      `has ${inWords(topics.length)} patterns; one subscription takes ${inWords(PATTERNS_MAX)}`,
+      'Use `*` or `**`, or several subscriptions.',
+    );
   }
   for (const topic of topics) checkName(topic, 'pattern');
+}
+
+function inWords(count: number): string {
+  return count.toLocaleString('en-US');
 }
 
 function checkPositions(after: unknown): void {

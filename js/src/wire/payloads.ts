@@ -1,6 +1,5 @@
 /** What is wrong with a payload, in words; `plain.ts` tells whether anything is. */
 
-import { DEVELOPMENT } from '../build.js';
 import { InvalidPayload, PayloadTooLarge } from '../errors.js';
 import type { Publication } from '../generated/wire.js';
 import { DEPTH_MAX, isPaired, isRecord, isSendable, sizeOf } from './plain.js';
@@ -32,9 +31,9 @@ export function checkPublication(publication: Publication, limit: number): numbe
  * @throws PayloadTooLarge It is over the limit.
  */
 export function checkData(data: unknown, limit: number, topic?: string, path = 'data'): number {
-  const culprit = check(data, path, 0);
-  if (culprit) {
-    const { path: field, problem, remedy } = culprit;
+  const found = check(data, path, 0);
+  if (found) {
+    const { path: field, problem, remedy } = found;
     throw new InvalidPayload(`\`${field}\` ${problem}.`, { remedy, topic, field });
   }
   const size = sizeOf(data);
@@ -48,6 +47,10 @@ interface Culprit {
   readonly remedy?: string | undefined;
 }
 
+function culprit(path: string, problem: string, remedy?: string): Culprit {
+  return { path, problem, remedy };
+}
+
 function check(value: unknown, path: string, depth: number): Culprit | undefined {
   switch (typeof value) {
     case 'boolean':
@@ -57,46 +60,47 @@ function check(value: unknown, path: string, depth: number): Culprit | undefined
     case 'number':
       if (isSendable(value)) return undefined;
       return Number.isFinite(value)
-        ? {
-            path,
-            problem: 'does not fit in 64 bits',
-            remedy: DEVELOPMENT ? 'Send such a number as a string.' : undefined,
-          }
-        : {
-            path,
-            problem: 'is NaN or infinite',
-            remedy: DEVELOPMENT ? 'Send null, or a string.' : undefined,
-          };
+        ? culprit(path, 'does not fit in 64 bits', 'Send such a number as a string.')
+        : culprit(path, 'is NaN or infinite', 'Send null, or a string.');
     case 'object':
       return value === null ? undefined : checkObject(value, path, depth);
     case 'bigint':
-      return foreign(path, 'bigint', 'Send such a number as a string.');
+      return culprit(
+        path,
+        'is of type bigint, which JSON does not have',
+        'Send such a number as a string.',
+      );
     default:
-      return foreign(path, typeof value);
+      return culprit(path, `is of type ${typeof value}, which JSON does not have`);
   }
 }
 
 function checkObject(value: object, path: string, depth: number): Culprit | undefined {
   const isList = Array.isArray(value);
-  if (!isList && !isRecord(value)) return foreign(path, nameOf(value), remedyFor(value));
+  if (!isList && !isRecord(value)) {
+    return culprit(
+      path,
+      `is of type ${nameOf(value)}, which JSON does not have`,
+      `${remedyFor(value)}`,
+    );
+  }
   // Also ends the walk through a value that holds itself.
   if (depth >= DEPTH_MAX) {
     const shown = path.length <= KEY_SHOWN ? path : `${path.slice(0, KEY_SHOWN)}…`;
-    const problem = `is nested deeper than ${DEPTH_MAX} levels`;
-    return { path: shown, problem, remedy: DEVELOPMENT ? 'Flatten it.' : undefined };
+    return culprit(shown, `is nested deeper than ${DEPTH_MAX} levels`, 'Flatten it.');
   }
   if (isList) {
     for (const [n, item] of value.entries()) {
-      const culprit = check(item, `${path}[${n}]`, depth + 1);
-      if (culprit) return culprit;
+      const found = check(item, `${path}[${n}]`, depth + 1);
+      if (found) return found;
     }
     return undefined;
   }
   for (const [key, item] of Object.entries(value)) {
     if (item === undefined) continue;
-    const culprit =
+    const found =
       checkText(key, path) ?? check(item, `${path}.${key.slice(0, KEY_SHOWN)}`, depth + 1);
-    if (culprit) return culprit;
+    if (found) return found;
   }
   return undefined;
 }
@@ -108,18 +112,14 @@ function nameOf(value: object): string {
 
 function checkText(text: string, path: string): Culprit | undefined {
   if (isPaired(text)) return undefined;
-  return {
+  return culprit(
     path,
-    problem: 'has an unpaired surrogate, which UTF-8 cannot carry',
-    remedy: DEVELOPMENT ? 'Clean it with text.toWellFormed().' : undefined,
-  };
+    'has an unpaired surrogate, which UTF-8 cannot carry',
+    'Clean it with text.toWellFormed().',
+  );
 }
 
-function foreign(path: string, kind: string, remedy?: string): Culprit {
-  return { path, problem: `is of type ${kind}, which JSON does not have`, remedy };
-}
-
-function remedyFor(value: object): string | undefined {
+function remedyFor(value: object): string {
   if (value instanceof Set) return 'Send an array, sorted if the order matters.';
   if (value instanceof Map) return 'Send Object.fromEntries(…) of it.';
   if (value instanceof ArrayBuffer || ArrayBuffer.isView(value)) return 'Send base64 text.';
