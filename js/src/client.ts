@@ -2,6 +2,7 @@
 
 /** `PubSub`: what a program holds. */
 
+import { DEVELOPMENT } from './build.js';
 import type { PubSubError } from './errors.js';
 import type { TopicInfo } from './generated/http.js';
 import type { JsonObject, Limits, PresenceMember } from './generated/wire.js';
@@ -154,8 +155,10 @@ export class PubSub<Topics extends object = AnyTopics> {
     name: Name,
     listener: Handler<[event: ClientEvents[Name]]>,
   ): () => void {
-    checkChoice('name', name, EVENTS);
-    checkFunction('listener', listener ?? null);
+    if (DEVELOPMENT) {
+      checkChoice('name', name, EVENTS);
+      checkFunction('listener', listener ?? null);
+    }
     return this._driver.listeners.on(name, listener);
   }
 

@@ -342,7 +342,7 @@ export class Driver implements Ports, ConnectionEvents {
 
   /** Milliseconds that an operation may take. */
   patience(timeout: number = this.options.operationTimeout): number {
-    return checkPatience('timeout', timeout);
+    return DEVELOPMENT ? checkPatience('timeout', timeout) : timeout;
   }
 
   /** Bytes of JSON that the data of a message may have. */

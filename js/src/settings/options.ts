@@ -320,23 +320,32 @@ export function readOptions(
       ? missing('token', 'Both `token` and `getToken` were', 'Pass one of them.')
       : missing('token', 'No token was', 'Pass `token` or `getToken`, or set HANZO_PUBSUB_TOKEN.');
   }
-  if (!checkFlag('allowInsecure', given.allowInsecure ?? false)) refusePlaintext(found);
+  const transport = given.transport ?? 'auto';
+  const echo = given.echo ?? true;
+  const allowInsecure = given.allowInsecure ?? false;
+  if (DEVELOPMENT) {
+    checkChoice('transport', transport, ['auto', 'websocket', 'sse']);
+    checkFlag('echo', echo);
+    checkFlag('allowInsecure', allowInsecure);
+  }
+  if (!allowInsecure) refusePlaintext(found);
   const [shareTabs, recover] = [readName('shareTabs', given), readName('recover', given)];
   if (DEVELOPMENT && shareTabs !== undefined && recover !== undefined) {
     throw invalid('recover', 'stands beside `shareTabs`', 'Pass one of them.');
   }
   checkFunction('WebSocket', WebSocket);
   checkFunction('fetch', fetch);
+  const usual = { ...CLIENT, maxPayload: LIMITS.maxPayload };
   return {
-    ...checkValues(given, { ...CLIENT, maxPayload: LIMITS.maxPayload }, SETTINGS),
+    ...(DEVELOPMENT ? checkValues(given, usual, SETTINGS) : merged(given, usual)),
     socketUrl: found.socket,
     httpUrl: found.http,
     httpDerived: restUrl === undefined && !/^\s*http/i.test(String(url)),
     token: token === undefined ? undefined : checkToken(token),
     getToken,
-    transport: checkChoice('transport', given.transport ?? 'auto', ['auto', 'websocket', 'sse']),
+    transport,
     name: name === undefined ? undefined : checkName(name),
-    echo: checkFlag('echo', given.echo ?? true),
+    echo,
     shareTabs,
     recover,
     sendQueue: readSendQueue(given.sendQueue ?? {}),

@@ -54,10 +54,8 @@ export class IdMaker {
 
   private _renew(now: number): void {
     this._last = now;
-    this._time = '';
-    for (let left = now, n = 0; n < TIME_DIGITS; n += 1, left = Math.floor(left / 32)) {
-      this._time = ALPHABET.charAt(left % 32) + this._time;
-    }
+    const digits = now.toString(32).padStart(TIME_DIGITS, '0').slice(-TIME_DIGITS);
+    this._time = digits.replace(/./g, (digit) => ALPHABET.charAt(Number.parseInt(digit, 32)));
     this._digits = Array.from(this._random(RANDOM_DIGITS), (byte) => byte & 31);
   }
 }
