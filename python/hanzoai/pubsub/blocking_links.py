@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
     from types import TracebackType
 
+    from hanzoai.pubsub.durations import Duration
+
 T = TypeVar("T")
 M = TypeVar("M")
 M_co = TypeVar("M_co", covariant=True)
@@ -29,7 +31,7 @@ class _Subscription(Protocol[M_co]):
 
     async def open(self) -> None: ...
 
-    async def recv(self, timeout: float | None = None) -> M_co: ...
+    async def recv(self, timeout: Duration | None = None) -> M_co: ...
 
     async def close(self) -> None: ...
 
@@ -92,11 +94,11 @@ class BlockingSubscription(Generic[M]):
         """Connect and subscribe."""
         self._portal.call(self._inner.open)
 
-    def recv(self, timeout: float | None = None) -> M:
+    def recv(self, timeout: Duration | None = None) -> M:
         """Return the next message.
 
         Args:
-            timeout: Seconds; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; without one it waits as long as it takes.
 
         Raises:
             OperationTimeout: No message came within `timeout`.

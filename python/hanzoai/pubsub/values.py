@@ -21,6 +21,7 @@ from typing import (
 
 from pydantic import BaseModel
 
+from hanzoai.pubsub.durations import Duration
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.generated.wire import (
     Denial,
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 
 Since: TypeAlias = int | datetime | timedelta
 """A time: Unix milliseconds, an aware datetime, or a timedelta back from now (either sign)."""
-
-Duration: TypeAlias = float | timedelta
-"""A duration: seconds, or a timedelta."""
 
 Ttl: TypeAlias = int | timedelta
 """How long a message is kept: whole seconds, or a timedelta; 0 keeps nothing."""

@@ -10,6 +10,8 @@ from hanzoai.pubsub.eventstream import client
 if TYPE_CHECKING:
     import ssl
 
+    from hanzoai.pubsub.durations import Duration
+
 __all__ = ["EventStreamClient", "EventSubscription"]
 
 
@@ -33,7 +35,7 @@ class EventStreamClient(BlockingClient[client.EventStreamClient]):
         url: ``events://HOST:PORT``, ``events+tls://HOST:PORT``, ``events+unix:PATH`` or
             ``events://self``.
         ssl: What to trust, and this side's certificate, for ``events+tls``.
-        connect_timeout: Seconds for opening a connection.
+        connect_timeout: Seconds or a timedelta for opening a connection.
     """
 
     def __init__(
@@ -41,11 +43,11 @@ class EventStreamClient(BlockingClient[client.EventStreamClient]):
         url: str = "events://self",
         *,
         ssl: ssl.SSLContext | None = None,
-        connect_timeout: float = 10.0,
+        connect_timeout: Duration = 10.0,
     ) -> None:
         super().__init__(client.EventStreamClient(url, ssl=ssl, connect_timeout=connect_timeout))
 
-    def publish(self, topic: str | bytes, data: str | bytes, *, timeout: float = 10.0) -> int:
+    def publish(self, topic: str | bytes, data: str | bytes, *, timeout: Duration = 10.0) -> int:
         """Publish one event; see `client.EventStreamClient.publish`."""
         return self._call(lambda: self._inner.publish(topic, data, timeout=timeout))
 

@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import (
     ClosedError,
     ConnectionFailed,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
     from types import TracebackType
+
+    from hanzoai.pubsub.durations import Duration
 
 PORT: Final = 1002
 """Port of a URL that names none."""
@@ -67,9 +70,9 @@ class EventStreamClient:
             ``HANZO_PUBSUB_EVENT_STREAM``, else ``127.0.0.1:1002``.
         ssl: What to trust, and this side's certificate where the server asks for one; for
             ``events+tls``.
-        connect_timeout: Seconds for opening a connection.
-        reconnect_min: Seconds before the first attempt after a lost connection.
-        reconnect_max: Longest wait between attempts.
+        connect_timeout: Seconds or a timedelta for opening a connection.
+        reconnect_min: Seconds or a timedelta before the first attempt after a lost connection.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
 
     Raises:
         InvalidOption: The URL cannot be read.
@@ -80,14 +83,14 @@ class EventStreamClient:
         url: str = "events://self",
         *,
         ssl: ssl.SSLContext | None = None,
-        connect_timeout: float = 10.0,
-        reconnect_min: float = 0.1,
-        reconnect_max: float = 10.0,
+        connect_timeout: Duration = 10.0,
+        reconnect_min: Duration = 0.1,
+        reconnect_max: Duration = 10.0,
     ) -> None:
         self._target = _target(url)
         self._ssl = ssl
-        self._connect_timeout = connect_timeout
-        self._reconnect = (reconnect_min, reconnect_max)
+        self._connect_timeout = seconds_of(connect_timeout)
+        self._reconnect = (seconds_of(reconnect_min), seconds_of(reconnect_max))
         self._link: Link | None = None
         self._discarding: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
@@ -99,7 +102,9 @@ class EventStreamClient:
         """The address it talks to, ``HOST:PORT`` or a path."""
         return str(self._target)
 
-    async def publish(self, topic: str | bytes, data: str | bytes, *, timeout: float = 10.0) -> int:
+    async def publish(
+        self, topic: str | bytes, data: str | bytes, *, timeout: Duration = 10.0
+    ) -> int:
         """Publish one event.
 
         A connection that has ended is opened again first. The event has been handed to the system
@@ -108,7 +113,7 @@ class EventStreamClient:
         Args:
             topic: At most 1,024 bytes.
             data: At most 16 MiB; text is sent as UTF-8.
-            timeout: Seconds, opening the connection included.
+            timeout: Seconds or a timedelta, opening the connection included.
 
         Returns:
             The size of the payload in bytes.
@@ -121,10 +126,11 @@ class EventStreamClient:
             OperationTimeout: It took longer than `timeout`; part of the event may have been sent.
             ClosedError: The client is closed.
         """
+        seconds = seconds_of(timeout)
         body = payload(data)
         wire = _encode(topic, body)
         try:
-            async with asyncio.timeout(timeout), self._lock:
+            async with asyncio.timeout(seconds), self._lock:
                 link = await self._publishing(topic)
                 try:
                     await link.write(wire)
@@ -135,7 +141,7 @@ class EventStreamClient:
         except TimeoutError as error:
             if isinstance(error, OperationTimeout):
                 raise
-            raise OperationTimeout(f"{self._target} took nothing within {timeout:g} s.") from None
+            raise OperationTimeout(f"{self._target} took nothing within {seconds:g} s.") from None
         return len(body)
 
     def subscribe(self, topic: str | bytes) -> EventSubscription:
@@ -251,11 +257,11 @@ class EventSubscription:
         async with self._lock:
             await self._ensure()
 
-    async def recv(self, timeout: float | None = None) -> Event:
+    async def recv(self, timeout: Duration | None = None) -> Event:
         """Return the next event.
 
         Args:
-            timeout: Seconds; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; without one it waits as long as it takes.
 
         Raises:
             OperationTimeout: No event came within `timeout`.
@@ -263,17 +269,18 @@ class EventSubscription:
             ProtocolError: The server sends something that is not an event stream.
             ClosedError: The subscription is closed.
         """
+        seconds = seconds_of(timeout)
         if self._found:
             return self._found.popleft()
         try:
-            async with asyncio.timeout(timeout), self._lock:
+            async with asyncio.timeout(seconds), self._lock:
                 while not self._found:
                     await self._read()
                 return self._found.popleft()
         except TimeoutError as error:
             if isinstance(error, OperationTimeout):
                 raise
-            raise OperationTimeout(f"No event came within {timeout:g} s.", remedy="") from None
+            raise OperationTimeout(f"No event came within {seconds:g} s.", remedy="") from None
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Yield events until the subscription is closed."""

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable
 
+    from hanzoai.pubsub.durations import Duration
+
 __all__ = ["HubClient", "HubSubscription"]
 
 
@@ -46,7 +48,7 @@ class HubClient(BlockingClient[client.HubClient]):
     Args:
         url: ``hub://HOST:PORT``, ``hub+tls://HOST:PORT`` or ``hub+unix:PATH``.
         ssl: What to trust, and this side's certificate, for ``hub+tls``.
-        connect_timeout: Seconds for opening a connection.
+        connect_timeout: Seconds or a timedelta for opening a connection.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class HubClient(BlockingClient[client.HubClient]):
         url: str = "hub://127.0.0.1",
         *,
         ssl: ssl.SSLContext | None = None,
-        connect_timeout: float = 10.0,
+        connect_timeout: Duration = 10.0,
     ) -> None:
         super().__init__(client.HubClient(url, ssl=ssl, connect_timeout=connect_timeout))
 
@@ -63,7 +65,7 @@ class HubClient(BlockingClient[client.HubClient]):
         topics: str | bytes | Iterable[str | bytes],
         data: str | bytes,
         *,
-        timeout: float = 10.0,
+        timeout: Duration = 10.0,
     ) -> int:
         """Publish data to one topic or several; see `client.HubClient.publish`."""
         return self._call(lambda: self._inner.publish(topics, data, timeout=timeout))

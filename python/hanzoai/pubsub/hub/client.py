@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import (
     ClosedError,
     ConnectionFailed,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from types import TracebackType
 
+    from hanzoai.pubsub.durations import Duration
+
 PORT: Final = 13000
 """Port of a URL that names none."""
 
@@ -74,9 +77,9 @@ class HubClient:
             by default.
         ssl: What to trust, and this side's certificate where the hub asks for one; for
             ``hub+tls``.
-        connect_timeout: Seconds for opening a connection.
-        reconnect_min: Seconds before the first attempt after a lost connection.
-        reconnect_max: Longest wait between attempts.
+        connect_timeout: Seconds or a timedelta for opening a connection.
+        reconnect_min: Seconds or a timedelta before the first attempt after a lost connection.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
 
     Raises:
         InvalidOption: The URL cannot be read.
@@ -87,14 +90,14 @@ class HubClient:
         url: str = "hub://127.0.0.1",
         *,
         ssl: ssl.SSLContext | None = None,
-        connect_timeout: float = 10.0,
-        reconnect_min: float = 0.1,
-        reconnect_max: float = 10.0,
+        connect_timeout: Duration = 10.0,
+        reconnect_min: Duration = 0.1,
+        reconnect_max: Duration = 10.0,
     ) -> None:
         self._target = parse_target(url, "hub", PORT)
         self._ssl = ssl
-        self._connect_timeout = connect_timeout
-        self._reconnect = (reconnect_min, reconnect_max)
+        self._connect_timeout = seconds_of(connect_timeout)
+        self._reconnect = (seconds_of(reconnect_min), seconds_of(reconnect_max))
         self._link: Link | None = None
         self._reading: asyncio.Task[None] | None = None
         self._unanswered: deque[asyncio.Future[int]] = deque()
@@ -112,7 +115,7 @@ class HubClient:
         topics: str | bytes | Iterable[str | bytes],
         data: str | bytes,
         *,
-        timeout: float = 10.0,
+        timeout: Duration = 10.0,
     ) -> int:
         """Publish data to one topic or several, and wait for the hub's answer.
 
@@ -121,7 +124,7 @@ class HubClient:
         Args:
             topics: At most 255, each of at most 255 bytes. A topic given twice is delivered twice.
             data: Text is sent as UTF-8.
-            timeout: Seconds, opening the connection included.
+            timeout: Seconds or a timedelta, opening the connection included.
 
         Returns:
             How many subscribers the hub had for it, summed over the topics.
@@ -134,9 +137,10 @@ class HubClient:
             ProtocolError: The answer is not of this protocol.
             ClosedError: The client is closed.
         """
+        seconds = seconds_of(timeout)
         wire = encode(Publish(_topics(topics), payload(data)))
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 async with self._lock:
                     link = await self._publishing()
                     answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -152,7 +156,7 @@ class HubClient:
             if isinstance(error, OperationTimeout):
                 raise
             raise OperationTimeout(
-                f"{self._target} did not answer within {timeout:g} s.", outcome_unknown=True
+                f"{self._target} did not answer within {seconds:g} s.", outcome_unknown=True
             ) from None
 
     def subscribe(self, *topics: str | bytes) -> HubSubscription:
@@ -286,11 +290,11 @@ class HubSubscription:
         async with self._lock:
             await self._ensure()
 
-    async def recv(self, timeout: float | None = None) -> HubMessage:
+    async def recv(self, timeout: Duration | None = None) -> HubMessage:
         """Return the next message.
 
         Args:
-            timeout: Seconds; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; without one it waits as long as it takes.
 
         Raises:
             OperationTimeout: No message came within `timeout`.
@@ -298,10 +302,11 @@ class HubSubscription:
             ProtocolError: The hub sends something that is not of this protocol.
             ClosedError: The subscription is closed.
         """
+        seconds = seconds_of(timeout)
         if self._found:
             return self._found.popleft()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 while True:
                     async with self._lock:
                         if self._found:
@@ -310,7 +315,7 @@ class HubSubscription:
         except TimeoutError as error:
             if isinstance(error, OperationTimeout):
                 raise
-            raise OperationTimeout(f"No message came within {timeout:g} s.", remedy="") from None
+            raise OperationTimeout(f"No message came within {seconds:g} s.", remedy="") from None
 
     async def add(self, *topics: str | bytes) -> int:
         """Subscribe to more topics.

@@ -7,6 +7,7 @@ import math
 from datetime import timedelta
 from typing import Final
 
+from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import InvalidOption
 
 _DAY: Final = 86_400.0
@@ -40,9 +41,8 @@ def _plain(bound: float) -> str:
 
 def check_seconds(name: str, value: object, low: float = 0.001, high: float = _DAY) -> float:
     """A duration as seconds, of a number of seconds or a timedelta."""
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    return check_number(name, value, low, high, "seconds or a timedelta,")
+    seconds = seconds_of(value) if isinstance(value, timedelta) else value
+    return check_number(name, seconds, low, high, "seconds or a timedelta,")
 
 
 def check_whole(

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.runtime.portal import Portal
 from hanzoai.pubsub.sp import sockets
 from hanzoai.pubsub.sp.codec import MAX_MESSAGE_SIZE
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from hanzoai.pubsub.durations import Duration
     from hanzoai.pubsub.sp.stats import SocketStats
     from hanzoai.pubsub.unparsed import Bytes
 
@@ -50,7 +52,7 @@ class _Blocking:
         """Connect in the background, again and again; see `sockets.Socket.dial`."""
         self._call(lambda: self._socket.dial(url, ssl))
 
-    def wait_for_peers(self, n: int = 1, *, timeout: float | None = None) -> None:
+    def wait_for_peers(self, n: int = 1, *, timeout: Duration | None = None) -> None:
         """Wait until `n` peers are connected; see `sockets.Socket.wait_for_peers`."""
         self._call(lambda: self._socket.wait_for_peers(n, timeout=timeout))
 
@@ -68,7 +70,7 @@ class _Blocking:
 
         return self._socket.stats if self._closed else self._call(read)
 
-    def close(self, linger: float = 1.0) -> None:
+    def close(self, linger: Duration = 1.0) -> None:
         """End all connections and the thread; see `sockets.Socket.close`."""
         with self._lock:
             if self._closed:
@@ -101,18 +103,19 @@ class PubSocket(_Blocking):
 
     Args:
         send_queue_size: Messages that may wait for one peer, at least 1.
-        hello_timeout: Seconds that a new peer has to introduce itself.
-        reconnect_min: Seconds before the first further attempt to reach a dialed address.
-        reconnect_max: Longest wait between attempts.
+        hello_timeout: Seconds, or a timedelta, that a new peer has to introduce itself.
+        reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
+            address.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
     """
 
     def __init__(
         self,
         send_queue_size: int = 16,
         *,
-        hello_timeout: float = 10.0,
-        reconnect_min: float = 0.1,
-        reconnect_max: float = 10.0,
+        hello_timeout: Duration = 10.0,
+        reconnect_min: Duration = 0.1,
+        reconnect_max: Duration = 10.0,
     ) -> None:
         self._socket = self._pub = sockets.PubSocket(
             send_queue_size,
@@ -146,11 +149,11 @@ class PubSocket(_Blocking):
             self._scheduled = True
         self._portal.post(self._send)
 
-    def recv(self, timeout: float | None = None) -> bytes:
+    def recv(self, timeout: Duration | None = None) -> bytes:
         """Always raise `NotSupported`: a PUB only sends."""
         raise NotSupported
 
-    def close(self, linger: float = 1.0) -> None:
+    def close(self, linger: Duration = 1.0) -> None:
         """End all connections and the thread; see `sockets.Socket.close`."""
         if not self._closed:
             self._portal.call(self._last)
@@ -179,9 +182,10 @@ class SubSocket(_Blocking):
         drop_oldest: Whether the oldest waiting message makes room for a new one when the queue is
             full; otherwise the new one is dropped.
         max_message_size: Longest message in bytes; a peer that announces more is disconnected.
-        hello_timeout: Seconds that a new peer has to introduce itself.
-        reconnect_min: Seconds before the first further attempt to reach a dialed address.
-        reconnect_max: Longest wait between attempts.
+        hello_timeout: Seconds, or a timedelta, that a new peer has to introduce itself.
+        reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
+            address.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
     """
 
     def __init__(
@@ -190,9 +194,9 @@ class SubSocket(_Blocking):
         drop_oldest: bool = True,
         *,
         max_message_size: int = MAX_MESSAGE_SIZE,
-        hello_timeout: float = 10.0,
-        reconnect_min: float = 0.1,
-        reconnect_max: float = 10.0,
+        hello_timeout: Duration = 10.0,
+        reconnect_min: Duration = 0.1,
+        reconnect_max: Duration = 10.0,
     ) -> None:
         self._inbox = ThreadInbox(max(recv_queue_size, 1), drop_oldest=drop_oldest)
         self._socket = self._sub = sockets.SubSocket(
@@ -224,17 +228,17 @@ class SubSocket(_Blocking):
 
         self._call(unsubscribe)
 
-    def recv(self, timeout: float | None = None) -> bytes:
+    def recv(self, timeout: Duration | None = None) -> bytes:
         """Return the next matching message, whole, with its prefix.
 
         Args:
-            timeout: Seconds; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; without one it waits as long as it takes.
 
         Raises:
             OperationTimeout: No message came within `timeout`.
             Closed: The socket is closed, before or meanwhile.
         """
-        return self._inbox.get_blocking(timeout)
+        return self._inbox.get_blocking(seconds_of(timeout))
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield messages until the socket is closed."""

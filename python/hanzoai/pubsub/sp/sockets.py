@@ -8,6 +8,7 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import InvalidOption, OperationTimeout
 from hanzoai.pubsub.sp.addresses import Address, parse_address
 from hanzoai.pubsub.sp.codec import MAX_MESSAGE_SIZE, Framing, Role
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
     from types import TracebackType
 
+    from hanzoai.pubsub.durations import Duration
     from hanzoai.pubsub.sp.wires import Wire
     from hanzoai.pubsub.unparsed import Bytes
 
@@ -62,27 +64,28 @@ class Socket:
         inbox: Inbox | None,
         queue_size: int,
         max_message_size: int,
-        hello_timeout: float,
-        reconnect_min: float,
-        reconnect_max: float,
+        hello_timeout: Duration,
+        reconnect_min: Duration,
+        reconnect_max: Duration,
     ) -> None:
+        hello, first, longest = map(seconds_of, (hello_timeout, reconnect_min, reconnect_max))
         for field, value in (
             ("max_message_size", max_message_size),
-            ("hello_timeout", hello_timeout),
-            ("reconnect_min", reconnect_min),
+            ("hello_timeout", hello),
+            ("reconnect_min", first),
         ):
             if value <= 0:
                 raise InvalidOption(f"{field} is {value}; it must be positive.", field=field)
-        if reconnect_max < reconnect_min:
+        if longest < first:
             raise InvalidOption(
-                f"reconnect_max is {reconnect_max}; it must be at least reconnect_min.",
+                f"reconnect_max is {longest}; it must be at least reconnect_min.",
                 field="reconnect_max",
             )
         self.inbox = inbox
-        self.hello_timeout = hello_timeout
+        self.hello_timeout = hello
         self._queue_size = queue_size
         self._max_message_size = max_message_size
-        self._reconnect = (reconnect_min, reconnect_max)
+        self._reconnect = (first, longest)
         self._listeners: list[Listener] = []
         self._dialers: list[Dialer] = []
         self._open: set[Pipe] = set()
@@ -160,21 +163,22 @@ class Socket:
             )
         )
 
-    async def wait_for_peers(self, n: int = 1, *, timeout: float | None = None) -> None:
+    async def wait_for_peers(self, n: int = 1, *, timeout: Duration | None = None) -> None:
         """Wait until at least `n` peers are connected at the same time.
 
         Messages that a PUB sends before its subscribers are connected reach no one.
 
         Args:
             n: Number of peers.
-            timeout: Seconds; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; without one it waits as long as it takes.
 
         Raises:
             OperationTimeout: There were fewer peers until the end of `timeout`.
             Closed: The socket is closed, before or meanwhile.
         """
+        seconds = seconds_of(timeout)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 while self._peers < n:
                     self._check()
                     waiter = asyncio.get_running_loop().create_future()
@@ -185,7 +189,7 @@ class Socket:
                         self._changed.discard(waiter)
         except TimeoutError:
             raise OperationTimeout(
-                f"{self._peers} of {n} peers were connected within {timeout:g} s.", remedy=""
+                f"{self._peers} of {n} peers were connected within {seconds:g} s.", remedy=""
             ) from None
 
     @property
@@ -202,14 +206,15 @@ class Socket:
             refused=MappingProxyType(dict(self._refused)),
         )
 
-    async def close(self, linger: float = 1.0) -> None:
+    async def close(self, linger: Duration = 1.0) -> None:
         """End all connections and release all resources; calling it again does nothing.
 
         Pending `recv` and `wait_for_peers` raise `Closed`, and messages that have not been
         received are forgotten.
 
         Args:
-            linger: Seconds that peers have to take what is queued for them; 0 drops it.
+            linger: Seconds, or a timedelta, that peers have to take what is queued for them; 0
+                drops it.
         """
         if self._closed:
             return
@@ -223,17 +228,18 @@ class Socket:
         await asyncio.gather(*(listener.close() for listener in self._listeners))
         await asyncio.sleep(0)  # pending connections report that they are open or closed
         open_ = set(self._open)
-        if linger > 0 and self.role is Role.PUB:
+        seconds = seconds_of(linger)
+        if seconds > 0 and self.role is Role.PUB:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(linger):
+                async with asyncio.timeout(seconds):
                     await asyncio.gather(*(pipe.drain() for pipe in open_))
         for pipe in open_:
-            if linger > 0 and pipe.idle:
+            if seconds > 0 and pipe.idle:
                 pipe.close()
             else:
                 pipe.abort()
         if open_:
-            await asyncio.wait([pipe.ended for pipe in open_], timeout=max(linger, 0.1))
+            await asyncio.wait([pipe.ended for pipe in open_], timeout=max(seconds, 0.1))
             for pipe in self._open:
                 pipe.abort()
         while self._open:
@@ -307,9 +313,10 @@ class PubSocket(Socket):
 
     Args:
         send_queue_size: Messages that may wait for one peer, at least 1.
-        hello_timeout: Seconds that a new peer has to introduce itself.
-        reconnect_min: Seconds before the first further attempt to reach a dialed address.
-        reconnect_max: Longest wait between attempts.
+        hello_timeout: Seconds, or a timedelta, that a new peer has to introduce itself.
+        reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
+            address.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
     """
 
     role = Role.PUB
@@ -318,9 +325,9 @@ class PubSocket(Socket):
         self,
         send_queue_size: int = 16,
         *,
-        hello_timeout: float = _HELLO_TIMEOUT,
-        reconnect_min: float = _RECONNECT_MIN,
-        reconnect_max: float = _RECONNECT_MAX,
+        hello_timeout: Duration = _HELLO_TIMEOUT,
+        reconnect_min: Duration = _RECONNECT_MIN,
+        reconnect_max: Duration = _RECONNECT_MAX,
     ) -> None:
         if send_queue_size < 1:
             raise InvalidOption(
@@ -358,7 +365,7 @@ class PubSocket(Socket):
                 pipe.send(data)
         return _TURN
 
-    async def recv(self, timeout: float | None = None) -> bytes:
+    async def recv(self, timeout: Duration | None = None) -> bytes:
         """Always raise `NotSupported`: a PUB only sends."""
         raise NotSupported
 
@@ -371,9 +378,10 @@ class SubSocket(Socket):
         drop_oldest: Whether the oldest waiting message makes room for a new one when the queue is
             full; otherwise the new one is dropped.
         max_message_size: Longest message in bytes; a peer that announces more is disconnected.
-        hello_timeout: Seconds that a new peer has to introduce itself.
-        reconnect_min: Seconds before the first further attempt to reach a dialed address.
-        reconnect_max: Longest wait between attempts.
+        hello_timeout: Seconds, or a timedelta, that a new peer has to introduce itself.
+        reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
+            address.
+        reconnect_max: Longest wait between attempts, in seconds or a timedelta.
         inbox: The receive queue; for the blocking twin.
     """
 
@@ -385,9 +393,9 @@ class SubSocket(Socket):
         drop_oldest: bool = True,
         *,
         max_message_size: int = MAX_MESSAGE_SIZE,
-        hello_timeout: float = _HELLO_TIMEOUT,
-        reconnect_min: float = _RECONNECT_MIN,
-        reconnect_max: float = _RECONNECT_MAX,
+        hello_timeout: Duration = _HELLO_TIMEOUT,
+        reconnect_min: Duration = _RECONNECT_MIN,
+        reconnect_max: Duration = _RECONNECT_MAX,
         inbox: Inbox | None = None,
     ) -> None:
         if recv_queue_size < 1:
@@ -433,23 +441,24 @@ class SubSocket(Socket):
         self._inbox.purge(self._prefixes.select)
         return _TURN
 
-    async def recv(self, timeout: float | None = None) -> bytes:
+    async def recv(self, timeout: Duration | None = None) -> bytes:
         """Return the next matching message, whole, with its prefix.
 
         Args:
-            timeout: Seconds; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; without one it waits as long as it takes.
 
         Raises:
             OperationTimeout: No message came within `timeout`.
             Closed: The socket is closed, before or meanwhile.
         """
-        if timeout is None:
+        seconds = seconds_of(timeout)
+        if seconds is None:
             return await self._inbox.get()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 return await self._inbox.get()
         except TimeoutError:
-            raise OperationTimeout(f"No message came within {timeout:g} s.", remedy="") from None
+            raise OperationTimeout(f"No message came within {seconds:g} s.", remedy="") from None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield messages until the socket is closed."""

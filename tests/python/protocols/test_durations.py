@@ -1,0 +1,98 @@
+"""A timedelta wherever the clients of the byte protocols take seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hanzoai.pubsub.durations import seconds_of
+from hanzoai.pubsub.errors import OperationTimeout
+from hanzoai.pubsub.eventstream import EventStreamClient
+from hanzoai.pubsub.eventstream import blocking as blocking_events
+from hanzoai.pubsub.hub import HubClient
+from hanzoai.pubsub.hub import blocking as blocking_hub
+from hanzoai.pubsub.sp import PubSocket, SubSocket
+from hanzoai.pubsub.sp import blocking as blocking_sp
+from tests.python.protocols.literal_peers import Broker, Hub
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+SHORT = timedelta(milliseconds=20)
+LONG = timedelta(seconds=30)
+
+
+def test_seconds_of_a_duration() -> None:
+    assert seconds_of(timedelta(minutes=1, milliseconds=500)) == 60.5
+    assert seconds_of(0.25) == 0.25
+    assert seconds_of(None) is None
+
+
+async def expires(wait: Callable[[], Awaitable[object]]) -> None:
+    with pytest.raises(OperationTimeout, match=r"within 0\.02 s"):
+        await wait()
+
+
+async def test_the_event_stream_takes_timedeltas() -> None:
+    async with (
+        Broker() as broker,
+        EventStreamClient(
+            f"events://127.0.0.1:{broker.port}",
+            connect_timeout=LONG,
+            reconnect_min=SHORT,
+            reconnect_max=LONG,
+        ) as client,
+        client.subscribe("a") as events,
+    ):
+        await client.publish("b", "x", timeout=LONG)
+        await expires(lambda: events.recv(SHORT))
+
+
+async def test_the_hub_protocol_takes_timedeltas() -> None:
+    async with (
+        Hub() as hub,
+        HubClient(
+            f"hub://127.0.0.1:{hub.port}",
+            connect_timeout=LONG,
+            reconnect_min=SHORT,
+            reconnect_max=LONG,
+        ) as client,
+        client.subscribe("a") as messages,
+    ):
+        await client.publish("b", "x", timeout=LONG)
+        await expires(lambda: messages.recv(SHORT))
+
+
+async def test_sockets_take_timedeltas() -> None:
+    async with (
+        PubSocket(hello_timeout=LONG, reconnect_min=SHORT, reconnect_max=LONG) as pub,
+        SubSocket(hello_timeout=LONG, reconnect_min=SHORT, reconnect_max=LONG) as sub,
+    ):
+        await sub.dial(await pub.listen("tcp://127.0.0.1:0"))
+        await pub.wait_for_peers(timeout=LONG)
+        await expires(lambda: pub.wait_for_peers(2, timeout=SHORT))
+        await expires(lambda: sub.recv(SHORT))
+        await pub.close(linger=SHORT)
+
+
+async def test_the_blocking_clients_take_timedeltas() -> None:
+    def read(broker: int, hub: int) -> None:
+        with (
+            blocking_events.EventStreamClient(
+                f"events://127.0.0.1:{broker}", connect_timeout=LONG
+            ) as events,
+            blocking_hub.HubClient(f"hub://127.0.0.1:{hub}", connect_timeout=LONG) as client,
+            blocking_sp.SubSocket(hello_timeout=LONG, reconnect_min=SHORT) as sub,
+        ):
+            events.publish("b", "x", timeout=LONG)
+            client.publish("b", "x", timeout=LONG)
+            for recv in (events.subscribe("a").recv, client.subscribe("a").recv, sub.recv):
+                with pytest.raises(OperationTimeout, match=r"within 0\.02 s"):
+                    recv(SHORT)
+            sub.close(linger=SHORT)
+
+    async with Broker() as broker, Hub() as hub:
+        await asyncio.to_thread(read, broker.port, hub.port)
