@@ -178,7 +178,12 @@ def in_turn(history: History) -> Iterator[Violation]:
         for before, after in itertools.pairwise(lane):
             assert before.seq is not None
             assert after.seq is not None
-            if after.seq <= before.seq:
+            # A repeat finds nothing of the first attempt if the store lost it meanwhile.
+            repeated = any(
+                before.begun <= loss.ended and (before.ended is None or loss.begun <= before.ended)
+                for loss in history.losses
+            )
+            if after.seq <= before.seq and not repeated:
                 text = (
                     f"{after.id} was called after {before.id},"
                     f" and is at {after.seq}, not behind {before.seq}"

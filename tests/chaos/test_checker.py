@@ -350,6 +350,18 @@ def test_the_past_may_come_unasked_if_the_store_is_lost_while_a_subscription_beg
     assert "asked" not in rules(history)
 
 
+def test_a_repeat_may_come_behind_later_publishes_if_the_store_lost_the_first_attempt() -> None:
+    history = good()
+    overtaken(history)
+    assert "in_turn" in rules(history)
+    first = min(history.publications.values(), key=lambda one: one.begun)
+    history.losses.append(Loss(first.begun - 0.5, first.begun - 0.1))
+    assert "in_turn" in rules(history)
+    for one in history.publications.values():
+        history.losses.append(Loss(one.begun + 0.02, one.begun + 0.05))
+    assert "in_turn" not in rules(history)
+
+
 def test_a_gap_without_positions_covers_all_that_precedes_the_next_message() -> None:
     history = good()
     history.losses.append(Loss(2.5, 2.8))

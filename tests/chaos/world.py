@@ -287,7 +287,7 @@ def _children(pid: int) -> list[int]:
     """Processes that a process started."""
     try:
         listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
     return [int(each) for each in listed.split()]
 
@@ -295,7 +295,7 @@ def _children(pid: int) -> list[int]:
 def _command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return b""
 
 
