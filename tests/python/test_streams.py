@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import itertools
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, assert_type
 
 import pytest
 
@@ -25,6 +27,8 @@ from hanzoai.pubsub import (
 )
 from hanzoai.pubsub.streams import (
     Aborted,
+    BlockingStreamReader,
+    BlockingStreamWriter,
     Delta,
     Done,
     Gap,
@@ -34,6 +38,7 @@ from hanzoai.pubsub.streams import (
     StreamCancelled,
     StreamEvent,
     StreamReader,
+    StreamWriter,
     partial_json,
     sse,
     stream_reader,
@@ -762,3 +767,29 @@ def test_the_blocking_client_learns_of_a_cancel(pubsub_server: ThreadedServer) -
             while True:
                 writer.write("y")
         assert reader.final().reason == "enough"
+
+
+def test_the_client_decides_what_a_stream_is_made_of_and_options_are_the_same(
+    pubsub_server: ThreadedServer,
+) -> None:
+    window = timedelta(milliseconds=20)
+    with PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as ps:
+        writer = stream_writer(ps, TOPIC, id="st_1", window=window)
+        reader = stream_reader(ps, TOPIC, id="st_1")
+        assert_type(writer, BlockingStreamWriter)
+        assert_type(reader, BlockingStreamReader)
+        assert (type(writer), type(reader)) == (BlockingStreamWriter, BlockingStreamReader)
+        with reader:
+            with writer as answer:
+                answer.write(TEXT)
+            assert reader.final().text == TEXT
+        with pytest.raises(TypeError, match="windows"):
+            stream_writer(ps, TOPIC, windows=1)  # type: ignore[call-overload] # pyright: ignore[reportCallIssue]
+
+
+async def test_a_stream_of_the_asyncio_client_is_for_asyncio() -> None:
+    async with MemoryServer() as server, server.client() as ps:
+        assert_type(stream_writer(ps, TOPIC), StreamWriter)
+        assert_type(stream_reader(ps, TOPIC), StreamReader)
+        assert isinstance(stream_writer(ps, TOPIC, window=timedelta(seconds=1)), StreamWriter)
+    assert list(inspect.signature(stream_reader).parameters)[:3] == ["client", "topic", "id"]

@@ -18,10 +18,10 @@ docs/streams.md is the guide. It needs nothing of the server but HIP-56.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
-from hanzoai.pubsub.blocking import PubSub, inside
 from hanzoai.pubsub.streams.blocking import BlockingStreamReader, BlockingStreamWriter
+from hanzoai.pubsub.streams.both_clients import for_both_clients
 from hanzoai.pubsub.streams.events import (
     Aborted,
     Delta,
@@ -59,9 +59,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.durations import Duration
 
 
-@overload
+@for_both_clients(BlockingStreamWriter)
 def stream_writer(
     client: PubSubClient,
     topic: str,
@@ -70,46 +71,16 @@ def stream_writer(
     epoch: int = 0,
     take_over: bool = False,
     meta: Mapping[str, Any] | None = None,
-    window: float = 0.04,
+    window: Duration = 0.04,
     listen: bool = True,
     allow: Callable[[str], bool] | None = None,
     on_steer: Callable[[Any, str], Any] | None = None,
-) -> StreamWriter: ...
-
-
-@overload
-def stream_writer(
-    client: PubSub,
-    topic: str,
-    *,
-    id: str | None = None,
-    epoch: int = 0,
-    take_over: bool = False,
-    meta: Mapping[str, Any] | None = None,
-    window: float = 0.04,
-    listen: bool = True,
-    allow: Callable[[str], bool] | None = None,
-    on_steer: Callable[[Any, str], Any] | None = None,
-) -> BlockingStreamWriter: ...
-
-
-def stream_writer(
-    client: PubSubClient | PubSub,
-    topic: str,
-    *,
-    id: str | None = None,
-    epoch: int = 0,
-    take_over: bool = False,
-    meta: Mapping[str, Any] | None = None,
-    window: float = 0.04,
-    listen: bool = True,
-    allow: Callable[[str], bool] | None = None,
-    on_steer: Callable[[Any, str], Any] | None = None,
-) -> StreamWriter | BlockingStreamWriter:
+) -> StreamWriter:
     """A writer of a stream; use it with ``async with``, or with ``with`` for the blocking client.
 
     Args:
-        client: Publishes it; any number of streams may share one, and its rate.
+        client: Publishes it: a ``PubSubClient`` or a ``PubSub``. Any number of streams may share
+            one, and its rate.
         topic: A topic without wildcards.
         id: Id of the stream, for example that of the response, at most 100 characters; default
             ``st_`` and a ULID.
@@ -117,38 +88,36 @@ def stream_writer(
         take_over: Go on where an earlier writer of ``id`` stopped: reads what is retained, takes
             the next epoch, and begins with a snapshot. ``writer.text`` is the text so far.
         meta: JSON that readers get with the start, for example the name of the model.
-        window: Seconds that text is collected before it is published, after the first token.
+        window: Seconds, or a timedelta, that text is collected before it is published, after the
+            first token.
         listen: Subscribe to the topic, so that readers can cancel and steer.
         allow: Called with the id of a sender who cancels or steers; says whether it may. Default:
             whom the server lets publish to the topic.
         on_steer: Called with what a reader sends by ``steer``, and the id of its sender; a function
             or a coroutine function.
 
+    Returns:
+        A ``StreamWriter``, or for a ``PubSub`` a ``BlockingStreamWriter``.
+
     Raises:
         UsageError: ``take_over`` without ``id``.
         InvalidOption: An option is of a wrong type.
     """
-
-    def made(ps: PubSubClient) -> StreamWriter:
-        return StreamWriter(
-            ps,
-            topic,
-            id=id,
-            epoch=epoch,
-            take_over=take_over,
-            meta=meta,
-            window=window,
-            listen=listen,
-            allow=allow,
-            on_steer=on_steer,
-        )
-
-    if isinstance(client, PubSub):
-        return BlockingStreamWriter(*inside(client, made))
-    return made(client)
+    return StreamWriter(
+        client,
+        topic,
+        id=id,
+        epoch=epoch,
+        take_over=take_over,
+        meta=meta,
+        window=window,
+        listen=listen,
+        allow=allow,
+        on_steer=on_steer,
+    )
 
 
-@overload
+@for_both_clients(BlockingStreamReader)
 def stream_reader(
     client: PubSubClient,
     topic: str,
@@ -156,32 +125,11 @@ def stream_reader(
     id: str = "latest",
     sender: str = "",
     on_cancel: Callable[[str, str], Awaitable[object]] | None = None,
-) -> StreamReader: ...
-
-
-@overload
-def stream_reader(
-    client: PubSub,
-    topic: str,
-    *,
-    id: str = "latest",
-    sender: str = "",
-    on_cancel: Callable[[str, str], Awaitable[object]] | None = None,
-) -> BlockingStreamReader: ...
-
-
-def stream_reader(
-    client: PubSubClient | PubSub,
-    topic: str,
-    *,
-    id: str = "latest",
-    sender: str = "",
-    on_cancel: Callable[[str, str], Awaitable[object]] | None = None,
-) -> StreamReader | BlockingStreamReader:
+) -> StreamReader:
     """A reader of a stream; iterate it, or wait for its ``final()``.
 
     Args:
-        client: Subscribes.
+        client: Subscribes; a ``PubSubClient`` or a ``PubSub``.
         topic: A topic without wildcards.
         id: Id of the stream; ``latest`` for the newest one, running or ended, ``next`` for the
             first that begins from now on.
@@ -189,16 +137,13 @@ def stream_reader(
         on_cancel: Called with the id of the stream and the reason instead of publishing
             ``stream.cancel``, where cancelling goes through a route of your own.
 
+    Returns:
+        A ``StreamReader``, or for a ``PubSub`` a ``BlockingStreamReader``.
+
     Raises:
         InvalidOption: An option is of a wrong type.
     """
-
-    def made(ps: PubSubClient) -> StreamReader:
-        return StreamReader(ps, topic, id=id, sender=sender, on_cancel=on_cancel)
-
-    if isinstance(client, PubSub):
-        return BlockingStreamReader(*inside(client, made))
-    return made(client)
+    return StreamReader(client, topic, id=id, sender=sender, on_cancel=on_cancel)
 
 
 __all__ = [

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import Conflict, InvalidPayload, PayloadTooLarge, PubSubError, UsageError
 from hanzoai.pubsub.settings.checks import check_function, check_whole
 from hanzoai.pubsub.streams.messages import incoming, sender_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.clock import TimerHandle
+    from hanzoai.pubsub.durations import Duration
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.streams.reading import Incoming
     from hanzoai.pubsub.values import Message
@@ -96,7 +98,7 @@ class StreamWriter:
         epoch: int = 0,
         take_over: bool = False,
         meta: Mapping[str, Any] | None = None,
-        window: float = WINDOW / 1000,
+        window: Duration = WINDOW / 1000,
         listen: bool = True,
         allow: Callable[[str], bool] | None = None,
         on_steer: Callable[[Any, str], Any] | None = None,
@@ -112,7 +114,7 @@ class StreamWriter:
         self._epoch = epoch
         self._take_over = take_over
         self._meta = meta
-        self._window = round(window * 1000)
+        self._window = round(seconds_of(window) * 1000)
         self._listen = listen
         self._allow = allow
         self._on_steer = on_steer

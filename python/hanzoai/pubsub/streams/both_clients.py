@@ -1,0 +1,53 @@
+"""Functions that take the asyncio client or the blocking one, and give an object to match."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from hanzoai.pubsub.blocking import PubSub, inside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.client import PubSubClient
+
+P = ParamSpec("P")
+A = TypeVar("A")
+B = TypeVar("B")
+A_co = TypeVar("A_co", covariant=True)
+B_co = TypeVar("B_co", covariant=True)
+
+
+class ForBothClients(Protocol[P, A_co, B_co]):
+    """What `for_both_clients` makes."""
+
+    @overload
+    def __call__(self, client: PubSubClient, /, *args: P.args, **kwargs: P.kwargs) -> A_co: ...
+
+    @overload
+    def __call__(self, client: PubSub, /, *args: P.args, **kwargs: P.kwargs) -> B_co: ...
+
+
+def for_both_clients(
+    blocking: Callable[[A, Callable[..., Any]], B],
+) -> Callable[[Callable[Concatenate[PubSubClient, P], A]], ForBothClients[P, A, B]]:
+    """Let a function that takes a ``PubSubClient`` also take a ``PubSub``.
+
+    Args:
+        blocking: Makes the object for programs without asyncio of the one that the function
+            returns, and of what calls into the event loop of the client.
+    """
+
+    def decorate(
+        make: Callable[Concatenate[PubSubClient, P], A],
+    ) -> ForBothClients[P, A, B]:
+        @functools.wraps(make)
+        def made(client: PubSubClient | PubSub, /, *args: P.args, **kwargs: P.kwargs) -> A | B:
+            if isinstance(client, PubSub):
+                return blocking(*inside(client, lambda ps: make(ps, *args, **kwargs)))
+            return make(client, *args, **kwargs)
+
+        return made  # type: ignore[return-value]
+
+    return decorate
