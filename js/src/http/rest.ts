@@ -154,7 +154,7 @@ export class Rest {
     const { topic, publishes } = call;
     const { maxFrame, httpUrl, httpDerived } = this._options;
     const { host } = new URL(httpUrl);
-    const remedy = httpDerived ? `${httpUrl} was ${DERIVED}` : undefined;
+    const remedy = DEVELOPMENT && httpDerived ? `${httpUrl} was ${DERIVED}` : undefined;
     const mayRepeat = !publishes || this.features?.has('idempotency') !== false;
     const token = await this._tokens.current(signal);
     let response: Response;
@@ -193,7 +193,7 @@ export class Rest {
         const answered = `${host} answered ${call.method} ${call.path} with ${describeAnswer(response, body)}.`;
         const unknown = publishes ? ' Whether the message was published is unknown.' : '';
         throw new ProtocolError(`${answered} ${strange.message}${unknown}`, {
-          remedy: FOREIGN + (remedy ? ` ${remedy}` : ''),
+          remedy: DEVELOPMENT ? FOREIGN + (remedy ? ` ${remedy}` : '') : undefined,
           topic,
         });
       }
