@@ -28,7 +28,12 @@ export function peoplePanel(
   me: () => string | undefined,
   readersOf: (topic: string | undefined) => number,
 ): HTMLElement {
-  const body = h('div', { class: 'scroll' });
+  const body = h('div', {
+    class: 'scroll',
+    tabindex: 0,
+    role: 'region',
+    'aria-label': 'List of members',
+  });
   effect(() => {
     const topic = feed.narrowed.value;
     const groups = [...people.topics.value]
