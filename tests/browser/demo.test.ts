@@ -103,6 +103,9 @@ test('the page of the demonstration sees every word through cuts and rotations',
     renewed,
   );
   await page.setViewportSize({ width: 390, height: 844 });
+  const over = (): Promise<number> =>
+    page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert.equal(await over(), 0);
   await shot(page, 'demo-phone');
 });
 

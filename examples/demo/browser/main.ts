@@ -6,6 +6,7 @@ import { readStream } from '@hanzoai/pubsub/streams';
 import { disturb, enter, progress, token } from './backstage.js';
 import { Ledger } from './ledger.js';
 import { byId, drawPeople, Figures, Happenings, TokenRing } from './panels.js';
+import { Rotations } from './rotations.js';
 import { TextView } from './text_view.js';
 import { Track } from './track.js';
 
@@ -30,7 +31,7 @@ const figures = new Figures(byId('figures'), [
 ]);
 let published = 0;
 let reconnects = 0;
-let rotations = 0;
+const rotations = new Rotations();
 let connectedAt = 0;
 let isBack = false;
 let finished = false;
@@ -44,8 +45,7 @@ const ps = new PubSub({
   retry: { base: 500 },
   getToken: async ({ reason }) => {
     const next = await token(show.user);
-    if (reason === 'expiring') {
-      rotations += 1;
+    if (rotations.fetched(reason, next.expiresAt)) {
       track.rotated(Date.now());
       happenings.tell('rotated', `a new token at word ${ledger.received.toLocaleString('en')}`);
     }
@@ -101,7 +101,7 @@ async function conclude(): Promise<void> {
   const verdict = byId('verdict');
   const count = words.toLocaleString('en');
   verdict.textContent = ledger.whole
-    ? `All ${count} words, in order: none lost, none twice, through ${reconnects} reconnects and ${rotations} token rotations.`
+    ? `All ${count} words, in order: none lost, none twice, through ${reconnects} reconnects and ${rotations.count} token rotations.`
     : `Of ${count} words ${ledger.lost} were lost, ${ledger.twice} came twice; the text was altered ${ledger.altered} times.`;
   verdict.classList.toggle('wrong', !ledger.whole);
   verdict.hidden = false;
@@ -126,7 +126,7 @@ function drawFigures(): void {
   figures.set('Lost', ledger.lost, gaps, ledger.lost ? 'wrong' : 'fine');
   figures.set('Twice', ledger.twice, '', ledger.twice ? 'wrong' : 'fine');
   figures.set('Reconnects', reconnects);
-  figures.set('Rotations', rotations);
+  figures.set('Rotations', rotations.count);
   const [usual, slow] = [ledger.percentile(0.5), ledger.percentile(0.99)];
   figures.set('Publish → page', `${usual} ms`, `p99 ${slow}`);
   byId('progress').style.width = `${(100 * ledger.received) / show.total}%`;
