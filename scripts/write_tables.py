@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Final
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from hanzoai.pubsub.claims import CLAIMS
 from hanzoai.pubsub.settings.options import ClientOptions, ReceiveQueue, RetryOptions, SendQueue
-from pubsub_server.auth.identity import DEFAULT_CLAIMS, Identity
+from pubsub_server.auth.identity import Identity
 from pubsub_server.backplanes.redis.backplane import RedisBackplane
 from pubsub_server.backplanes.redis.community import community
 from pubsub_server.backplanes.redis.layout import Layout
@@ -163,7 +164,7 @@ def claims() -> str:
     }
     rows = [
         [f"`{claim}`", f"`{name}`", meaning(said[name])]
-        for name, claim in {**DEFAULT_CLAIMS, "expires_at": "exp"}.items()
+        for name, claim in {**CLAIMS, "expires_at": "exp"}.items()
     ]
     return markdown(("claim", "field", "meaning"), rows)
 

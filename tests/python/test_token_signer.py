@@ -17,9 +17,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub.claims import CLAIMS, identity_claims
 from hanzoai.pubsub.errors import AuthError, InvalidOption, PermissionDenied
 from hanzoai.pubsub.testing import ThreadedServer, dev_token
 from hanzoai.pubsub.tokens import TokenSigner
+from pubsub_server.auth.identity import identity_from_claims
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -188,3 +190,20 @@ def test_a_key_file_that_others_may_read_is_refused(
     with pytest.raises(InvalidOption) as caught:
         dev_token()
     assert caught.value.field == "key_file"
+
+
+def test_a_signer_writes_every_claim_that_the_server_reads() -> None:
+    written = identity_claims(
+        "alice",
+        "user",
+        name="Alice",
+        avatar_url="https://a.example/x.png",
+        orgs=["acme"],
+        sessions_owned=["s"],
+        sessions_shared=["t"],
+        agents=["bot"],
+        bulk=True,
+    )
+    assert {*written, "jti"} == set(CLAIMS.values())
+    identity = identity_from_claims({**written, "jti": "k", "exp": 1e9})
+    assert (identity.user_id, identity.sessions_shared, identity.bulk) == ("alice", {"t"}, True)

@@ -21,6 +21,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from hanzoai.pubsub.claims import CLAIMS, identity_claims
+from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import InvalidOption, UsageError
 from hanzoai.pubsub.values import Token
 
@@ -37,12 +39,7 @@ TTL_MAX: Final = 366 * 86_400.0
 
 RSA_BITS: Final = 2048
 
-_RESERVED: Final = frozenset(
-    {
-        *("iss", "sub", "aud", "iat", "nbf", "exp", "jti", "kind", "name", "picture", "orgs"),
-        *("sessions_owned", "sessions_shared", "agents", "bulk"),
-    }
-)
+_RESERVED: Final = frozenset({"iss", "aud", "iat", "nbf", "exp", *CLAIMS.values()})
 
 
 class TokenSigner:
@@ -126,7 +123,7 @@ class TokenSigner:
 
         if not 1 <= len(user) <= 128:
             raise _invalid("user", f"user has {len(user)} characters.", "Pass 1 to 128.")
-        seconds = float(ttl) if isinstance(ttl, int | float) else ttl.total_seconds()
+        seconds = float(seconds_of(ttl))
         if not 0 < seconds <= TTL_MAX:
             raise _invalid("ttl", f"ttl is {seconds:g} s.", "Pass above 0 and at most 366 days.")
         if taken := sorted(_RESERVED & set(extra or ())):
@@ -138,23 +135,22 @@ class TokenSigner:
         now = time.time()
         claims: dict[str, object] = {
             **self._common,
-            "sub": user,
-            "kind": kind,
+            **identity_claims(
+                user,
+                kind,
+                name=name,
+                avatar_url=avatar_url,
+                orgs=orgs,
+                sessions_owned=sessions_owned,
+                sessions_shared=sessions_shared,
+                agents=agents,
+                bulk=bulk,
+            ),
             "iat": int(now),
             "exp": now + seconds,
             "jti": uuid.uuid4().hex,
+            **(extra or {}),
         }
-        optional: dict[str, object] = {
-            "name": name,
-            "picture": avatar_url,
-            "orgs": list(orgs),
-            "sessions_owned": list(sessions_owned),
-            "sessions_shared": list(sessions_shared),
-            "agents": list(agents),
-            "bulk": bulk,
-        }
-        claims.update({claim: value for claim, value in optional.items() if value})
-        claims.update(extra or {})
         value = jwt.encode(claims, self._key, self.algorithm, headers={"kid": self.key_id})
         return Token(value, expires_at=now + seconds)
 

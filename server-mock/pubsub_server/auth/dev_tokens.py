@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import jwt
 
+from hanzoai.pubsub.claims import identity_claims
 from pubsub_server.auth.identity import Identity, Kind, identity_from_claims, strip_bearer
 from pubsub_server.errors import ServiceError
 
@@ -100,22 +101,21 @@ def mint(
     issued = time.time() if now is None else now
     claims: dict[str, object] = {
         "iss": ISSUER,
-        "sub": user,
-        "kind": kind,
+        **identity_claims(
+            user,
+            kind,
+            name=name,
+            avatar_url=avatar_url,
+            orgs=orgs,
+            sessions_owned=sessions_owned,
+            sessions_shared=sessions_shared,
+            agents=agents,
+            bulk=bulk,
+        ),
         "iat": int(issued),
         "exp": issued + ttl,
         "jti": uuid.uuid4().hex[:12],
     }
-    optional: dict[str, object] = {
-        "name": name,
-        "picture": avatar_url,
-        "orgs": list(orgs),
-        "sessions_owned": list(sessions_owned),
-        "sessions_shared": list(sessions_shared),
-        "agents": list(agents),
-        "bulk": bulk,
-    }
-    claims.update({claim: value for claim, value in optional.items() if value})
     return jwt.encode(claims, key, algorithm=ALGORITHM)
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from hanzoai.pubsub.claims import CLAIMS
 from pubsub_server.errors import ServiceError
 from pubsub_server.settings import documents
 
@@ -25,20 +26,6 @@ NOBODY: frozenset[str] = frozenset()
 
 MAX_SECONDS = 1e11
 """Unix seconds that a token may name."""
-
-DEFAULT_CLAIMS: Mapping[str, str] = {
-    "user_id": "sub",
-    "name": "name",
-    "avatar_url": "picture",
-    "kind": "kind",
-    "orgs": "orgs",
-    "sessions_owned": "sessions_owned",
-    "sessions_shared": "sessions_shared",
-    "agents": "agents",
-    "bulk": "bulk",
-    "key_id": "jti",
-}
-"""Which claim of a token tells which field of an identity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +78,7 @@ def strip_bearer(token: str) -> str:
 
 
 def identity_from_claims(
-    claims: Mapping[str, object], names: Mapping[str, str] = DEFAULT_CLAIMS
+    claims: Mapping[str, object], names: Mapping[str, str] = CLAIMS
 ) -> Identity:
     """The identity that checked claims tell.
 
@@ -102,7 +89,7 @@ def identity_from_claims(
     Raises:
         ServiceError: `token_invalid` for a missing or mistyped claim, naming it.
     """
-    named = {**DEFAULT_CLAIMS, **names}
+    named = {**CLAIMS, **names}
     expires = claims.get("exp")
     if expires is not None and (
         isinstance(expires, bool)

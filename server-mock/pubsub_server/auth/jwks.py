@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurv
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
+from hanzoai.pubsub.claims import CLAIMS
 from pubsub_server.auth.identity import (
-    DEFAULT_CLAIMS,
     MAX_SECONDS,
     Identity,
     identity_from_claims,
@@ -205,7 +205,7 @@ class JwksAuthenticator:
         audiences: Sequence[str] = (),
         issuer: str | None = None,
         leeway: float = 5,
-        claims: Mapping[str, str] = DEFAULT_CLAIMS,
+        claims: Mapping[str, str] = CLAIMS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._keys = keys

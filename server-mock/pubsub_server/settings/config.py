@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from pubsub_server.auth.identity import DEFAULT_CLAIMS
+from hanzoai.pubsub.claims import CLAIMS
 from pubsub_server.settings import conflicts
 from pubsub_server.settings.addresses import parse_address, parse_node_address, parse_sp_url
 from pubsub_server.settings.entries import HistoryClass, ListenerIdentity, Webhook
@@ -703,8 +703,8 @@ class Settings(BaseModel):
     @classmethod
     def _claims(cls, claims: dict[str, str]) -> dict[str, str]:
         for name in claims:
-            if name not in DEFAULT_CLAIMS:
-                raise ValueError(f"there is no field {name}; known are {', '.join(DEFAULT_CLAIMS)}")
+            if name not in CLAIMS:
+                raise ValueError(f"there is no field {name}; known are {', '.join(CLAIMS)}")
         return claims
 
     @field_validator("history_page_max")

@@ -1,0 +1,54 @@
+"""The claims of a token that say whom it is for; signers write them, and the server reads them."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+CLAIMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "user_id": "sub",
+        "name": "name",
+        "avatar_url": "picture",
+        "kind": "kind",
+        "orgs": "orgs",
+        "sessions_owned": "sessions_owned",
+        "sessions_shared": "sessions_shared",
+        "agents": "agents",
+        "bulk": "bulk",
+        "key_id": "jti",
+    }
+)
+"""The claim of each field of an identity, unless the server's settings name another."""
+
+
+def identity_claims(
+    user: str,
+    kind: str,
+    *,
+    name: str | None,
+    avatar_url: str | None,
+    orgs: Sequence[str],
+    sessions_owned: Sequence[str],
+    sessions_shared: Sequence[str],
+    agents: Sequence[str],
+    bulk: bool,
+) -> dict[str, object]:
+    """The claims that say whom a token is for; what is empty is left out."""
+    optional: dict[str, object] = {
+        "name": name,
+        "avatar_url": avatar_url,
+        "orgs": list(orgs),
+        "sessions_owned": list(sessions_owned),
+        "sessions_shared": list(sessions_shared),
+        "agents": list(agents),
+        "bulk": bulk,
+    }
+    return {
+        CLAIMS["user_id"]: user,
+        CLAIMS["kind"]: kind,
+        **{CLAIMS[field]: value for field, value in optional.items() if value},
+    }
