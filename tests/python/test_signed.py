@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
@@ -132,6 +132,38 @@ async def test_a_signer_of_its_own_signs_the_digest() -> None:
         assert asked == [soc.digest(ID, b"by the wallet")]
         with pytest.raises(InvalidPayload, match="owner has not signed"):
             await topic.publish("something else")
+
+
+async def test_messages_go_out_in_the_order_of_the_calls_whichever_signature_comes_first() -> None:
+    texts = ["one", "refused", "two", "three"]
+    by_digest = {soc.digest(ID, text.encode()): text for text in texts}
+    waiting: list[asyncio.Future[bytes]] = []
+    sent: list[str] = []
+
+    def wallet(digest: bytes) -> asyncio.Future[bytes]:
+        waiting.append(asyncio.get_running_loop().create_future())
+        asked.append(by_digest[digest])
+        return waiting[-1]
+
+    class Recorder:
+        async def publish(self, topic: str, message: dict[str, Any]) -> None:
+            sent.append(message["data"]["payload"])
+
+    asked: list[str] = []
+    recorder = cast("PubSubClient", Recorder())
+    topic = SignedTopic(client=recorder, id=ID, signer=wallet, owner=OWNER)
+    calls = [asyncio.ensure_future(topic.publish(text)) for text in texts]
+    await until(lambda: asked == texts)
+    for text, answer in reversed(list(zip(texts, waiting, strict=True))):
+        if text == "refused":
+            answer.set_exception(RuntimeError(text))
+        else:
+            answer.set_result(soc.sign(KEY, ID, text.encode())[:65])
+        await asyncio.sleep(0)
+    async with asyncio.timeout(BOUND):
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(each, RuntimeError) for each in results] == [False, True, False, False]
+    assert sent == ["one", "two", "three"]
 
 
 async def test_forged_messages_are_shown_and_not_hidden(

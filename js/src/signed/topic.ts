@@ -76,6 +76,8 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
   private readonly _carrier: Carrier;
   private _opening: Promise<void> | undefined;
   private _warned = false;
+  /** Resolves when the signature that was asked for last may be followed by another one. */
+  private _turn: Promise<void> = Promise.resolve();
 
   /**
    * @throws InvalidOption An option is wrong, or two contradict each other; `field` names it.
@@ -144,7 +146,8 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
   }
 
   /**
-   * Sign and publish.
+   * Sign and publish. Messages go out in the order of the calls, also if `signer` answers in another
+   * order.
    *
    * @param payload Bytes, a string, or another JSON value; at most 4,096 bytes.
    * @returns The acknowledgement with `client`; undefined on a WebSocket of its own, whose protocol
@@ -160,12 +163,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
         remedy: 'Pass `key`, or `signer` with `owner`.',
       });
     const data = payloadOf(payload);
-    let frame: Uint8Array;
-    if (key) frame = sign(key, id, data);
-    else {
-      frame = frameOf(await (signer as Signer)(digest(id, data)), data);
-      verify(frame, id, this.address);
-    }
+    const frame = key ? sign(key, id, data) : await this._ask(signer as Signer, id, data);
     if (this._carrier instanceof SocketCarrier) await this.connect();
     return this._carrier.publish(frame, owner);
   }
@@ -205,6 +203,23 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** Signatures that are asked for at the same time are used in the order of the calls. */
+  private async _ask(signer: Signer, id: Uint8Array, data: Uint8Array): Promise<Uint8Array> {
+    const before = this._turn;
+    let next = (): void => {};
+    this._turn = new Promise((resolve) => {
+      next = resolve;
+    });
+    try {
+      const frame = frameOf(await signer(digest(id, data)), data);
+      verify(frame, id, this.address);
+      await before;
+      return frame;
+    } finally {
+      void before.then(next);
+    }
   }
 }
 

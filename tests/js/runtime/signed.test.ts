@@ -9,6 +9,7 @@ import {
   ConnectionFailed,
   InvalidOption,
   InvalidPayload,
+  type PubSub,
   UsageError,
   type WebSocketConstructor,
 } from '../../../js/src/index.js';
@@ -18,7 +19,15 @@ import {
   SignedTopic,
   type SignedTopicOptions,
 } from '../../../js/src/signed/index.js';
-import { keccak256, ownerOf, sign, toData, toHex, topicAddress } from '../../../js/src/soc.js';
+import {
+  digest,
+  keccak256,
+  ownerOf,
+  sign,
+  toData,
+  toHex,
+  topicAddress,
+} from '../../../js/src/soc.js';
 import { bounded, Server } from './server.js';
 
 const KEY = new Uint8Array(32).fill(1);
@@ -92,6 +101,57 @@ test('a signer of its own signs the digest', async () => {
   await assert.rejects(topic.publish('something else'), /owner has not signed/);
 });
 
+/** A client that keeps what it is to publish. */
+function recorder(): { readonly client: PubSub; readonly payloads: unknown[] } {
+  const payloads: unknown[] = [];
+  const publish = async (_name: string, { data }: { data: { payload: unknown } }) => {
+    payloads.push(data.payload);
+    return { id: 'msg_1' };
+  };
+  return { client: { publish } as unknown as PubSub, payloads };
+}
+
+test('a signer gets the digest of each message, and a wrong signature is never sent', async () => {
+  const { client, payloads } = recorder();
+  const asked: string[] = [];
+  const signer = async (asks: Uint8Array): Promise<Uint8Array> => {
+    asked.push(toHex(asks));
+    return sign(KEY, ID, bytes('one')).slice(0, 65);
+  };
+  const topic = new SignedTopic({ client, id: ID, signer, owner: OWNER });
+  await topic.publish('one');
+  await assert.rejects(topic.publish('two'), InvalidPayload);
+  assert.deepEqual(
+    asked,
+    ['one', 'two'].map((text) => toHex(digest(ID, bytes(text)))),
+  );
+  assert.deepEqual(payloads, ['one']);
+});
+
+test('messages go out in the order of the calls, whichever signature comes first', async () => {
+  const { client, payloads } = recorder();
+  const waiting: (() => void)[] = [];
+  const texts = ['one', 'refused', 'two', 'three'];
+  const signer = (asks: Uint8Array): Promise<Uint8Array> =>
+    new Promise((resolve, reject) => {
+      const text = texts.find((each) => toHex(digest(ID, bytes(each))) === toHex(asks)) ?? '';
+      const signature = sign(KEY, ID, bytes(text)).slice(0, 65);
+      waiting.push(() => (text === 'refused' ? reject(new Error(text)) : resolve(signature)));
+    });
+  const topic = new SignedTopic({ client, id: ID, signer, owner: OWNER });
+  const calls = texts.map((text) => topic.publish(text));
+  const results = Promise.allSettled(calls);
+  for (const answer of waiting.reverse()) {
+    answer();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  assert.deepEqual(
+    (await results).map(({ status }) => status),
+    ['fulfilled', 'rejected', 'fulfilled', 'fulfilled'],
+  );
+  assert.deepEqual(payloads, ['one', 'two', 'three']);
+});
+
 test('forged messages are shown and not hidden', async (context) => {
   const ps = open.client({ token: open.token('--user', 'alice') });
   const good = toData(sign(KEY, ID, bytes('good')), ID, OWNER);
@@ -152,6 +212,56 @@ test('a Bee gets the parameters in both spellings, and its forged frames are not
   await assert.rejects(late, /has ended: 1013 unavailable/);
   await reader.close();
   bee.close();
+});
+
+/** A WebSocket whose other end is the test. */
+class FakeSocket extends EventTarget {
+  static last: FakeSocket;
+  readonly closed: number[] = [];
+  binaryType = '';
+
+  constructor() {
+    super();
+    FakeSocket.last = this;
+    queueMicrotask(() => this.dispatchEvent(new Event('open')));
+  }
+
+  send(): void {}
+
+  close(code: number): void {
+    this.closed.push(code);
+  }
+
+  /** Bytes that are no frame, which take no time to verify. */
+  receive(count: number): void {
+    for (let n = 0; n < count; n += 1)
+      this.dispatchEvent(new MessageEvent('message', { data: new ArrayBuffer(3) }));
+  }
+}
+
+test('a reader that lets 1,000 messages wait loses its socket, and is told after them', async () => {
+  const Fake = FakeSocket as unknown as WebSocketConstructor;
+  const topic = new SignedTopic({ url: 'ws://bee', id: ID, owner: OWNER, WebSocket: Fake });
+  await topic.connect();
+  const socket = FakeSocket.last;
+  socket.receive(1_000);
+  assert.deepEqual(socket.closed, []);
+  socket.receive(1);
+  assert.deepEqual(socket.closed, [4000]);
+  const read = async (): Promise<void> => {
+    for await (const event of topic.events()) assert.equal(event.kind, 'forged');
+  };
+  await assert.rejects(read(), /1,000 messages wait for the program/);
+  assert.equal(topic.forged, 1_000);
+});
+
+test('a publisher that never reads does not collect what its socket receives', async () => {
+  const Fake = FakeSocket as unknown as WebSocketConstructor;
+  const topic = new SignedTopic({ url: 'ws://bee', id: ID, key: KEY, WebSocket: Fake });
+  await topic.publish('one');
+  FakeSocket.last.receive(1_001);
+  assert.deepEqual(FakeSocket.last.closed, []);
+  await topic.close();
 });
 
 test('a socket that is refused says so', async () => {

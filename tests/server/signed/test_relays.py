@@ -207,7 +207,10 @@ async def test_a_socket_that_comes_while_others_still_leave_gets_a_fresh_stream(
     first = await relays.enter(asked)
     opened[0].end.set()
     await until(lambda: first.ended)
-    second = await relays.enter(asked)
+    try:
+        second = await relays.enter(asked)
+    except UpstreamError as error:
+        pytest.fail(f"The socket got the stream that has ended: {error}")
     assert len(opened) == 2
     for each in (first, second):
         relays.leave(each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -96,6 +97,8 @@ class SignedTopic:
         self._key = key
         self._signer = signer
         self._warned = False
+        # Done when the signature that was asked for last may be followed by another one.
+        self._turn: asyncio.Future[None] | None = None
         self._writes = writes
         self._carrier: Carrier
         if client is not None:
@@ -126,6 +129,8 @@ class SignedTopic:
 
     async def publish(self, payload: Any) -> Published | None:
         """Sign and publish.
+
+        Messages go out in the order of the calls, also if ``signer`` answers in another order.
 
         Args:
             payload: Bytes, a string, or another JSON value; at most 4,096 bytes.
@@ -158,9 +163,7 @@ class SignedTopic:
             frame = soc.sign(self._key, id, data)
         else:
             assert self._signer is not None
-            signature = await self._signer(soc.digest(id, data))
-            frame = soc.frame_of(signature, data)
-            soc.verify(frame, id, self.address)
+            frame = await self._ask(self._signer, id, data)
         return await self._carrier.publish(frame, owner)
 
     async def events(self) -> AsyncIterator[SignedEvent]:
@@ -203,6 +206,23 @@ class SignedTopic:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def _ask(self, signer: Signer, id: bytes, data: bytes) -> bytes:
+        """Signatures that are asked for at the same time are used in the order of the calls."""
+        before = self._turn
+        mine = self._turn = asyncio.get_running_loop().create_future()
+        try:
+            frame = soc.frame_of(await signer(soc.digest(id, data)), data)
+            soc.verify(frame, id, self.address)
+            if before is not None:
+                # A cancelled call must not cancel the turn of another one.
+                await asyncio.wait([before])
+        finally:
+            if before is None or before.done():
+                mine.set_result(None)
+            else:
+                before.add_done_callback(lambda _: mine.set_result(None))
+        return frame
 
     def __repr__(self) -> str:
         return f"<SignedTopic {self.name}>"
