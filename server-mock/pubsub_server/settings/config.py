@@ -581,7 +581,9 @@ class Settings(BaseModel):
         "and counted.",
     )
     webhooks: tuple[Webhook, ...] = Field(
-        default=(), description="Webhook receivers. A flag takes a JSON list."
+        default=(),
+        description="Webhook receivers: objects with `url`, `secret`, `topics` and `events`. A flag "
+        "takes a JSON list.",
     )
     webhook_queue: Count = Field(
         default=10_000,
