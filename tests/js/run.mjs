@@ -14,7 +14,13 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const built = join(root, 'node_modules', '.cache', 'js-tests', String(process.pid));
 
 /** Folders whose files become modules of their own: tests replace some of them. */
-const SOURCES = ['js/src', 'server-mock/console/src', 'examples/demo/browser', 'tests/js', 'tests/conformance'];
+const SOURCES = [
+  'js/src',
+  'server-mock/console/src',
+  'examples/demo/browser',
+  'tests/js',
+  'tests/conformance',
+];
 
 /** Faults planted into the session, each searched for by many simulations. */
 const SLOW = /mutants/;

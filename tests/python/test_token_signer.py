@@ -206,4 +206,8 @@ def test_a_signer_writes_every_claim_that_the_server_reads() -> None:
     )
     assert {*written, "jti"} == set(CLAIMS.values())
     identity = identity_from_claims({**written, "jti": "k", "exp": 1e9})
-    assert (identity.user_id, identity.sessions_shared, identity.bulk) == ("alice", {"t"}, True)
+    assert (identity.user_id, set(identity.sessions_shared), identity.bulk) == (
+        "alice",
+        {"t"},
+        True,
+    )

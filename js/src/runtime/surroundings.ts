@@ -48,10 +48,13 @@ export function settingsOf(options: ClientOptions, around: Surroundings): Sessio
  */
 export function checkPlatform(options: ClientOptions, around: Surroundings): void {
   if (options.transport === 'sse' || around.hasWebSocket?.(options) !== false) return;
-  const problem = new InvalidOption('This platform has no WebSocket, only server-sent events work.', {
-    remedy: 'To use WebSockets, pass `WebSocket`, such as that of the package `ws`.',
-    field: 'WebSocket',
-  });
+  const problem = new InvalidOption(
+    'This platform has no WebSocket, only server-sent events work.',
+    {
+      remedy: 'To use WebSockets, pass `WebSocket`, such as that of the package `ws`.',
+      field: 'WebSocket',
+    },
+  );
   if (options.transport === 'websocket') throw problem;
   options.logger.warn(`${problem}`);
 }

@@ -582,8 +582,8 @@ class Settings(BaseModel):
     )
     webhooks: tuple[Webhook, ...] = Field(
         default=(),
-        description="Webhook receivers: objects with `url`, `secret`, `topics` and `events`. A flag "
-        "takes a JSON list.",
+        description="Webhook receivers: objects with `url`, `secret`, `topics` and `events`. A "
+        "flag takes a JSON list.",
     )
     webhook_queue: Count = Field(
         default=10_000,
