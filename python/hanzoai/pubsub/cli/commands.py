@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.cli.arguments import parse_json
@@ -91,6 +92,11 @@ async def _read(process: asyncio.subprocess.Process) -> bytes:
     while chunk := await process.stdout.read(_CHUNK):
         output += chunk
         if len(output) > OUTPUT_MAX:
+            # The end of the process is noticed only when its output has been read.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            while await process.stdout.read(_CHUNK):
+                pass
             raise ReplyError(
                 f"The command printed more than {OUTPUT_MAX:,} bytes.", code="command_failed"
             )
