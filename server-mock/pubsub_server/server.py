@@ -265,6 +265,8 @@ class Server:
         http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
         ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
         await self._start_byte_listeners(policy)
+        if self._signed is not None:
+            self._signed.mirrors.start()
         console.ws_port = ws_port
         webhooks.start()
         lag.start()
@@ -530,7 +532,15 @@ def _inspectors(settings: Settings) -> Sequence[Inspector]:
 def _signed_endpoint(hub: Hub, policy: Policy, settings: Settings) -> SignedEndpoint:
     from pubsub_server.listeners.signed.endpoint import SignedEndpoint
 
-    return SignedEndpoint(hub, policy, settings, _acting(settings, "signed"))
+    identity = _acting(settings, "signed")
+    endpoint = SignedEndpoint(hub, policy, settings, identity)
+    for name in endpoint.mirrors.names:
+        if not policy.may_publish(identity, name):
+            raise StartError(
+                f"signed_upstream_topics: the access rules do not allow {identity.user_id}"
+                f" (listener_identities.signed) to publish on {name}"
+            )
+    return endpoint
 
 
 def _tracing() -> Tracing:

@@ -52,6 +52,7 @@ SPREAD_AMONG_NODES = 3_000
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+", re.ASCII)
 _SOCKET_URL = re.compile(r"wss?://[a-zA-Z0-9.\[\]:-]+(?:/[a-zA-Z0-9._~/-]*)?", re.ASCII)
 _BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
+_SIGNED_TOPIC = re.compile(r"[0-9a-fA-F]{40}:.+", re.ASCII | re.DOTALL)
 
 
 class Settings(BaseModel):
@@ -132,6 +133,12 @@ class Settings(BaseModel):
         description="URL of `/pubsub/` on a Bee node, such as"
         " `ws://127.0.0.1:1633/pubsub/?peer=…`. Sockets without `peer` then relay its topics."
         " Default: this node is the broker.",
+    )
+    signed_upstream_topics: Items = Field(
+        default=(),
+        description="Topics of the Bee node that this node publishes on `signed.*`, as `OWNER:ID`:"
+        " 40 hex digits, and 64 hex digits or another text, which is hashed. The entry `signed` of"
+        " `listener_identities` is the publisher.",
     )
     signed_peers: Items = Field(
         default=(),
@@ -654,6 +661,16 @@ class Settings(BaseModel):
                     "must be a ws:// or wss:// URL, such as ws://127.0.0.1:1633/pubsub/"
                 )
         return url
+
+    @field_validator("signed_upstream_topics")
+    @classmethod
+    def _signed_topics(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        for each in topics:
+            if not _SIGNED_TOPIC.fullmatch(each):
+                raise ValueError(
+                    f"{each} is not OWNER:ID with 40 hex digits for the owner, without 0x"
+                )
+        return topics
 
     @field_validator("audit_kafka")
     @classmethod

@@ -37,6 +37,17 @@ def conflicts(settings: Settings) -> Iterator[str]:
     for name in ("signed_listen", "signed_upstream"):
         if getattr(settings, name) is not None and not settings.signed:
             yield f"{name} is set without signed; set signed, too"
+    if settings.signed_upstream_topics:
+        if settings.signed_upstream is None:
+            yield "signed_upstream_topics is set without signed_upstream; set signed_upstream, too"
+        if "signed" not in settings.listener_identities:
+            yield (
+                "signed_upstream_topics is set, but listener_identities does not name signed; add"
+                " the identity that publishes the messages, such as"
+                ' {"signed": {"user": "bee", "kind": "service"}}'
+            )
+        if settings.workers > 1:
+            yield f"signed_upstream_topics is set with {settings.workers} workers; run one worker"
     if settings.signed_listen is not None and not settings.pubsub_broker_mode:
         yield (
             "signed_listen is set while pubsub_broker_mode is false; leave signed_listen out,"

@@ -298,6 +298,7 @@ def _kind(name: str) -> str:
         "hub": "a port, HOST:PORT or unix:PATH",
         "signed_listen": "a port, HOST:PORT or unix:PATH",
         "signed_upstream": "a URL like ws://127.0.0.1:1633/pubsub/",
+        "signed_upstream_topics": "OWNER:ID, several with commas",
         "sp_pub": "tcp://HOST:PORT, ipc://PATH or abstract://NAME",
         "redis_url": "a URL like redis://host:6379",
         "mesh_listen": "a port or HOST:PORT",

@@ -202,7 +202,7 @@ async def test_a_socket_that_comes_while_others_still_leave_gets_a_fresh_stream(
         return opened[-1]
 
     tasks = Tasks(asyncio.get_running_loop(), logging.getLogger("test"), "test")
-    relays = Relays(tasks, dial, lambda: None)
+    relays = Relays(tasks, dial, lambda: None, {})
     asked = Asked(TOPIC, None, None)
     first = await relays.enter(asked)
     opened[0].end.set()

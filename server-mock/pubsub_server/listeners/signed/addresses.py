@@ -106,6 +106,18 @@ def parse_multiaddr(text: str) -> BrokerAddress:
     return BrokerAddress(match[2], int(match[3]), match[4] is not None)
 
 
+def parse_topic(text: str) -> tuple[bytes, Parameters]:
+    """Read an entry of `signed_upstream_topics`; the settings have checked its form.
+
+    Returns:
+        The topic's address; owner and id.
+    """
+    owner, _, id = text.partition(":")
+    hashed = bytes.fromhex(id) if _HEX.fullmatch(id) else soc.keccak256(id.encode())
+    parameters = Parameters(bytes.fromhex(owner), hashed)
+    return soc.topic_address(parameters.id, parameters.owner), parameters
+
+
 def _value(visit: Visit, name: str) -> str | None:
     """A parameter by its header or by either spelling of its query; the query wins."""
     query = parse_qs(visit.query, keep_blank_values=True, max_num_fields=32)

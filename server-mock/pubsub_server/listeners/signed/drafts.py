@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from pubsub_server.listeners.signed.modes import Parameters
 
 
-def draft_of(topic: str, frame: bytes, parameters: Parameters) -> Draft:
+def draft_of(topic: str, frame: bytes, parameters: Parameters, message: str | None = None) -> Draft:
     """A signed frame as a publication.
 
     Args:
         topic: As the hub names it.
         frame: Verified.
         parameters: Id and owner.
+        message: Id of the message, by which the backplane drops a repeat; None picks one.
     """
     data = orjson.dumps(to_data(frame, parameters.id, parameters.owner))
-    return Draft(topic, "message", data, None, None, None)
+    return Draft(topic, "message", data, None, message, None)

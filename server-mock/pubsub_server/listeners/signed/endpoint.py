@@ -13,6 +13,7 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.listeners.endpoints import Answer, RefusedError
 from pubsub_server.listeners.signed import addresses
 from pubsub_server.listeners.signed.encoders import SOCKET_FRAMES
+from pubsub_server.listeners.signed.mirrors import Mirrors
 from pubsub_server.listeners.signed.modes import GSOC
 from pubsub_server.listeners.signed.relays import Relays
 from pubsub_server.listeners.signed.socket_session import SocketSession
@@ -48,6 +49,7 @@ class SignedEndpoint:
     Attributes:
         streams: Of the same node, for the list of topics.
         relays: Topics whose broker is another node.
+        mirrors: Of these, those that are published on this node.
         sessions: The open ones, by topic.
     """
 
@@ -60,7 +62,14 @@ class SignedEndpoint:
         self.identity = identity
         self.streams: StreamListener | None = None
         self.tasks = Tasks(asyncio.get_running_loop(), _LOG, "signed topics")
-        self.relays = Relays(self.tasks, self._dial, lambda: self.broke("forged_by_broker"))
+        mirrored = dict(map(addresses.parse_topic, settings.signed_upstream_topics))
+        self.relays = Relays(
+            self.tasks, self._dial, lambda: self.broke("forged_by_broker"), mirrored
+        )
+        self.mirrors = Mirrors(
+            *(service, identity, self.relays, self.tasks, mirrored),
+            lambda: self.broke("mirror_overflow"),
+        )
         self.sessions: dict[bytes, dict[SocketSession, None]] = {}
         service.stats.connections.setdefault(SOCKET_FRAMES.name, 0)
         if identity.anonymous:

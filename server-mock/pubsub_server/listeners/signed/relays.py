@@ -10,7 +10,7 @@ from pubsub_server.listeners.signed.modes import GSOC
 from pubsub_server.listeners.signed.upstreams import UpstreamError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from pubsub_server.listeners.signed.addresses import Asked, BrokerAddress
     from pubsub_server.listeners.signed.modes import Parameters
@@ -94,6 +94,7 @@ class Relays:
         tasks: Runs what reads.
         dial: Opens an upstream.
         forged: Called when a broker sends a message that its topic's owner has not signed.
+        known: Id and owner of topics, for brokers that do not send them; by address.
     """
 
     def __init__(
@@ -101,10 +102,12 @@ class Relays:
         tasks: Tasks,
         dial: Callable[[Asked], Awaitable[Upstream]],
         forged: Callable[[], None],
+        known: Mapping[bytes, Parameters],
     ) -> None:
         self._tasks = tasks
         self._dial = dial
         self._forged = forged
+        self._known = known
         self._relays: dict[tuple[bytes, BrokerAddress | None], Relay] = {}
 
     @property
@@ -156,7 +159,7 @@ class Relays:
             self._tasks.spawn(before.close())
 
     async def _read(self, relay: Relay, upstream: Upstream) -> None:
-        parameters = relay.parameters
+        parameters = relay.parameters or self._known.get(relay.topic)
         reason = "the broker has ended the stream"
         try:
             async for frame, named in upstream.messages():
