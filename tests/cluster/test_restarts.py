@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,6 +43,8 @@ SHORTEST, LONGEST = 0.2, 20.0 if SOAK else 2.0
 """Seconds between the end of a node and the start of the next."""
 GOAL: Final = 5.0
 """Seconds after the return of the node within which a soak wants all clients back."""
+CHANGES: Final = 12
+"""Changes of state of each client that are kept, to say how a slow one came back."""
 TOPIC: Final = "demo.restarts"
 BOUND: Final = 60 + RESTARTS * (LONGEST + 40) + CLIENTS
 
@@ -77,6 +79,7 @@ class Crowd:
 
     def __init__(self, node: Node, key: bytes, peers: Sequence[Peer]) -> None:
         self.heard: defaultdict[str, Heard] = defaultdict(Heard)
+        self.changes: dict[str, deque[tuple[float, Json]]] = {}
         self._node = node
         self._key = key
         self._peers = peers
@@ -95,12 +98,20 @@ class Crowd:
         if number % 2:
             given["rest_url"] = self._node.ready["http"]
         peer.want(f"s{number}", self.heard[user].take)
+        changes = self.changes[user] = deque[tuple[float, "Json"]](maxlen=CHANGES)
+        peer.want(f"{name}.states", lambda event: changes.append((time.monotonic(), event)))
         for do, more in (
             ("new", given),
             ("subscribe", {"sub": f"s{number}", "topics": TOPIC}),
         ):
             answer = await peer.begin(do, name, more)
             assert "fails" not in answer, answer
+
+    def slowest(self, since: float) -> str:
+        """The changes of state of the client that was connected last, in seconds since then."""
+        user, changes = max(self.changes.items(), key=lambda item: item[1][-1][0])
+        lines = [f"    {at - since:7.2f} s {change['state']}" for at, change in changes]
+        return "\n".join([f"  slowest is {user}:", *lines])
 
     async def standing(self, http: httpx.AsyncClient) -> tuple[int, int, set[str]]:
         """Open WebSockets, open event streams, and the users who are present."""
@@ -192,6 +203,8 @@ async def test_after_restarts_of_a_node_all_clients_are_back_on_websockets_and_n
                 took.append(time.monotonic() - began)
                 strays += watch.streams
                 print(f"pause {pause:.1f} s: all back after {took[-1]:.2f} s")
+                if took[-1] > GOAL / 2:
+                    print(here.slowest(began))
             publisher.end()
             await publishing
         assert publisher.failure is None

@@ -2,8 +2,9 @@
 
 `faults.yaml` has them. A fault replaces a text that occurs once in a file of the product. It names
 the statements of HIP-56 that do not hold then, and the tests that must fail. A test counts for a
-statement only if there is such a fault; `prove` plants each of them. `protocol_faults.yaml` has
-those of signed topics and the mesh, which HIP-56 does not know.
+statement only if there is such a fault; `prove` plants each of them. Two files have what HIP-56
+does not know: `protocol_faults.yaml` signed topics and the mesh, `loss_faults.yaml` what may not be
+lost when a node, a store or a client breaks.
 """
 
 from __future__ import annotations
@@ -76,14 +77,19 @@ def faults() -> Sequence[Fault]:
 
 
 @cache
-def protocol_faults() -> Sequence[Fault]:
-    """Those of signed topics and the mesh, as `protocol_faults.yaml` has them."""
+def beyond() -> Sequence[Fault]:
+    """Those of no statement, as `protocol_faults.yaml` and `loss_faults.yaml` have them."""
     found: list[Fault] = []
-    for row in _rows("protocol_faults.yaml"):
+    for row in (*_rows("protocol_faults.yaml"), *_rows("loss_faults.yaml")):
         files = {name: file for file, name in (test.split("::") for test in row["tests"])}
         change = (row["file"], row["text"], row["becomes"])
         found.append(Fault(row["breaks"], (), tuple(files), *change, files))
     return found
+
+
+def every_fault() -> Sequence[Fault]:
+    """All of them."""
+    return [*faults(), *beyond()]
 
 
 def _rows(name: str) -> Sequence[Mapping[str, Any]]:

@@ -1,6 +1,6 @@
 """Plants each fault and checks that the tests it names fail; `make statements`.
 
-The faults are those of `faults.yaml` and `protocol_faults.yaml`.
+The faults are those of `faults.yaml`, `protocol_faults.yaml` and `loss_faults.yaml`.
 
 `python -m tests.interop.prove [WORD ...]` takes the faults that have one of the words in a number
 of a statement, the name of a test, or what they break. The product is copied, so the repository
@@ -25,7 +25,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tests.interop import statements
-from tests.interop.faults import PACKAGES, ROOT, Fault, faults, protocol_faults
+from tests.interop.faults import PACKAGES, ROOT, Fault, every_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -161,7 +161,7 @@ def chosen(words: Sequence[str]) -> list[Fault]:
         texts = (fault.breaks, *fault.statements, *fault.tests, *fault.files.values())
         return any(word.lower() in text.lower() for text in texts)
 
-    every = (*faults(), *protocol_faults())
+    every = every_fault()
     return [fault for fault in every if not words or any(has(fault, word) for word in words)]
 
 

@@ -38,12 +38,12 @@ def test_a_fault_breaks_each_test_for_each_statement_that_it_carries() -> None:
 
 
 def test_every_fault_can_be_planted() -> None:
-    every = (*faults.faults(), *faults.protocol_faults())
+    every = faults.every_fault()
     assert {fault.breaks: fault.problem for fault in every if fault.problem} == {}
 
 
-def test_every_fault_of_another_protocol_breaks_tests_that_exist() -> None:
-    tests = {(file, name) for each in faults.protocol_faults() for name, file in each.files.items()}
+def test_every_fault_of_no_statement_breaks_tests_that_exist() -> None:
+    tests = {(file, name) for each in faults.beyond() for name, file in each.files.items()}
     missing = [
         (file, name)
         for file, name in sorted(tests)

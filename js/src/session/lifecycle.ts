@@ -196,7 +196,7 @@ export class Lifecycle implements Steps<Occasion> {
   }
 
   /** A timer of the table, or `hold`, has run out. */
-  timerFired(name: Exclude<TimerName, 'pace' | 'rejoin'>, occasion: Occasion): void {
+  timerFired(name: Exclude<TimerName, 'pace' | 'rejoin' | 'grace'>, occasion: Occasion): void {
     if (name === 'hold') {
       if (this._called) this.fire('called', occasion);
       return;
@@ -464,7 +464,8 @@ export class Lifecycle implements Steps<Occasion> {
 
   /** The connection has ended, or is about to. */
   leave(): void {
-    this._context.timers.stop('ping', 'pong', 'stable', 'refresh', 'upgrade', 'pace', 'rejoin');
+    const { timers } = this._context;
+    timers.stop('ping', 'pong', 'stable', 'refresh', 'upgrade', 'pace', 'rejoin', 'grace');
     this._subscriptions.lost();
     this._publishes.lost();
     this.ownPresence?.lost();

@@ -24,6 +24,8 @@ const MAX_MEMBERS = 10_000;
 
 class Room {
   members = new Map<string, PresenceMember>();
+  /** Members of before a reconnect, by client id, that may return under another id. */
+  awaited = new Map<string, PresenceMember>();
   complete = false;
   proven = true;
 }
@@ -35,7 +37,8 @@ class Room {
  * last one; the others connect and disconnect.
  *
  * The members known before a reconnect stay until the snapshot that follows it; then only the
- * differences are reported.
+ * differences are reported. If the server has forgotten this client, it may have forgotten the
+ * others too: the members that it does not name stay until they return or `expire` is called.
  */
 export class PresenceMembers {
   private readonly _rooms = new Map<string, Room>();
@@ -61,6 +64,7 @@ export class PresenceMembers {
     if (!room.complete) {
       room.complete = true;
       room.members = fresh;
+      room.awaited.clear();
       return [change(topic, room, 'snapshot')];
     }
     const out: Change[] = [];
@@ -68,10 +72,12 @@ export class PresenceMembers {
     // Who comes goes before who leaves: a user whose connection has another id stays.
     for (const [clientId, member] of fresh) {
       const before = old.get(clientId);
-      if (!before || differs(before, member)) out.push(put(topic, room, before, member));
+      if (!before || differs(before, member)) out.push(...put(topic, room, before, member));
+      room.awaited.delete(clientId);
     }
-    for (const [clientId, member] of old) {
-      if (!fresh.has(clientId)) out.push(take(topic, room, member));
+    for (const [clientId, member] of room.members) {
+      const mayReturn = room.awaited.has(clientId) && member.user_id;
+      if (!fresh.has(clientId) && !mayReturn) out.push(take(topic, room, member));
     }
     return out;
   }
@@ -87,15 +93,37 @@ export class PresenceMembers {
     const room = this._open(topic);
     const before = room.members.get(clientId);
     if (kind === 'leave') return before ? [take(topic, room, before)] : [];
-    if (!before && room.members.size >= MAX_MEMBERS) return [];
+    if (!before && room.members.size - room.awaited.size >= MAX_MEMBERS) return [];
     const member = merge(before, data, message.timestamp);
-    if (!member || (before && !differs(before, member))) return [];
-    return [put(topic, room, before, member)];
+    if (!member) return [];
+    room.awaited.delete(clientId);
+    if (before && !differs(before, member)) return [];
+    return put(topic, room, before, member);
   }
 
   /** The connection or stream is gone: members may leave unseen. */
   lost(): void {
     for (const room of this._rooms.values()) room.proven = false;
+  }
+
+  /**
+   * A connection is there again; whether members may return under another id.
+   *
+   * @param known The server still knows this client.
+   */
+  reconnected(known: boolean): boolean {
+    const rooms = [...this._rooms.values()];
+    for (const room of rooms) {
+      if (!known || room.awaited.size) room.awaited = new Map(room.members);
+    }
+    return rooms.some((room) => room.awaited.size);
+  }
+
+  /** Drop the members that have not returned to a server that had forgotten them. */
+  expire(): Change[] {
+    return [...this._rooms].flatMap(([topic, room]) =>
+      [...room.awaited.values()].map((member) => take(topic, room, member)),
+    );
   }
 
   /**
@@ -111,12 +139,12 @@ export class PresenceMembers {
     const out: Change[] = [];
     for (const [topic, room] of this._rooms) {
       const proven = room.proven || (room.complete && named(topic));
-      if (!proven && room.members.size && takes(topic)) {
-        room.members = new Map();
-        room.complete = false;
-        room.proven = true;
-        out.push(change(topic, room, 'snapshot'));
-      }
+      if (proven || !room.members.size || !takes(topic)) continue;
+      room.proven = true;
+      if (room.awaited.size) continue;
+      room.members = new Map();
+      room.complete = false;
+      out.push(change(topic, room, 'snapshot'));
     }
     return out;
   }
@@ -160,14 +188,20 @@ function put(
   room: Room,
   before: PresenceMember | undefined,
   member: PresenceMember,
-): Change {
+): Change[] {
   const kind = before ? 'update' : hasUser(room, member) ? 'connect' : 'join';
   room.members.set(member.client_id, member);
-  return change(topic, room, kind, member);
+  const out = [change(topic, room, kind, member)];
+  const { user_id: user } = member;
+  const returned =
+    !before && user && [...room.awaited.values()].find((other) => other.user_id === user);
+  if (returned) out.push(take(topic, room, returned));
+  return out;
 }
 
 function take(topic: string, room: Room, member: PresenceMember): Change {
   room.members.delete(member.client_id);
+  room.awaited.delete(member.client_id);
   return change(topic, room, hasUser(room, member) ? 'disconnect' : 'leave', member);
 }
 

@@ -30,9 +30,10 @@ export type PresenceChangeKind =
 
 /**
  * Timers of the session itself, in no table: the publish budget; a subscription refused for now;
- * how long a call of the program cannot bring the next attempt forward.
+ * how long a call of the program cannot bring the next attempt forward; how long members may take to
+ * return to a server that has forgotten them.
  */
-export type SessionTimer = 'pace' | 'rejoin' | 'hold';
+export type SessionTimer = 'pace' | 'rejoin' | 'hold' | 'grace';
 
 export type TimerName = Timer | SessionTimer;
 

@@ -1,5 +1,6 @@
 /** Presence of others: what subscriptions are shown of the members of their topics. */
 
+import { presenceGrace } from '../generated/limits.js';
 import type { Envelope, PresenceSnapshotFrame } from '../generated/wire.js';
 import type { Context } from './context.js';
 import { PresenceMembers } from './members.js';
@@ -40,6 +41,20 @@ export class Presence {
   /** The connection or stream is gone. */
   lost(): void {
     this._members.lost();
+  }
+
+  /**
+   * A connection is there again; on a server that has forgotten this client, members return.
+   *
+   * @param known The server still knows this client.
+   */
+  reconnected(known: boolean): void {
+    if (this._members.reconnected(known)) this._context.timers.start('grace', presenceGrace);
+  }
+
+  /** The timer `grace` fired: members that have not returned have left. */
+  expire(): void {
+    this._showAll(this._members.expire());
   }
 
   /** A subscription was answered on a new connection. */

@@ -185,6 +185,8 @@ export class Session {
       this.lifecycle.ownPresence?.flush();
     } else if (timer === 'rejoin') {
       this.subscriptions.rejoin();
+    } else if (timer === 'grace') {
+      this.subscriptions.presence?.expire();
     } else {
       this.lifecycle.timerFired(timer, occasion);
     }

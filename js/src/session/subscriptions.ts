@@ -9,6 +9,7 @@ import type { Denial, Envelope, ErrorFrame, SubscribedFrame } from '../generated
 import { forNow } from './causes.js';
 import type { Context } from './context.js';
 import { BY_SEQ, type Cursor, type Cursors, gap, isGap, type Replay, type Step } from './cursor.js';
+import type { Peer } from './peer.js';
 import type { Presence } from './presence.js';
 import type { Subscribe } from './requests.js';
 import { Routes } from './routes.js';
@@ -35,8 +36,8 @@ export class Subscriptions {
   private _number = 0;
   /** Milliseconds after which `rejoin` is called. */
   private _wait = Infinity;
-  /** The node of the connection before, where positions are those of one node. */
-  private _last: string | undefined;
+  /** The peer of the connection before. */
+  private _last: Peer | undefined;
 
   constructor(private readonly _context: Context) {}
 
@@ -78,10 +79,12 @@ export class Subscriptions {
   /** A connection is there: request every subscription, each from where it stands. */
   connected(): void {
     // The first connection moves nothing: no subscription is answered before it.
-    const last = this._last;
-    this._last = this._context.peer?.node;
+    const { _last: last } = this;
+    const { peer } = this._context;
+    this._last = peer;
+    this.presence?.reconnected(!last || last.clientId === peer?.clientId);
     for (const one of this.routes.all.values()) {
-      this._fitCursor(one, last !== this._last);
+      this._fitCursor(one, last?.node !== peer?.node);
       this._ask(one);
     }
   }

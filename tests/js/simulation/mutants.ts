@@ -175,7 +175,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a snapshot does not say who left': {
     file: 'session/members.ts',
-    from: 'if (!fresh.has(clientId)) out',
+    from: 'if (!fresh.has(clientId) && !mayReturn) out',
     to: 'if (false) out',
   },
   'who comes later is not told what others know': {

@@ -145,9 +145,10 @@ class Publish:
     background: bool = False
 
 
-SessionTimer: TypeAlias = Literal["pace", "rejoin", "hold"]
+SessionTimer: TypeAlias = Literal["pace", "rejoin", "hold", "grace"]
 """Timers of the session itself, in no table: the publish budget; a subscription refused for now;
-how long a call of the program cannot bring the next attempt forward."""
+how long a call of the program cannot bring the next attempt forward; how long members may take to
+return to a server that has forgotten them."""
 
 TimerName: TypeAlias = Timer | SessionTimer
 

@@ -68,6 +68,7 @@ _LEAVING: Final[tuple[TimerName, ...]] = (
     "upgrade",
     "pace",
     "rejoin",
+    "grace",
 )
 """Timers that end with a connection."""
 

@@ -43,10 +43,12 @@ class Change(NamedTuple):
 
 
 class _Room:
-    __slots__ = ("complete", "members", "proven")
+    __slots__ = ("awaited", "complete", "members", "proven")
 
     def __init__(self) -> None:
         self.members: dict[str, PresenceMember] = {}
+        # Members of before a reconnect, by client id, that may return under another id.
+        self.awaited: dict[str, PresenceMember] = {}
         self.complete = False
         self.proven = True
 
@@ -58,7 +60,8 @@ class PresenceMembers:
     last one; the others connect and disconnect.
 
     The members known before a reconnect stay until the snapshot that follows it; then only the
-    differences are reported.
+    differences are reported. If the server has forgotten this client, it may have forgotten the
+    others too: the members that it does not name stay until they return or `expire` is called.
     """
 
     def __init__(self) -> None:
@@ -86,6 +89,7 @@ class PresenceMembers:
         if not room.complete:
             room.complete = True
             room.members = new
+            room.awaited = {}
             return [Change(topic, _in_order(room), "snapshot", None)]
         out: list[Change] = []
         room.members = dict(old)
@@ -93,9 +97,10 @@ class PresenceMembers:
         for client_id, member in new.items():
             before = old.get(client_id)
             if before is None or _differs(before, member):
-                out.append(_put(room, topic, before, member))
-        for client_id, member in old.items():
-            if client_id not in new:
+                out += _put(room, topic, before, member)
+            room.awaited.pop(client_id, None)
+        for client_id, member in list(room.members.items()):
+            if client_id not in new and not (client_id in room.awaited and member.user_id):
                 out.append(_take(room, topic, member))
         return out
 
@@ -114,17 +119,38 @@ class PresenceMembers:
             if before is None:
                 return []
             return [_take(room, topic, before)]
-        if before is None and len(room.members) >= MAX_MEMBERS:
+        if before is None and len(room.members) - len(room.awaited) >= MAX_MEMBERS:
             return []
         member = _merge(before, data, message.timestamp)
-        if member is None or (before is not None and not _differs(before, member)):
+        if member is None:
             return []
-        return [_put(room, topic, before, member)]
+        room.awaited.pop(client_id, None)
+        if before is not None and not _differs(before, member):
+            return []
+        return _put(room, topic, before, member)
 
     def lost(self) -> None:
         """The connection or stream is gone: who is present may leave unseen."""
         for room in self._rooms.values():
             room.proven = False
+
+    def reconnected(self, *, known: bool) -> bool:
+        """A connection is there again; whether members may return under another id.
+
+        Args:
+            known: The server still knows this client.
+        """
+        for room in self._rooms.values():
+            if not known or room.awaited:
+                room.awaited = dict(room.members)
+        return any(room.awaited for room in self._rooms.values())
+
+    def expire(self) -> list[Change]:
+        """Drop the members that have not returned to a server that had forgotten them."""
+        out: list[Change] = []
+        for topic, room in self._rooms.items():
+            out += [_take(room, topic, member) for member in list(room.awaited.values())]
+        return out
 
     def forget_unproven(
         self, takes: Callable[[str], bool], named: Callable[[str], bool]
@@ -141,7 +167,9 @@ class PresenceMembers:
         out: list[Change] = []
         for topic, room in self._rooms.items():
             proven = room.proven or (room.complete and named(topic))
-            if not proven and room.members and takes(topic):
+            if not proven and room.awaited and takes(topic):
+                room.proven = True
+            elif not proven and room.members and takes(topic):
                 room.members = {}
                 room.complete, room.proven = False, True
                 out.append(Change(topic, (), "snapshot", None))
@@ -163,16 +191,24 @@ class PresenceMembers:
         return room
 
 
-def _put(room: _Room, topic: str, before: PresenceMember | None, member: PresenceMember) -> Change:
+def _put(
+    room: _Room, topic: str, before: PresenceMember | None, member: PresenceMember
+) -> list[Change]:
     kind: ChangeKind = "update"
     if before is None:
         kind = "connect" if _has_user(room, member) else "join"
     room.members[member.client_id] = member
-    return Change(topic, _in_order(room), kind, member)
+    out = [Change(topic, _in_order(room), kind, member)]
+    if before is None and member.user_id:
+        same_user = (one for one in room.awaited.values() if one.user_id == member.user_id)
+        if (returned := next(same_user, None)) is not None:
+            out.append(_take(room, topic, returned))
+    return out
 
 
 def _take(room: _Room, topic: str, member: PresenceMember) -> Change:
     del room.members[member.client_id]
+    room.awaited.pop(member.client_id, None)
     kind: ChangeKind = "disconnect" if _has_user(room, member) else "leave"
     return Change(topic, _in_order(room), kind, member)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.session.members import PresenceMembers
 from hanzoai.pubsub.topics import matches
 
@@ -11,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.generated.wire import Envelope, PresenceSnapshotFrame
+    from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.members import Change
-    from hanzoai.pubsub.session.ports import Ports
     from hanzoai.pubsub.session.routes import Routes
     from hanzoai.pubsub.session.subscription_state import SubscriptionState
 
@@ -21,12 +22,13 @@ class Presence:
     """Member maps, and the subscriptions that get their changes.
 
     Args:
-        ports: Get the changes.
+        context: What the parts of the session share.
         routes: Know which subscriptions take a topic.
     """
 
-    def __init__(self, ports: Ports, routes: Routes) -> None:
-        self._ports = ports
+    def __init__(self, context: Context, routes: Routes) -> None:
+        self._ports = context.ports
+        self._timers = context.timers
         self._routes = routes
         self._members = PresenceMembers()
 
@@ -45,6 +47,19 @@ class Presence:
     def lost(self) -> None:
         """The connection or stream is gone: who is present may leave unseen."""
         self._members.lost()
+
+    def reconnected(self, *, known: bool) -> None:
+        """A connection is there again; on a server that has forgotten this client, members return.
+
+        Args:
+            known: The server still knows this client.
+        """
+        if self._members.reconnected(known=known):
+            self._timers.start("grace", LIMITS.presence_grace)
+
+    def expire(self) -> None:
+        """The timer `grace` fired: members that have not returned have left."""
+        self._tell(self._members.expire())
 
     # ---------------------------------------------------------------- from the subscriptions
 

@@ -231,6 +231,8 @@ class Session:
                 self.own_presence.flush()
             elif name == "rejoin":
                 self.subscriptions.rejoin()
+            elif name == "grace":
+                self.subscriptions.presence.expire()
             else:
                 self.lifecycle.timer_fired(event)
         self._end_step(event)

@@ -58,7 +58,7 @@ class Subscriptions:
         self._states: dict[int, SubscriptionState] = {}
         self._routes: Final = Routes()
         self._requests: Final = Requests()
-        self.presence: Final = Presence(context.ports, self._routes)
+        self.presence: Final = Presence(context, self._routes)
         # Milliseconds after which the timer `rejoin` fires; None where it does not run.
         self._waits: int | None = None
         # The peer of the connection before.
@@ -122,6 +122,7 @@ class Subscriptions:
         """A connection is there: ask for every subscription, each from where it stands."""
         last, self._last = self._last, peer
         moved = last is not None and last.node != peer.node
+        self.presence.reconnected(known=last is None or last.client_id == peer.client_id)
         for state in list(self._states.values()):
             self._suit(state, peer, moved=moved)
             self._ask(state)
