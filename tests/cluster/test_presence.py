@@ -230,19 +230,12 @@ async def test_a_node_that_dies_leaves_no_ghosts(store: Store) -> None:
                 await doomed.end(signal.SIGKILL)
                 await moved.subscribe(TOPIC)
                 assert (await change(bob, "leave"))["client_id"] == ann.client_id
-                await until(
-                    lambda: _gone(store),
-                )
+                await until(lambda: _beating(store), 2)
                 assert changes(await bob.fence()) == []
                 heard = [each for each in changes(await eve.fence()) if each[0] == "leave"]
                 assert heard == [("leave", "ann"), ("leave", "ann")]
                 for node in (a, b):
                     assert users(await present(node, TOPIC, node.token("x"))) == ["bob", "sam"]
-
-
-async def _gone(store: Store) -> bool:
-    async with store.client() as redis:
-        return len(await redis.zrange("hanzo-pubsub:{0}:nodes", 0, -1)) == 2
 
 
 async def test_a_node_that_was_given_up_and_lives_comes_back_with_its_members(
@@ -331,6 +324,42 @@ async def test_members_of_a_node_that_dies_as_the_store_forgets_everything_are_s
             return set(await _users(a))
 
         await until(there_now, wanted)
+
+
+async def test_members_of_a_node_that_dies_before_its_next_beat_on_an_emptied_store_leave(
+    store: Store,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, 1) as (a,),
+        node_process(store, node_heartbeat=60_000, node_timeout=120_000) as doomed,
+        peer(a, a.token("bob")) as bob,
+    ):
+        await bob.subscribe(TOPIC)
+        await until(lambda: _beating(store), 2)
+        async with store.client() as redis:
+            await redis.flushall()
+        await until(lambda: _beating(store), 1)
+        async with peer(doomed, a.token("ann")) as ann:
+            await ann.subscribe(TOPIC)
+            await until(lambda: _users(a), ["bob", "ann"])
+            await doomed.end(signal.SIGKILL)
+        while ("leave", "ann") not in changes([await bob.next()]):
+            pass
+        assert await _users(a) == ["bob"]
+        # Nothing is left to look for.
+        await until(lambda: _owners(store), _names(a))
+
+
+async def _beating(store: Store) -> int:
+    async with store.client() as redis:
+        return len(await redis.zrange("hanzo-pubsub:{0}:nodes", 0, -1))
+
+
+async def _owners(store: Store) -> set[str]:
+    async with store.client() as redis:
+        keys = await redis.keys("hanzo-pubsub:*:o")
+        return {name.decode() for key in keys for name in await redis.zrange(key, 0, -1)}
 
 
 async def test_changes_that_a_cut_connection_missed_are_shown(store: Store) -> None:

@@ -34,10 +34,9 @@ test('a stream is read alike however its bytes are cut', () => {
     assert.deepEqual(got, expected, `portions of ${size}`);
     assert.equal(parser.retry, 250);
   }
-  assert.throws(
-    () => new EventParser(8).push(new TextEncoder().encode('data: 123456789')),
-    RangeError,
-  );
+  for (const large of ['data: 123456789', 'data: 1\ndata: 2\n\n']) {
+    assert.throws(() => new EventParser(8).push(new TextEncoder().encode(large)), RangeError);
+  }
 });
 
 test('everything works over an event stream alone', async () => {

@@ -28,6 +28,7 @@ for at = 3, #ARGV, 4 do
     if count > 0 then
       redis.call('HSET', key, node, count)
       redis.call('SADD', base .. ':w:' .. node, name)
+      redis.call('ZADD', base .. ':o', whole(now), node)
     else
       redis.call('HDEL', key, node)
       redis.call('SREM', base .. ':w:' .. node, name)

@@ -54,6 +54,11 @@ class Layout:
         return f"{self.bases[shard]}:f"
 
     @property
+    def owners(self) -> list[str]:
+        """The keys that hold the nodes with members or counters in a shard, one for each shard."""
+        return [f"{base}:o" for base in self.bases]
+
+    @property
     def nodes(self) -> str:
         """The key that holds the nodes by the time of their last beat."""
         return f"{self.bases[0]}:nodes"

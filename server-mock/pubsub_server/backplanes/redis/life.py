@@ -80,6 +80,8 @@ class Life:
         # Names that this node had, and those of them under which nothing of it stands any more.
         self._former: list[str] = []
         self._graves: list[str] = []
+        # Names that hold something in a shard without a beat, since when this node knows that.
+        self._unknown: dict[str, float] = {}
         self.node = _name()
         self.up = False
         self.sound = 0
@@ -136,7 +138,7 @@ class Life:
         graves = list(self._graves)
         if waited > self._timeout:
             graves += silent
-        if graves and (self._burying is None or self._burying.done()):
+        if self._burying is None or self._burying.done():
             self._burying = self._tasks.spawn(self._bury(graves))
 
     async def _say(self, first: str) -> list[str] | None:
@@ -184,15 +186,29 @@ class Life:
             self._graves = list(former)
 
     async def _bury(self, names: list[str]) -> None:
-        for name in names:
-            try:
+        try:
+            for name in names:
                 await self._bury_one(name)
-            except LINK_ERRORS as error:
-                logger.warning("cannot remove a node: %s", cause(error))
-                return
-            for names_of_own in (self._graves, self._former):
-                if name in names_of_own:
-                    names_of_own.remove(name)
+                for names_of_own in (self._graves, self._former):
+                    if name in names_of_own:
+                        names_of_own.remove(name)
+            for name in await self._without_beat():
+                await self._bury_one(name)
+        except LINK_ERRORS as error:
+            logger.warning("cannot remove a node: %s", cause(error))
+
+    async def _without_beat(self) -> list[str]:
+        """Names that have held something for longer than the timeout, and never had a beat.
+
+        A store that lost its data knows no node. A node that writes there and dies before its next
+        beat is in no index of nodes, so its members would stay forever.
+        """
+        owners = await self._link.names_of(self._layout.owners)
+        known = await self._link.names_of([self._layout.nodes])
+        now = self._loop.time()
+        unknown = owners - known - {self.node, *self._former}
+        self._unknown = {name: self._unknown.get(name, now) for name in unknown}
+        return [name for name, since in self._unknown.items() if now - since > self._timeout]
 
     async def _bury_one(self, name: str) -> None:
         gone = 0
@@ -207,7 +223,8 @@ class Life:
                     gone += 1
                     for heir in self._heirs:
                         heir.recorded("leave", topic.decode(), client_id.decode(), "", shown)
-        if not await self._link.strike(self._layout.nodes, name):
+        known = await self._link.strike(self._layout.nodes, name)
+        if not known and not (gone and name in self._unknown):
             # Another node was faster, and has said it.
             return
         if await self._link.strike(self._layout.left, name):

@@ -211,6 +211,11 @@ class Link:
 
         return await self._at(indices[0], read)
 
+    async def names_of(self, indices: Sequence[str]) -> set[str]:
+        """All names in several indices, where few are expected."""
+        found = await self.topics_of(indices, since=0)
+        return {name.decode() for names in found for name in names}
+
     async def delete(self, keys: Sequence[str]) -> None:
         """Drop keys of one shard."""
         await self._at(keys[0], lambda readers: readers.delete(*keys))

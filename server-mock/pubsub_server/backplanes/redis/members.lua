@@ -40,6 +40,7 @@ for at = 4, #ARGV, 6 do
     redis.call('HSET', members, client, node .. ' ' .. what)
     if owner and owner ~= node then redis.call('SREM', base .. ':m:' .. owner, entry) end
     redis.call('SADD', base .. ':m:' .. node, entry)
+    redis.call('ZADD', base .. ':o', whole(now), node)
     redis.call('ZADD', base .. ':q', whole(now), topic)
     redis.call('ZREM', base .. ':e', topic)
   end
