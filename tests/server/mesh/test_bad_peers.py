@@ -112,7 +112,7 @@ async def test_a_proof_that_is_played_back_is_refused() -> None:
         assert opcode == 8
         peer.write(8, proof)
         await peer.ended()
-        assert not one.mesh.met, "the peer was never taken for a node"
+        assert not one.mesh.had_peers, "the peer was never taken for a node"
 
 
 async def test_two_nodes_with_one_id_are_not_taken_for_one() -> None:

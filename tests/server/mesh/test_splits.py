@@ -98,7 +98,7 @@ class World:
         self.gone.append(station)
         for link in station.node.mesh.links:
             link.cut("killed", "a test kills the node")
-        station.node.mesh.happened = lambda link, event: None  # type: ignore[method-assign]
+        station.node.mesh.on_event = lambda link, event: None  # type: ignore[method-assign]
         await station.stack.aclose()
 
     async def end(self) -> None:

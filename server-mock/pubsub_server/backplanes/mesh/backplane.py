@@ -35,8 +35,8 @@ PLAIN_SENDER = ("service", "mesh")
 class MeshBackplane:
     """See `backplane.Backplane`. Positions are those of this node alone.
 
-    A message from another node gets its position here on arrival, and is kept like a local one.
-    If messages may be missing, the numbering jumps, so that subscribers report a gap.
+    A message from another node gets its position here when it arrives, and is stored like a local
+    one. If messages may be missing, the numbering jumps, so that subscribers report a gap.
 
     Args:
         memory: The logs.
@@ -86,13 +86,11 @@ class MeshBackplane:
 
     def join(self, pattern: str) -> None:
         """See `backplane.Backplane`."""
-        if self.mesh.met and not is_wildcard(pattern) and not self.mesh.wanted.covers(pattern):
-            # What others have published meanwhile has not come.
-            self._store.break_off([pattern], self._wall())
-        elif self.mesh.met and is_wildcard(pattern):
-            covers = self.mesh.wanted.covers
-            found = [each for each in self._store.named([pattern]) if not covers(each)]
-            self._store.break_off(found, self._wall())
+        if self.mesh.had_peers:
+            # This node has not received what others have published there in the meantime.
+            topics = self._store.named([pattern]) if is_wildcard(pattern) else [pattern]
+            missed = [each for each in topics if not self.mesh.wanted.covers(each)]
+            self._store.break_off(missed, self._wall())
         self.mesh.join(pattern)
 
     def leave(self, pattern: str) -> None:

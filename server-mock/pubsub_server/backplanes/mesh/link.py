@@ -19,7 +19,7 @@ class Owner(Protocol):
     def opened(self, link: Link) -> None:
         """The connection is there."""
 
-    def happened(self, link: Link, event: Event) -> None:
+    def on_event(self, link: Link, event: Event) -> None:
         """The peer has said something.
 
         Raises:
@@ -79,19 +79,19 @@ class Link(asyncio.Protocol):
         peer = cast("tuple[object, ...] | None", transport.get_extra_info("peername"))
         self.peer_host = str(peer[0]) if peer else ""
         self._owner.opened(self)
-        self.speak()
+        self.write_pending()
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         try:
             for event in self.peering.received(data, self._loop.time()):
-                self._owner.happened(self, event)
+                self._owner.on_event(self, event)
                 if self.ended:
                     return
         except FrameError as error:
             self.cut(error.reason, str(error))
             return
-        self.speak()
+        self.write_pending()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
@@ -104,14 +104,14 @@ class Link(asyncio.Protocol):
         """Time has passed."""
         try:
             for event in self.peering.tick(self._loop.time()):
-                self._owner.happened(self, event)
+                self._owner.on_event(self, event)
         except FrameError as error:
             self.cut(error.reason, str(error))
             return
         except Unacknowledged:
             self.cut("unacknowledged", "the peer acknowledges no subscription")
             return
-        self.speak()
+        self.write_pending()
 
     def announce(self) -> None:
         """Send what is due of the interest of this node."""
@@ -120,9 +120,9 @@ class Link(asyncio.Protocol):
         except Unacknowledged:
             self.cut("unacknowledged", "the peer acknowledges no subscription")
             return
-        self.speak()
+        self.write_pending()
 
-    def speak(self) -> None:
+    def write_pending(self) -> None:
         """Write what the protocol has to say."""
         data = self.peering.take()
         if data:
@@ -158,7 +158,7 @@ class Link(asyncio.Protocol):
     def finish(self) -> None:
         """Write everything, then close."""
         self.peering.leave()
-        self.speak()
+        self.write_pending()
         self.flush()
         if self._transport is not None:
             self._transport.close()

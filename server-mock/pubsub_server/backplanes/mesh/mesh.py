@@ -1,17 +1,18 @@
-"""The mesh: dials and accepts, keeps one connection per node, and forwards what the node wants."""
+"""The mesh: keeps one connection per node, and forwards to each node what it subscribes to."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import secrets
-import socket
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from hanzoai.pubsub.payload_bytes import to_bytes
 from pubsub_server.backplanes.mesh import codec
 from pubsub_server.backplanes.mesh.codec import Member
+from pubsub_server.backplanes.mesh.counts import Counts
+from pubsub_server.backplanes.mesh.dialer import Dialer
 from pubsub_server.backplanes.mesh.interest import Wanted
 from pubsub_server.backplanes.mesh.link import Link
 from pubsub_server.backplanes.mesh.members import Members
@@ -20,17 +21,18 @@ from pubsub_server.backplanes.mesh.peering import (
     Acknowledged,
     Forwarded,
     Introduced,
-    Knows,
     Left,
+    MembersListed,
     MeshError,
     Peering,
     Raw,
+    Subscribed,
     Terms,
-    Wants,
-    WantsNoMore,
+    Unsubscribed,
     Welcomed,
 )
 from pubsub_server.backplanes.mesh.remotes import Remote, Remotes
+from pubsub_server.backplanes.mesh.settling import Settling
 from pubsub_server.settings.addresses import parse_address
 from pubsub_server.shared.accepting import stop_accepting
 from pubsub_server.tasks import Tasks
@@ -48,67 +50,42 @@ logger = logging.getLogger(__name__)
 EXPECTED: Final = frozenset({"closed", "myself", "second", "left", "replaced", "shutdown"})
 """Ends of connections that break no rule."""
 GREETING_MAX: Final = 256
-"""Connections in greeting; more are closed."""
+"""Connections that have not completed the greeting; more are closed."""
 
 
 class Receiver(Protocol):
-    """What gets the messages of other nodes."""
+    """Takes the messages of other nodes."""
 
     def forwarded(self, record: Record) -> bool:
-        """One of our nodes has forwarded a message; False if it was known."""
+        """Take a message of another node; False if it was known already."""
         ...
 
     def raw(self, topic: bytes, data: bytes) -> None:
-        """A plain peer has forwarded data on a topic."""
+        """Take data that a plain peer has forwarded on a topic."""
         ...
 
     def interrupted(self) -> None:
-        """Something that this node wanted may not have come."""
+        """Messages that this node subscribes to may be lost."""
         ...
-
-
-@dataclass(slots=True)
-class Counts:
-    """What happened, since the start.
-
-    Attributes:
-        forwarded: Messages sent, once for each peer.
-        forwarded_bytes: Of these, with their frames.
-        received: Messages that came.
-        duplicates: Of these, those that were known.
-        unwanted: Of these, those without a subscriber here.
-        refused: Connections and requests of peers that break a rule.
-        stalled: Connections cut because the peer did not read.
-        lost: Connections in use that ended without a goodbye.
-    """
-
-    forwarded: int = 0
-    forwarded_bytes: int = 0
-    received: int = 0
-    duplicates: int = 0
-    unwanted: int = 0
-    refused: int = 0
-    stalled: int = 0
-    lost: int = 0
 
 
 class Mesh:
     """All connections with other nodes.
 
     Args:
-        terms: Of this node. Its address may lack a host or have port 0; `start` completes it.
-        receiver: Gets what others forward.
-        peers: Addresses that are dialed without limit.
-        interests: Topics and patterns that a peer may want.
+        terms: Of this node. `start` sets the address.
+        receiver: Takes the messages of other nodes.
+        peers: Addresses that are dialed forever.
+        interests: Maximum topics and patterns that a peer may subscribe to.
         linger: See `interest.Wanted`.
         queue_bytes: See `Link`.
-        listener_tls: For connections that come; None for plaintext.
-        dialer_tls: For those that this node opens.
+        listener_tls: For connections that other nodes open; None for plaintext.
+        dialer_tls: For connections that this node opens; None for plaintext.
 
     Attributes:
-        wanted: What this node wants.
-        counts: What happened.
-        met: Whether there has ever been another node.
+        wanted: Topics and patterns of the clients of this node.
+        counts: Counters since the start.
+        had_peers: Whether there has ever been another node.
         published: Whether a client of this node has ever published.
     """
 
@@ -127,26 +104,35 @@ class Mesh:
         self.terms = terms
         self.wanted = Wanted(linger)
         self.counts = Counts()
-        self.met = False
+        self.had_peers = False
         self.published = False
         self._receiver = receiver
         self._queue_bytes = queue_bytes
-        self._listener_tls, self._dialer_tls = listener_tls, dialer_tls
+        self._listener_tls = listener_tls
         self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
         self._tasks = Tasks(self._loop, logger, "mesh")
         self._members = Members(peers, secrets.SystemRandom().random)
         self._remotes = Remotes(interests)
+        self._dialer = Dialer(
+            self._members,
+            self._tasks,
+            linked=self._remotes.linked,
+            connection=self._link,
+            failed=self._changed.set,
+            tls=dialer_tls,
+            seconds=GREETING * terms.window,
+        )
         self._links: set[Link] = set()
-        self._of: dict[Link, Remote] = {}
+        self._remote_of: dict[Link, Remote] = {}
         self._server: asyncio.Server | None = None
         self._tick_at: asyncio.TimerHandle | None = None
         self._every = max(0.01, min(terms.heartbeat, terms.window) / 5)
-        self._settling: dict[asyncio.Future[None], dict[Link, tuple[int, int]]] = {}
+        self._settling = Settling(self._loop)
         self._announcing = False
-        self._telling = False
+        self._sending_members = False
         self._plain_lost = False
         self._ending = False
-        self._changed = asyncio.Event()
 
     # ------------------------------------------------------------ life
 
@@ -155,7 +141,7 @@ class Mesh:
 
         Args:
             listen: Where to listen; port 0 picks a free one.
-            advertise: Where others reach this node, if that is elsewhere.
+            advertise: Where other nodes reach this one, if that is another address.
 
         Raises:
             OSError: The address is in use, or not of this machine.
@@ -166,22 +152,14 @@ class Mesh:
         bound = listen._replace(port=int(self._server.sockets[0].getsockname()[1]))
         anywhere = listen.host in {"0.0.0.0", "::"}
         address = advertise or (f":{bound.port}" if anywhere else str(bound))
-        self.terms = Terms(
-            self.terms.node,
-            self.terms.start,
-            address,
-            self.terms.key,
-            self.terms.heartbeat,
-            self.terms.window,
-            self.terms.max_message,
-        )
+        self.terms = replace(self.terms, address=address)
         self._tick()
         return bound
 
-    async def meet(self, seconds: float) -> None:
-        """Wait until every known address was tried, or until the time is over.
+    async def wait_for_nodes(self, seconds: float) -> None:
+        """Wait until every known address was tried, at most so many seconds.
 
-        So a node that starts hears the others before its first client comes.
+        A node that starts is then connected before its first client.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -194,14 +172,12 @@ class Mesh:
             logger.warning("mesh: no node answered within %g s; still trying", seconds)
 
     async def close(self, seconds: float = 1.0) -> None:
-        """Say goodbye and end all connections, within so many seconds."""
+        """Send a goodbye on all connections and close them, within so many seconds."""
         self._ending = True
         if self._tick_at is not None:
             self._tick_at.cancel()
         await stop_accepting(self._server)
-        for future in self._settling:
-            if not future.done():
-                future.set_result(None)
+        self._settling.end()
         await self._tasks.stop()
         for link in list(self._links):
             link.finish()
@@ -217,7 +193,7 @@ class Mesh:
     # ------------------------------------------------------------ interest
 
     def join(self, name: str) -> bool:
-        """A client of this node wants this; False if it was wanted already."""
+        """Subscribe to a topic or pattern; False if this node has subscribed already."""
         if not self.wanted.join(name):
             return False
         for link in self._ready():
@@ -226,51 +202,35 @@ class Mesh:
         return True
 
     def leave(self, name: str) -> None:
-        """No client of this node wants it any more."""
+        """The last client of this node has unsubscribed."""
         self.wanted.leave(name, self._loop.time())
         self._announce_soon()
 
     def settle(self) -> Awaitable[None] | None:
-        """Tell the peers at once what is wanted.
+        """Send pending subscriptions to all peers at once.
 
         Returns:
-            What waits until all have acknowledged, or one window has passed; None where they have.
+            Waits until all have acknowledged, at most one window; None if they have already.
         """
         self._announce()
-        missing = {
-            link: announcements.asked
-            for link in self._ready()
-            if not (announcements := link.peering.announcements).reached(announcements.asked)
-        }
-        if not missing:
-            return None
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._settling[future] = missing
-        timer = self._loop.call_later(self.terms.window, _done, future)
-
-        def settled(_: asyncio.Future[None]) -> None:
-            timer.cancel()
-            self._settling.pop(future, None)
-
-        future.add_done_callback(settled)
-        return future
+        return self._settling.wait(self._ready(), self.terms.window)
 
     # ------------------------------------------------------------ messages
 
     def wanting(self, topic: str) -> Sequence[Remote]:
-        """The nodes that want a topic, including nodes that are not connected now."""
+        """The nodes that subscribe to a topic, including nodes that are not connected now."""
         return self._remotes.table.peers(topic)
 
     def forward(
         self, wanting: Sequence[Remote], topic: str, record: Callable[[], Record], data: bytes
     ) -> None:
-        """A client of this node has published: send it to the nodes that want it.
+        """Send a message of a client of this node to other nodes.
 
         Args:
-            wanting: See `wanting`.
-            topic: Where.
-            record: Makes what our nodes get.
-            data: The JSON of the data; plain peers get the bytes that it stands for.
+            wanting: The nodes, from `wanting`.
+            topic: The message's topic.
+            record: Makes the envelope for our nodes.
+            data: JSON; plain peers get the bytes that it stands for.
         """
         frame: bytes | None = None
         plain: bytes | None = None
@@ -296,27 +256,27 @@ class Mesh:
 
     @property
     def links(self) -> Collection[Link]:
-        """All connections, those in greeting too."""
+        """All connections, including those in the greeting."""
         return tuple(self._links)
 
     @property
     def nodes(self) -> Sequence[Remote]:
-        """Those nodes."""
+        """The nodes with a connection."""
         return tuple(self._remotes)
 
     @property
     def members(self) -> int:
-        """Addresses that are known."""
+        """Number of known addresses."""
         return len(self._members)
 
     @property
     def interests(self) -> int:
-        """Topics and patterns that other nodes want, counted once for each."""
+        """Topics and patterns that other nodes subscribe to, summed over the nodes."""
         return len(self._remotes.table)
 
     @property
     def forwarded_bytes(self) -> int:
-        """Bytes of forwards, with their frames."""
+        """Bytes of forwarded messages, with their frames."""
         return self.counts.forwarded_bytes + sum(link.forwarded_bytes for link in self._links)
 
     # ------------------------------------------------------------ see link.Owner
@@ -329,27 +289,27 @@ class Mesh:
         elif sum(not each.peering.ready for each in self._links) > GREETING_MAX:
             link.cut("greeting_limit", "too many connections have not completed the greeting")
 
-    def happened(self, link: Link, event: Event) -> None:
+    def on_event(self, link: Link, event: Event) -> None:
         """See `link.Owner`."""
         match event:
             case Introduced(hello):
                 self._introduced(link, hello)
             case Welcomed():
                 self._welcomed(link, plain=event.plain, missed=event.missed)
-            case Wants(opcode, names):
-                ok = self._remotes.wants(self._of[link], names)
+            case Subscribed(opcode, names):
+                ok = self._remotes.wants(self._remote_of[link], names)
                 self.counts.refused += not ok
                 link.peering.acknowledge(opcode, ok=ok)
-            case WantsNoMore(names):
-                self._remotes.table.discard(self._of[link], names)
+            case Unsubscribed(names):
+                self._remotes.table.discard(self._remote_of[link], names)
             case Forwarded(record):
                 self._forwarded(link, record)
             case Raw(topics, data):
                 self._raw(link, topics, data)
-            case Knows(members):
-                self._knows(members)
+            case MembersListed(members):
+                self._learn_members(members)
             case Acknowledged():
-                self._acknowledged(link)
+                self._settling.progress(link)
             case Left():
                 self._left(link)
 
@@ -359,7 +319,7 @@ class Mesh:
         counts = self.counts
         counts.forwarded_bytes += link.forwarded_bytes
         now = self._loop.time()
-        remote = self._of.pop(link, None)
+        remote = self._remote_of.pop(link, None)
         used = remote is not None and remote.link is link
         if link.address is not None and remote is None:
             self._members.dialed(link.address, None, now)
@@ -378,8 +338,8 @@ class Mesh:
                 counts.lost += 1
                 logger.warning("mesh: lost node %s: %s", remote.node, said)
                 self._receiver.interrupted()
-            self._tell_soon()
-        self._acknowledged(link)
+            self._send_members_soon()
+        self._settling.progress(link)
         self._changed.set()
 
     # ------------------------------------------------------------ inside: greeting
@@ -404,13 +364,13 @@ class Mesh:
             if old.peering.silence(self._loop.time()) < self.terms.heartbeat + self.terms.window:
                 raise MeshError("second", "there is a connection with this node")
             old.cut("replaced", "the node has opened another connection")
-        self._use(link, hello)
-        self._begin(link)
+        self._adopt(link, hello)
+        self._announce_all(link)
 
     def _welcomed(self, link: Link, *, plain: bool, missed: bool) -> None:
         hello = link.peering.hello
         if plain or hello is None:
-            self._meet_plain(link)
+            self._adopt_plain(link)
             return
         if not link.peering.ready:
             held = self._remotes.get(hello.node)
@@ -419,13 +379,13 @@ class Mesh:
                 if held.start != hello.start:
                     raise MeshError("duplicate_id", f"two nodes have the id {hello.node}")
                 old.cut("replaced", "the node uses another connection")
-            self._use(link, hello)
-            self._begin(link)
+            self._adopt(link, hello)
+            self._announce_all(link)
         if missed:
             self._receiver.interrupted()
 
-    def _use(self, link: Link, hello: Hello) -> None:
-        """Let this connection be the one with the node."""
+    def _adopt(self, link: Link, hello: Hello) -> None:
+        """Make this connection the one with the node."""
         remote = self._remotes.get(hello.node)
         missed = self.published if remote is None else remote.missed
         if remote is None or remote.start != hello.start:
@@ -438,34 +398,34 @@ class Mesh:
         self._members.learn(remote.node, remote.address, self._loop.time())
         logger.info("mesh: connected to node %s at %s", remote.node, remote.address)
 
-    def _meet_plain(self, link: Link) -> None:
+    def _adopt_plain(self, link: Link) -> None:
         name = f"plain {link.address or secrets.token_hex(8)}"
         if link.address is not None:
             self._members.dialed(link.address, name, self._loop.time())
         self._connect(link, Remote(name, "", "", plain=True))
-        self._begin(link)
+        self._announce_all(link)
         logger.info("mesh: connected to a peer that speaks opcodes 1 to 6 only")
         if self._plain_lost:
             self._receiver.interrupted()
 
     def _connect(self, link: Link, remote: Remote) -> None:
-        self._of[link] = remote
+        self._remote_of[link] = remote
         self._remotes.connect(remote, link, self._loop.time() + 2 * self.terms.window)
-        self.met = True
+        self.had_peers = True
 
-    def _begin(self, link: Link) -> None:
+    def _announce_all(self, link: Link) -> None:
         link.peering.announcements.want(self.wanted)
         link.announce()
-        self._tell_soon()
+        self._send_members_soon()
         self._changed.set()
 
     def _left(self, link: Link) -> None:
-        remote = self._of[link]
+        remote = self._remote_of[link]
         if not remote.plain:
             self._members.gone(remote.node)
         link.cut("left", "the node has ended")
 
-    # ------------------------------------------------------------ inside: what peers say
+    # ------------------------------------------------------------ inside: what peers send
 
     def _forwarded(self, link: Link, record: Record) -> None:
         counts = self.counts
@@ -489,7 +449,7 @@ class Mesh:
                 link.peering.announcements.repeat_unwanted(name)
         counts.unwanted += not wanted
 
-    def _knows(self, members: Sequence[Member]) -> None:
+    def _learn_members(self, members: Sequence[Member]) -> None:
         now = self._loop.time()
         for node, address in ((each.node, each.address) for each in members):
             if node == self.terms.node:
@@ -502,16 +462,7 @@ class Mesh:
             # The node with the lower id dials first, so that both seldom do.
             patience = 0.0 if self.terms.node < node else self.terms.window
             self._members.learn(node, address, now, patience=patience)
-        self._dial_due()
-
-    def _acknowledged(self, link: Link) -> None:
-        ended = link.ended
-        for future, missing in list(self._settling.items()):
-            asked = missing.get(link)
-            if asked is not None and (ended or link.peering.announcements.reached(asked)):
-                del missing[link]
-                if not missing:
-                    _done(future)
+        self._dialer.dial_due()
 
     # ------------------------------------------------------------ inside: time
 
@@ -521,34 +472,7 @@ class Mesh:
             link.tick()
         self._announce()
         self._remotes.expire(self._loop.time())
-        self._dial_due()
-
-    def _dial_due(self) -> None:
-        for address in self._members.due(self._remotes.linked, self._loop.time()):
-            self._tasks.spawn(self._dial(address))
-
-    async def _dial(self, address: str) -> None:
-        try:
-            where = parse_address(address)
-            async with asyncio.timeout(GREETING * self.terms.window):
-                found = await self._loop.getaddrinfo(
-                    where.host, where.port, type=socket.SOCK_STREAM
-                )
-                # A name may stand for several nodes.
-                host, port = secrets.choice(found)[4][:2]
-                assert isinstance(host, str)
-                assert isinstance(port, int)
-                await self._loop.create_connection(
-                    lambda: self._link(address),
-                    host,
-                    port,
-                    ssl=self._dialer_tls,
-                    server_hostname="" if self._dialer_tls is not None else None,
-                )
-        except (OSError, TimeoutError) as error:
-            logger.debug("mesh: cannot reach %s: %s", address, error or type(error).__name__)
-            self._members.dialed(address, None, self._loop.time())
-            self._changed.set()
+        self._dialer.dial_due()
 
     def _announce_soon(self) -> None:
         if not self._announcing:
@@ -563,29 +487,24 @@ class Mesh:
                 link.peering.announcements.unwant(ended)
             link.announce()
 
-    def _tell_soon(self) -> None:
-        if not self._telling and not self._ending:
-            self._telling = True
-            self._loop.call_soon(self._tell)
+    def _send_members_soon(self) -> None:
+        if not self._sending_members and not self._ending:
+            self._sending_members = True
+            self._loop.call_soon(self._send_members)
 
-    def _tell(self) -> None:
-        """Tell every node which nodes there are."""
-        self._telling = False
+    def _send_members(self) -> None:
+        """Tell every node which other nodes there are."""
+        self._sending_members = False
         nodes = [Member(each.node, each.address) for each in self._remotes if not each.plain]
         for remote in self._remotes:
             link = remote.link
             if not remote.plain and link is not None:
                 others = [each for each in nodes if each.node != remote.node]
-                link.peering.tell(others[: codec.MAX_MEMBERS])
-                link.speak()
+                link.peering.send_members(others[: codec.MAX_MEMBERS])
+                link.write_pending()
 
     def _ready(self) -> list[Link]:
         return [remote.link for remote in self._remotes if remote.link is not None]
-
-
-def _done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _name(link: Link, remote: Remote | None) -> str:

@@ -120,5 +120,5 @@ async def open_mesh(settings: Settings, wall: Callable[[], int]) -> tuple[MeshBa
         raise UnusableError(
             "mesh_listen", f"cannot listen on {settings.mesh_listen}: {said}"
         ) from None
-    await mesh.meet(MEET_WINDOWS * mesh.terms.window)
+    await mesh.wait_for_nodes(MEET_WINDOWS * mesh.terms.window)
     return backplane, bound

@@ -1,8 +1,9 @@
-"""One connection with another node, without I/O: frames in, frames out, and what they mean.
+"""The protocol of one connection to another node, without I/O.
 
-Both sides say hello. Two of our nodes prove that they have the shared key, if there is one, then
-the one with the lower id decides which connection of the two stays, and welcomes the other. A peer
-whose first frame is not a hello speaks the six opcodes of the proposal and nothing else.
+Both sides send a hello. If there is a shared key, both nodes then prove that they know it. If there
+are two connections, the node with the lower id selects the one that stays and sends a welcome; the
+other node answers it. A peer whose first frame is not a hello speaks the six opcodes of the
+proposal only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 DEAD_AFTER: Final = 3
 """Missed heartbeats after which a peer is dead (Z-28)."""
 GREETING: Final = 4
-"""Windows of an acknowledgement in which a peer has to say hello, or is taken for a plain one."""
+"""Acknowledgement windows after which a peer that has sent no hello counts as a plain one."""
 _ACKS: Final = {
     codec.SUBSCRIBE: codec.SUBSCRIBE_ACK,
     codec.UNSUBSCRIBE: codec.UNSUBSCRIBE_ACK,
@@ -35,12 +36,12 @@ _LABEL: Final = b"hanzo-pubsub mesh 1"
 
 
 class MeshError(FrameError):
-    """The peer breaks a rule, or may not be here. Close the connection."""
+    """The peer breaks a rule, or this node does not accept it. Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Introduced:
-    """The peer is one of our nodes, with the key: decide with `accept`, or await `Welcomed`."""
+    """The peer is a node with the right key. Call `accept`, or wait for `Welcomed`."""
 
     hello: Hello
 
@@ -50,8 +51,8 @@ class Welcomed:
     """The connection is in use.
 
     Attributes:
-        plain: The peer speaks the six opcodes alone.
-        missed: The peer has published something that this node would have wanted.
+        plain: Whether the peer speaks the six opcodes only.
+        missed: Whether the peer has published something that this node subscribes to.
     """
 
     plain: bool
@@ -59,16 +60,16 @@ class Welcomed:
 
 
 @dataclass(frozen=True, slots=True)
-class Wants:
-    """The peer wants these; answer with `acknowledge`."""
+class Subscribed:
+    """The peer subscribes to these topics or patterns. Answer with `acknowledge`."""
 
     opcode: int
     names: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class WantsNoMore:
-    """The peer wants these no more."""
+class Unsubscribed:
+    """The peer has unsubscribed from these topics or patterns."""
 
     names: Sequence[str]
 
@@ -82,14 +83,14 @@ class Forwarded:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A message of a peer that speaks the six opcodes alone."""
+    """A message of a peer that speaks the six opcodes only."""
 
     topics: Sequence[bytes]
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Knows:
+class MembersListed:
     """The nodes that the peer is connected to."""
 
     members: Sequence[Member]
@@ -102,26 +103,34 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The peer ends, and has sent all that it had to send."""
+    """The peer stops, and has sent everything."""
 
 
 Event: TypeAlias = (
-    Introduced | Welcomed | Wants | WantsNoMore | Forwarded | Raw | Knows | Acknowledged | Left
+    Introduced
+    | Welcomed
+    | Subscribed
+    | Unsubscribed
+    | Forwarded
+    | Raw
+    | MembersListed
+    | Acknowledged
+    | Left
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is the same for all connections of a node.
+    """Settings that all connections of a node share.
 
     Attributes:
         node: Id of this node.
         start: See `codec.Hello`.
-        address: Where it is reached.
+        address: Where other nodes reach it.
         key: The shared key; None for none.
         heartbeat: Seconds between two pings.
-        window: Seconds in which an acknowledgement has to come.
-        max_message: Most bytes of a message that is read.
+        window: Seconds after which an acknowledgement is late.
+        max_message: Maximum bytes of the body of a message from a peer.
     """
 
     node: str
@@ -145,7 +154,7 @@ class Peering:
     Attributes:
         hello: What the peer said; None before, and for a plain peer.
         ready: Whether messages and interest may be exchanged.
-        plain: Whether the peer speaks the six opcodes alone; known when `ready`.
+        plain: Whether the peer speaks the six opcodes only; known when `ready`.
         announcements: Interests of this node, for the peer; set when `ready`.
     """
 
@@ -175,12 +184,12 @@ class Peering:
         return self._decoder.skipped
 
     def take(self) -> bytes:
-        """What has to be written; empty for nothing."""
+        """The bytes to write now; empty if there are none."""
         out, self._out = self._out, []
         return out[0] if len(out) == 1 else b"".join(out)
 
     def received(self, data: bytes, now: float) -> Iterable[Event]:
-        """Bytes came.
+        """Take bytes from the peer.
 
         Raises:
             FrameError: Close the connection; its `reason` is the word for counters.
@@ -191,11 +200,11 @@ class Peering:
             yield from self._frame(each)
 
     def tick(self, now: float) -> Iterable[Event]:
-        """Time has passed: heartbeats and requests are due, or the peer is dead.
+        """Send the heartbeats and requests that are due, and notice a dead peer.
 
         Raises:
             FrameError: Close the connection.
-            Unacknowledged: As well.
+            Unacknowledged: Close the connection.
         """
         terms = self._terms
         if not self.ready:
@@ -214,7 +223,7 @@ class Peering:
         self.announce(now)
 
     def announce(self, now: float) -> None:
-        """Send what is due of the interest of this node.
+        """Send the subscriptions and unsubscriptions of this node that are due.
 
         Raises:
             Unacknowledged: Close the connection.
@@ -224,10 +233,10 @@ class Peering:
             self._out.append(due)
 
     def accept(self, *, missed: bool) -> None:
-        """Use this connection; said by the node with the lower id, and by the other in answer.
+        """Use this connection: send a welcome. The node with the lower id does so first.
 
         Args:
-            missed: Whether this node has published something that the peer would have wanted.
+            missed: Whether this node has published something that the peer subscribes to.
         """
         self._out.append(codec.frame(codec.WELCOME, codec.OK if missed else codec.REFUSED))
         self.ready = True
@@ -240,12 +249,12 @@ class Peering:
         """Answer a request."""
         self._out.append(codec.frame(_ACKS[opcode], codec.OK if ok else codec.REFUSED))
 
-    def tell(self, members: Sequence[Member]) -> None:
-        """Say which nodes this one is connected to."""
+    def send_members(self, members: Sequence[Member]) -> None:
+        """Tell the peer which nodes this one is connected to."""
         self._out.append(codec.members(members))
 
     def leave(self) -> None:
-        """Say that this node ends, after all that it had to send."""
+        """Send a goodbye after everything else."""
         if self.ready and not self.plain:
             self._out.append(codec.frame(codec.LEAVING))
 
@@ -335,18 +344,18 @@ class Peering:
             case codec.SUBSCRIBE | codec.PATTERNS:
                 names = codec.read_topic_list(body)
                 if names:
-                    yield Wants(opcode, [name.decode("latin-1") for name in names])
+                    yield Subscribed(opcode, [name.decode("latin-1") for name in names])
                 else:
                     self.acknowledge(opcode, ok=False)
             case codec.UNSUBSCRIBE | codec.PATTERNS_END:
                 names = codec.read_topic_list(body)
-                yield WantsNoMore([name.decode("latin-1") for name in names])
+                yield Unsubscribed([name.decode("latin-1") for name in names])
                 self.acknowledge(opcode, ok=bool(names))
             case codec.FORWARD:
                 topics, data = codec.read_forward(body)
                 yield Raw(topics, data)
             case codec.MEMBERS:
-                yield Knows(codec.read_members(body))
+                yield MembersListed(codec.read_members(body))
             case codec.ENVELOPE:
                 yield Forwarded(codec.read_record(body))
             case codec.LEAVING:
