@@ -131,14 +131,14 @@ class Settings(BaseModel):
     signed_upstream: str | None = Field(
         default=None,
         description="URL of `/pubsub/` on a Bee node, such as"
-        " `ws://127.0.0.1:1633/pubsub/?peer=…`. Sockets without `peer` then relay its topics."
-        " Default: this node is the broker.",
+        " `ws://127.0.0.1:1633/pubsub/?peer=…`. Signed sockets that name no `peer` then read"
+        " and publish there. Default: this node is the broker.",
     )
     signed_upstream_topics: Items = Field(
         default=(),
-        description="Topics of the Bee node that this node publishes on `signed.*`, as `OWNER:ID`:"
-        " 40 hex digits, and 64 hex digits or another text, which is hashed. The entry `signed` of"
-        " `listener_identities` is the publisher.",
+        description="Topics of the Bee node that this node publishes on `signed.*`, as `OWNER:ID`."
+        " OWNER is 40 hex digits. ID is 64 hex digits, or another text, which is hashed. The entry"
+        " `signed` of `listener_identities` is the publisher.",
     )
     signed_peers: Items = Field(
         default=(),

@@ -100,6 +100,22 @@ async def test_sockets_of_a_topic_share_one_stream_that_ends_with_the_last_of_th
             assert [await next_of(again), await next_of(again)] == [HELLO, EMPTY]
 
 
+@pytest.mark.statement("B-24")
+@pytest.mark.parametrize("named", ["query", "long query", "header"])
+async def test_a_broker_is_named_in_every_spelling(named: str) -> None:
+    async with node() as server, literal_broker() as broker:
+        queries = {
+            "query": f"?peer={broker.peer}",
+            "long query": f"?swarm-pubsub-peer={broker.peer}",
+        }
+        headers = {"Swarm-Pubsub-Peer": broker.peer} if named == "header" else {}
+        opening = asyncio.ensure_future(broker.next())
+        rest = TOPIC_HEX + queries.get(named, "")
+        async with socket(server, rest, additional_headers=headers) as one:
+            (await opening).write(HEAD + HELLO)
+            assert await next_of(one) == HELLO
+
+
 @pytest.mark.statement("B-02", "B-05", "B-10")
 async def test_a_publisher_writes_bare_frames_and_a_subscriber_none() -> None:
     async with (

@@ -215,7 +215,7 @@ async def test_active_topics_are_listed_with_role_and_connections(prefix: str) -
         await until(lambda: not server.server._signed.sessions)  # type: ignore[union-attr]
         assert (await http.get(url)).json() == {"topics": []}
         answer = await http.get(url + TOPIC_HEX)
-        assert answer.status_code == 426
+        assert (answer.status_code, answer.headers["Upgrade"]) == (426, "websocket")
 
 
 async def test_topics_that_may_not_be_read_are_not_listed() -> None:

@@ -378,6 +378,8 @@ class SocketProtocol(asyncio.Protocol):
         response = core.reject(answer.status, answer.body.decode())
         del response.headers["Content-Type"]
         response.headers["Content-Type"] = "application/json; charset=utf-8"
+        if answer.status == 426:
+            response.headers["Upgrade"] = "websocket"
         core.send_response(response)
         self._finish(core)
 
