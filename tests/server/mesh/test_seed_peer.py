@@ -134,7 +134,7 @@ async def test_heartbeats_go_both_ways_and_a_silent_peer_is_dead_after_three() -
             peer.pings += (opcode, body) == (1, b"ping")
         await peer.ended()
         await until(lambda: not one.mesh.peers)
-        assert one.mesh.counts.lost == 1
+        assert (one.mesh.counts.lost, one.mesh.counts.refused) == (1, 0)
 
 
 async def test_a_peer_that_says_nothing_at_first_is_taken_for_a_plain_one_and_dialed_again() -> (

@@ -327,7 +327,7 @@ class Mesh:
                 self._members.mine(link.address)
         if reason == "stalled":
             counts.stalled += 1
-        elif reason not in EXPECTED:
+        elif reason not in EXPECTED and reason != "dead":
             counts.refused += 1
         if reason not in EXPECTED:
             logger.warning("mesh: closed the connection to %s: %s", _name(link, remote), said)
