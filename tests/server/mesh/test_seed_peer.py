@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hanzoai.pubsub import Gap
-from tests.server.mesh.rig import joined, node
+from tests.server.mesh.rig import joined, node, nodes
 from tests.server.mesh.seed_peer import names, seed_listener, seed_peer
 from tests.server.protocols.peers import BOUND, hub, until
 
@@ -56,6 +56,28 @@ async def test_a_peer_gets_what_it_wants_and_nothing_else() -> None:
         await client.publish("demo.a", {"type": "n", "data": 1})
         peer.write(1, b"ping")
         assert await peer.frame() == (1, b"pong")
+
+
+async def test_a_forwarded_message_is_never_forwarded_again() -> None:
+    async with (
+        nodes(2) as (one, two),
+        one.client() as a,
+        two.client() as b,
+        seed_peer(one.url) as peer,
+    ):
+        messages = [aiter(await each.subscribe("demo.a")) for each in (a, b)]
+        assert await peer.expect(2) == b"\x06demo.a"
+        peer.write(3, b"\x01")
+        peer.subscribe(b"demo.a")
+        assert await peer.expect(3) == b"\x01"
+        peer.forward(b"from outside", b"demo.a")
+        async with asyncio.timeout(BOUND):
+            assert (await anext(messages[0])).data == "from outside"
+            await a.publish("demo.a", {"type": "n", "data": "from here"})
+            assert (await anext(messages[1])).data == "from here"
+        # The first message that either of them gets is the one that was published here.
+        assert await peer.expect(6) == b"\x01\x06demo.a\0\0\0\x09from here"
+        assert two.mesh.counts.received == 1
 
 
 @pytest.mark.statement("Z-22")
