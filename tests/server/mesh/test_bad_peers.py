@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from contextlib import suppress
@@ -197,6 +198,50 @@ async def test_an_envelope_that_would_break_clients_is_dropped(record: list[Any]
         # A clock that is ahead does not reach into the future of this node.
         assert got.timestamp < 2**50
         await until(lambda: one.mesh.counts.duplicates == 1)
+
+
+@pytest.mark.parametrize("topic", [b"demo.\xff", b"demo.a b", b"demo.", b"demo.\0", b"demo/a"])
+async def test_data_on_an_invalid_topic_is_dropped_and_its_peer_stays(topic: bytes) -> None:
+    async with node() as one, one.client() as client, seed_peer(one.url) as peer:
+        reader = aiter(await client.subscribe("**"))
+        peer.forward(b"bad", topic)
+        peer.forward(b"good", b"demo.a")
+        async with asyncio.timeout(BOUND):
+            assert (await anext(reader)).data == "good"
+        assert one.mesh.counts.refused == 1
+        assert one.mesh.peers == 1
+
+
+@pytest.mark.parametrize("topic", ["demo.\u20ac", "x" * 300], ids=["not latin", "too long"])
+async def test_an_unwanted_topic_that_no_list_can_hold_disturbs_no_other_peer(
+    topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with node() as one, one.client() as client, seed_peer(one.url) as bad:
+        await greet(one, bad)
+        record = [topic, "id", False, "n", b"1", "user", "u", 1, None, None]
+        bad.write(11, pack(record))
+        await until(lambda: one.mesh.counts.unwanted == 1)
+        async with seed_peer(one.url) as good:
+            good.write(1, b"pong")
+            subscription = client.subscribe("demo.a")
+            subscribed = asyncio.ensure_future(joined(subscription))
+            for each in (bad, good):
+                assert await each.expect(2) == b"\x06demo.a"
+                each.write(3, b"\x01")
+            await subscribed
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_a_flood_of_unwanted_topics_costs_a_bounded_answer() -> None:
+    async with node(mesh_ack_timeout=60_000) as one, seed_peer(one.url) as peer:
+        peer.write(1, b"pong")
+        for first in range(0, 20_000, 250):
+            peer.forward(b"", *(b"demo.%d" % n for n in range(first, first + 250)))
+        await peer.writer.drain()
+        await until(lambda: one.mesh.counts.unwanted == 80)
+        (link,) = one.mesh.links
+        assert link.peering.announcements.unsent <= 2_000
+        await peer.expect(4)
 
 
 async def test_a_peer_that_does_not_read_is_cut_and_costs_no_more_than_its_queue() -> None:

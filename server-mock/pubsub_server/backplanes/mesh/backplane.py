@@ -249,7 +249,12 @@ class MeshBackplane:
 
     def raw(self, topic: bytes, data: bytes) -> None:
         """See `mesh.Receiver`."""
-        draft = Draft(topic.decode(), "message", to_json(data), None, message_id(), None)
+        try:
+            name = validate_topic(topic.decode())
+        except (InvalidTopic, UnicodeDecodeError):
+            self.mesh.counts.refused += 1
+            return
+        draft = Draft(name, "message", to_json(data), None, message_id(), None)
         self._take(draft, PLAIN_SENDER, self._wall(), given=False)
 
     def interrupted(self) -> None:

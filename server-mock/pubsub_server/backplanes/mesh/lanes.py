@@ -1,4 +1,4 @@
-"""The interest that this node announces to one peer, and the acknowledgements of the peer.
+"""Subscriptions of this node at one peer, and the acknowledgements of the peer.
 
 An acknowledgement has no request id, so at most one request of each kind is unacknowledged. Changes
 that come in the meantime go out together in the next request.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.backplanes.mesh.codec import (
     MAX_LIST,
+    MAX_TOPIC,
     PATTERNS,
     PATTERNS_ACK,
     PATTERNS_END,
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 RESENDS: Final = 3
-"""How often an unacknowledged subscription is sent again before the peer is given up (Z-20)."""
+"""How often an unacknowledged subscription is sent again before the connection ends (Z-20)."""
+UNWANTED_MAX: Final = 1_024
+"""Unwanted topics of a peer that wait for the next unsubscription."""
 
 
 class Unacknowledged(Exception):
-    """The peer has not acknowledged a subscription, however often it was sent."""
+    """The peer has not acknowledged a subscription, although it was sent again."""
 
 
 class Lane:
@@ -39,9 +42,10 @@ class Lane:
 
     Args:
         opcode: Of the request.
-        window: Seconds in which the acknowledgement has to come.
+        window: Seconds after which an acknowledgement is late.
         resends: How often a request is sent again.
-        strict: Whether `due` raises when that did not help; else the request counts as done.
+        strict: Whether `due` raises if no acknowledgement came; otherwise the request counts as
+            acknowledged.
     """
 
     def __init__(self, opcode: int, window: float, *, resends: int, strict: bool) -> None:
@@ -59,6 +63,11 @@ class Lane:
         self._done = 0
 
     @property
+    def unsent(self) -> int:
+        """Names that wait for the next request."""
+        return len(self._pending)
+
+    @property
     def asked(self) -> int:
         """Number of the newest name that was added; see `done`."""
         return self._last
@@ -69,17 +78,17 @@ class Lane:
         return self._done if self._sent or self._pending else self._last
 
     def add(self, name: str) -> None:
-        """Let the next request have this name."""
+        """Put a name into the next request."""
         self._last += 1
         self._pending[name] = self._last
 
     def discard(self, name: str) -> None:
-        """Take a name back: neither the next request nor a repeat of the last has it."""
+        """Take a name out of the next request, and of repeats of the last one."""
         self._sent.pop(name, None)
         self._pending.pop(name, None)
 
     def due(self, now: float) -> bytes:
-        """What has to be sent now.
+        """The requests to send now.
 
         Raises:
             Unacknowledged: No acknowledgement came, and no further request is sent.
@@ -126,11 +135,11 @@ class Lane:
 
 
 class Announcements:
-    """Everything that this node tells one peer of its interest.
+    """The subscriptions and unsubscriptions of this node at one peer.
 
     Args:
-        window: Seconds in which an acknowledgement has to come.
-        wildcards: Whether the peer knows patterns; one that speaks the six opcodes alone does not.
+        window: Seconds after which an acknowledgement is late.
+        wildcards: Whether the peer knows patterns; a plain peer does not.
     """
 
     def __init__(self, window: float, *, wildcards: bool) -> None:
@@ -151,7 +160,7 @@ class Announcements:
         }
 
     def want(self, names: Iterable[str]) -> None:
-        """Topics and patterns that this node wants from now on."""
+        """Subscribe to topics and patterns."""
         for name in names:
             pair = self._pair(name)
             if pair is not None:
@@ -159,19 +168,28 @@ class Announcements:
                 pair[1].discard(name)
 
     def unwant(self, names: Iterable[str]) -> None:
-        """Topics and patterns that it wants no more."""
+        """Unsubscribe from topics and patterns."""
         for name in names:
             pair = self._pair(name)
             if pair is not None:
                 pair[0].discard(name)
                 pair[1].add(name)
 
+    @property
+    def unsent(self) -> int:
+        """Names that wait for the next request."""
+        return sum(lane.unsent for lane in self._lanes)
+
     def repeat_unwanted(self, topic: str) -> None:
-        """The peer has forwarded a topic that this node does not want: tell it again (Z-22)."""
-        self._topics_end.add(topic)
+        """Unsubscribe again from a topic that the peer has forwarded in vain (Z-22).
+
+        Ignored while `UNWANTED_MAX` names wait, and for a text that no request can hold.
+        """
+        if self._topics_end.unsent < UNWANTED_MAX and _fits(topic):
+            self._topics_end.add(topic)
 
     def due(self, now: float) -> bytes:
-        """What has to be sent now.
+        """The requests to send now.
 
         Raises:
             Unacknowledged: The peer does not follow the protocol.
@@ -195,3 +213,10 @@ class Announcements:
         if not is_wildcard(name):
             return self._topics, self._topics_end
         return (self._patterns, self._patterns_end) if self._wildcards else None
+
+
+def _fits(topic: str) -> bool:
+    try:
+        return len(topic.encode("latin-1")) <= MAX_TOPIC
+    except UnicodeEncodeError:
+        return False
