@@ -106,8 +106,9 @@ class MemoryStore:
             draft: What is published.
             sender: Kind and id of the publisher.
             now: Unix ms.
-            stamp: Its timestamp at another node that it was published on; kept where it is neither
-                later than now nor earlier than that of another message of the topic.
+            stamp: Its timestamp at another node that it was published on. Kept unless it is later
+                than now, earlier than that of another message of the topic, or so early that the
+                message would have expired: the clock of that node is then wrong.
             given: Whether the publisher gave the id of such a message.
 
         Returns:
@@ -120,9 +121,6 @@ class MemoryStore:
             self._last_ms = now
         topic, id = draft.topic, draft.id
         log = self._logs.get(topic)
-        at = now
-        if stamp is not None:
-            at = max(min(stamp, now), 0 if log is None else log.last_at)
         if given is None:
             given = id is not None
         if id is None:
@@ -131,6 +129,9 @@ class MemoryStore:
             return known
         keep = self._retention.of(topic) if log is None else log.keep
         ttl = keep.age if draft.ttl is None else min(draft.ttl * 1000, keep.age)
+        at = now
+        if stamp is not None and (not ttl or now < stamp + ttl):
+            at = max(min(stamp, now), 0 if log is None else log.last_at)
         if draft.ttl == 0:
             body = envelope(draft, id, at, None, sender)
             entry = Entry(topic, id, at, None, now, body, given, sender)

@@ -209,7 +209,7 @@ def decode_publication(
         raise ServiceError("invalid_frame", "`topic` is missing", field=f"{prefix}topic")
     name = _topic(name, prefix)
     kind, ttl, id, meta = body.get("type"), body.get("ttl"), body.get("id"), body.get("meta")
-    if not _plain(kind, ttl, id, meta):
+    if not is_plain(kind, ttl, id, meta):
         fields = checked(_Publication, body, "invalid_frame", prefix)
         kind, ttl, id, meta = fields.type, fields.ttl, fields.id, fields.meta
     if "data" not in body:
@@ -219,8 +219,8 @@ def decode_publication(
     return Draft(name, kind or "message", data, ttl, id, extra)
 
 
-def _plain(kind: object, ttl: object, id: object, meta: object) -> bool:
-    """Whether `_Publication` takes these as they are; it says what is wrong with others."""
+def is_plain(kind: object, ttl: object, id: object, meta: object) -> bool:
+    """Whether these fields of a publication are valid as they are."""
     return (
         (kind is None or (type(kind) is str and 0 < len(kind) <= 128))
         and (ttl is None or (type(ttl) is int and 0 <= ttl < 2**53))

@@ -177,6 +177,13 @@ async def test_a_peer_that_wants_too_much_is_told_no_and_keeps_what_it_had() -> 
         ["demo.*", "id", False, "n", b"1", "user", "u", 1, None, None],
         ["demo.a", "id", False, "n", b"{half", "user", "u", 1, None, None],
         ["demo.a", "id", False, "n", b"1", "user", "u", 1, None, b"{half"],
+        ["demo.a", "id", False, "n", b"1", "user", "u", 1, None, b"[1]"],
+        ["demo.a", "id", False, "n", b"1", "user", "u", 1, -1, None],
+        ["demo.a", "", False, "n", b"1", "user", "u", 1, None, None],
+        ["demo.a", "id" * 100, False, "n", b"1", "user", "u", 1, None, None],
+        ["demo.a", "id", False, "", b"1", "user", "u", 1, None, None],
+        ["demo.a", "id", False, "n", b'{"a":\n1}', "user", "u", 1, None, None],
+        ["demo.a", "id", False, "n", b"[" * 300 + b"]" * 300, "user", "u", 1, None, None],
     ],
 )
 async def test_an_envelope_that_would_break_clients_is_dropped(record: list[Any]) -> None:
@@ -198,6 +205,29 @@ async def test_an_envelope_that_would_break_clients_is_dropped(record: list[Any]
         # A clock that is ahead does not reach into the future of this node.
         assert got.timestamp < 2**50
         await until(lambda: one.mesh.counts.duplicates == 1)
+        assert one.mesh.counts.refused + one.mesh.counts.unwanted == one.mesh.peers == 1
+
+
+@pytest.mark.parametrize(("timestamp", "ttl"), [(1, None), (-5, None), (1, 60)])
+async def test_a_message_of_a_node_whose_clock_is_far_behind_arrives_once_and_is_kept(
+    timestamp: int, ttl: int | None
+) -> None:
+    async with node() as one, one.client() as client, seed_peer(one.url) as peer:
+        await greet(one, peer)
+        subscription = client.subscribe("demo.a")
+        ready = asyncio.ensure_future(joined(subscription))
+        assert await peer.expect(2) == b"\x06demo.a"
+        peer.write(3, b"\x01")
+        await ready
+        for n in (1, 1, 2):
+            record = ["demo.a", f"m{n}", False, "n", b"%d" % n, "user", "u", timestamp, ttl, None]
+            peer.write(11, pack(record))
+        reader = aiter(subscription)
+        async with asyncio.timeout(BOUND):
+            assert [(await anext(reader)).data for _ in range(2)] == [1, 2]
+        assert (one.mesh.peers, one.mesh.counts.duplicates) == (1, 1)
+        page = one.backplane.page("demo.a", since=None, before=None, after=None, limit=10)
+        assert len(page.messages) == 2
 
 
 @pytest.mark.parametrize("topic", [b"demo.\xff", b"demo.a b", b"demo.", b"demo.\0", b"demo/a"])

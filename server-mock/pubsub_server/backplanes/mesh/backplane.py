@@ -15,6 +15,7 @@ from pubsub_server.backplane import Entry
 from pubsub_server.backplanes.mesh.codec import Record
 from pubsub_server.instruments import Reading
 from pubsub_server.interfaces import Published
+from pubsub_server.shared.codec import is_plain
 from pubsub_server.shared.requests import Draft
 
 if TYPE_CHECKING:
@@ -235,12 +236,7 @@ class MeshBackplane:
 
     def forwarded(self, record: Record) -> bool:
         """See `mesh.Receiver`."""
-        try:
-            validate_topic(record.topic)
-            orjson.loads(record.data)
-            if record.meta is not None:
-                orjson.loads(record.meta)
-        except (InvalidTopic, orjson.JSONDecodeError):
+        if not _is_valid(record):
             self.mesh.counts.refused += 1
             return True
         draft = Draft(record.topic, record.type, record.data, record.ttl, record.id, record.meta)
@@ -276,6 +272,33 @@ class MeshBackplane:
         if self._deliver is not None:
             self._deliver(entry)
         return True
+
+
+def _is_valid(record: Record) -> bool:
+    """Whether a message of another node has the form that clients may publish."""
+    try:
+        validate_topic(record.topic)
+        meta = None if record.meta is None else _read_json(record.meta)
+        _read_json(record.data)
+    except (InvalidTopic, ValueError):
+        return False
+    return is_plain(record.type, record.ttl, record.id, meta)
+
+
+def _read_json(text: bytes) -> object:
+    """Read JSON that clients can read, too: on one line, and not nested too deeply.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if b"\n" in text or b"\r" in text:
+        raise ValueError
+    value: object = orjson.loads(text)
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        raise ValueError from None
+    return value
 
 
 def _record(draft: Draft, done: Published, sender: tuple[str, str]) -> Record:
