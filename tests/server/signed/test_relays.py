@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from hanzoai.pubsub.soc import owner_of, sign
 from pubsub_server.listeners.signed.addresses import Asked
+from pubsub_server.listeners.signed.modes import GSOC, Parameters
 from pubsub_server.listeners.signed.relays import Relays
 from pubsub_server.listeners.signed.stream_codec import Received
 from pubsub_server.listeners.signed.upstreams import UpstreamError
@@ -231,6 +232,28 @@ async def test_a_socket_that_comes_while_others_still_leave_gets_a_fresh_stream(
     for each in (first, second):
         relays.leave(each)
     await tasks.stop()
+
+
+async def test_many_frames_in_one_message_are_verified_at_the_rate_of_their_publisher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    verified: list[bytes] = []
+    verify = GSOC.verify
+
+    def counting(frame: bytes, parameters: Parameters) -> None:
+        verified.append(frame)
+        verify(frame, parameters)
+
+    monkeypatch.setattr(GSOC, "verify", counting)
+    acting = {"signed": {"user": "bus", "kind": "service"}}
+    async with (
+        node(listener_identities=acting, publish_rate_service=5) as server,
+        literal_broker() as broker,
+        both(server, broker, writes=True) as (one, stream),
+    ):
+        await one.send(HELLO * 2_000)
+        assert await stream.read(5 * len(HELLO)) == HELLO * 5
+        assert len(verified) < 100
 
 
 async def test_a_message_that_the_broker_has_forged_reaches_no_socket() -> None:

@@ -69,15 +69,8 @@ class SocketSession:
             return
         try:
             frames = split(data)
-            if self._relay is not None:
-                # Where this node is the broker, the hub verifies.
-                for frame in frames:
-                    GSOC.verify(frame, parameters)
         except FrameError as error:
             self._refuse(error.reason, str(error))
-            return
-        except ValueError as error:
-            self._refuse("bad_signature", getattr(error, "message", str(error)))
             return
         self._frames.extend(frames)
         if not self._working:
@@ -133,9 +126,7 @@ class SocketSession:
             while not self._gone:
                 granted, wait = service.budget(self.connection, 1)
                 if granted:
-                    service.note("publish", self.connection, self.asked.name)
-                    await self._relay.send(frame)
-                    return None
+                    return await self._relay_one(self._relay, frame, parameters)
                 await asyncio.sleep(wait / 1000)
             return None
         draft = draft_of(self.asked.name, frame, parameters)
@@ -147,6 +138,18 @@ class SocketSession:
             if answer.code != "rate_limited":
                 return answer
             await asyncio.sleep((answer.retry_after_ms or 100) / 1000)
+        return None
+
+    async def _relay_one(
+        self, relay: Relay, frame: bytes, parameters: Parameters
+    ) -> ServiceError | None:
+        """Send a frame to the broker. Where this node is the broker, the hub verifies."""
+        try:
+            GSOC.verify(frame, parameters)
+        except ValueError as error:
+            return ServiceError("invalid_payload", getattr(error, "message", str(error)))
+        self._endpoint.service.note("publish", self.connection, self.asked.name)
+        await relay.send(frame)
         return None
 
     def _refuse(self, reason: str, message: str) -> None:
