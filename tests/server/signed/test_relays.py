@@ -288,6 +288,7 @@ async def test_a_broker_that_is_not_there_is_answered_with_502() -> None:
         assert body["message"] == "pubsub connect failed"
         assert not server.server._signed.relays._relays  # type: ignore[union-attr]
         assert server.stats.connections["signed"] == 0
+        assert server.stats.broken == {"signed.no_broker": 1}
 
 
 async def test_a_broker_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,8 @@ async def test_wrong_parameters_are_refused_before_the_upgrade_whoever_came_befo
         body = json.loads(response.body or b"")
         assert body["code"] == status
         assert said in body["message"]
+        reason = "forbidden" if status == 403 else "bad_request"
+        assert server.stats.broken == {f"signed.{reason}": 1}
 
 
 async def test_a_topic_that_is_a_text_is_its_hash() -> None:

@@ -95,7 +95,7 @@ class SignedEndpoint:
         try:
             asked = addresses.read(visit)
         except ValueError as error:
-            raise RefusedError(_answer(400, str(error))) from None
+            raise self._refusal(400, str(error), "bad_request") from None
         self._check(asked)
         try:
             connection = self.service.open(sink, SOCKET_FRAMES)
@@ -112,7 +112,7 @@ class SignedEndpoint:
         except UpstreamError as error:
             self.service.closed(connection)
             _LOG.warning("cannot open the upstream of a signed topic: %s", error)
-            raise RefusedError(_answer(502, "pubsub connect failed")) from None
+            raise self._refusal(502, "pubsub connect failed", "no_broker") from None
         except BaseException:
             self.service.closed(connection)
             raise
@@ -141,7 +141,7 @@ class SignedEndpoint:
             self.sessions.pop(session.asked.topic, None)
 
     def broke(self, reason: str) -> None:
-        """Count a connection that the server closes."""
+        """Count a connection that the server closes, or a request for one that it rejects."""
         broken = self.service.stats.broken
         broken[f"signed.{reason}"] = broken.get(f"signed.{reason}", 0) + 1
 
@@ -153,17 +153,22 @@ class SignedEndpoint:
     def _check(self, asked: Asked) -> None:
         settings = self.settings
         if not self._relays(asked) and not settings.pubsub_broker_mode:
-            raise RefusedError(_answer(400, "missing peer query param: this node is not a broker"))
+            message = "missing peer query param: this node is not a broker"
+            raise self._refusal(400, message, "bad_request")
         if asked.peer is not None and not _may_dial(asked.peer, settings):
             message = f"signed_peers of this node does not allow the broker {asked.peer}"
-            raise RefusedError(_answer(403, message))
+            raise self._refusal(403, message, "forbidden")
         writes = asked.parameters is not None
         allowed = self.policy.may_subscribe(self.identity, asked.name) and (
             not writes or self.policy.may_publish(self.identity, asked.name)
         )
         if not allowed:
             message = f"the access rules do not allow this identity to use {asked.name}"
-            raise RefusedError(_answer(403, message))
+            raise self._refusal(403, message, "forbidden")
+
+    def _refusal(self, status: int, message: str, reason: str) -> RefusedError:
+        self.broke(reason)
+        return RefusedError(_answer(status, message))
 
     async def _dial(self, asked: Asked) -> Upstream:
         if asked.peer is not None:
